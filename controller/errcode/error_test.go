@@ -1,0 +1,67 @@
+package errcode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestError(t *testing.T) {
+	pull := New(ArkletPullBizError, "GET %s: 404", "http://h/biz1.jar")
+	tests := []struct {
+		name    string
+		err     error
+		code    Code
+		message string
+	}{
+		{"nil", nil, "", ""},
+		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF; investigate"},
+		{"new", pull, ArkletPullBizError, "Arklet.PullBizError: GET http://h/biz1.jar: 404; try again"},
+		{"wrapped nil", Wrap(UserDiskFull, nil), "", ""},
+		{"wrapped", Wrap(UserDiskFull, io.EOF), UserDiskFull, "User.DiskFull: EOF; replace the base"},
+		{
+			"the controller's code around Arklet's", Wrap(ArkletInstallModuleFailed, pull), ArkletInstallModuleFailed,
+			"Arklet.InstallModuleFailed: Arklet.PullBizError: GET http://h/biz1.jar: 404; try again",
+		},
+		{
+			"nearest code without a suggestion", Wrap(ArkletUninstallBizFailed, New(ArkletNoMatchedBiz, "biz1")), ArkletUninstallBizFailed,
+			"Arklet.UninstallBizFailed: Arklet.NoMatchedBiz: biz1; investigate",
+		},
+		{
+			"context around a code", fmt.Errorf("installing biz1 on base-1: %w", pull), ArkletPullBizError,
+			"Arklet.PullBizError: installing biz1 on base-1: GET http://h/biz1.jar: 404; try again",
+		},
+		{
+			"context between codes", Wrap(ArkletInstallModuleFailed, fmt.Errorf("base-1: %w", pull)), ArkletInstallModuleFailed,
+			"Arklet.InstallModuleFailed: base-1: Arklet.PullBizError: GET http://h/biz1.jar: 404; try again",
+		},
+		{"a code of one's own", New("User.Odd", "odd"), "User.Odd", "User.Odd: odd"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Of(tt.err); got != tt.code {
+				t.Errorf("Of = %q, want %q", got, tt.code)
+			}
+			if diff := cmp.Diff(tt.message, Message(tt.err)); diff != "" {
+				t.Errorf("Message (-want +got):\n%s", diff)
+			}
+			var coded *Error
+			if own, ok := tt.err.(*Error); ok && own.Error() != tt.message { //nolint:errorlint // only the outermost error has the form
+				t.Errorf("Error = %q, want %q", own.Error(), tt.message)
+			} else if errors.As(tt.err, &coded) && coded.Code() != tt.code {
+				t.Errorf("Code = %q, want %q", coded.Code(), tt.code)
+			}
+		})
+	}
+}
+
+func TestErrorKeepsItsCause(t *testing.T) {
+	for _, err := range []error{Wrap(UserDiskFull, io.EOF), New(UserDiskFull, "reading: %w", io.EOF)} {
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("%v is not io.EOF any more", err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package errcode
+
+// table is the three tables of Module Controller V2 document 5.6, row by row. The row of
+// InstallModuleFailed, which names two sources, is two rows here.
+var table = [...]Info{
+	row(Arklet, ArkletUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)", "investigate"),
+	row(Arklet, ModuleControllerInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),
+	row(Arklet, ModuleControllerInvalidRequest, "操作类型非法", "请检查请求", "the operation is not allowed", "check the request"),
+	row(Arklet, OtherUpstreamDecodeURLFailed, "url 解析失败", "请检查 url 是否合法", "the URL cannot be parsed", "check that the URL is valid"),
+	row(Arklet, ArkletNoMatchedBiz, "模块查询失败,没有目标 biz 存在", "-", "the module asked for does not exist", ""),
+	row(Arklet, ArkletInvalidBizName, "模块查询失败,查询参数 bizName 不能为空", "请添加查询参数 bizName", "a module was asked for without its bizName", "give the bizName"),
+	row(Arklet, ArkletInstallationRequirementNotMet, "模块安装条件不满足", "请检查模块安装的必要参数", "the module cannot be installed as it stands", "check what installing the module requires"),
+	row(Arklet, ArkletPullBizError, "拉包失败", "请重试", "the package could not be pulled", "try again"),
+	row(Arklet, ArkletPullBizTimeOut, "拉包超时", "请重试", "pulling the package took too long", "try again"),
+	row(Arklet, UserDiskFull, "拉包时,磁盘已满", "请替换基座", "the disk was full while the package was pulled", "replace the base"),
+	row(Arklet, UserMachineMalfunction, "机器故障", "请重启基座", "the machine has failed", "restart the base"),
+	row(Arklet, UserMetaspaceFull, "Metaspace超过阈值", "请重启基座", "metaspace use is above its limit", "restart the base"),
+	row(Arklet, ArkletInstallBizExecuting, "模块安装时,当前模块正在安装", "请重试", "the module is being installed already", "try again"),
+	row(Arklet, ArkletInstallBizTimedOut, "模块安装时,卸载老模块失败", "请排查", "the old module could not be removed before the install", "investigate"),
+	row(Arklet, ArkletInstallBizFailed, "模块安装时,新模块安装失败", "请排查", "the new module could not be installed", "investigate"),
+	row(Arklet, UserInstallBizUserError, "模块安装失败,业务异常", "请检查业务代码", "the module's own code failed during the install", "check the module's code"),
+	row(Arklet, ArkletUninstallBizFailed, "卸载失败,当前 biz 还存在在 容器中", "请排查", "the uninstall failed and the module is still there", "investigate"),
+	row(Arklet, ArkletUnInstallationRequirementNotMet, "模块卸载条件不满足", "当前模块存在多版本,且卸载的版本是激活状态的,不允许卸载", "the module cannot be uninstalled as it stands", "the active one of several versions must not be uninstalled"),
+
+	row(ModuleController, ModuleControllerUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)", "investigate"),
+	row(ModuleController, OtherUpstreamInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),
+	row(ModuleController, ArkletArkletServiceNotFound, "找不到基座服务", "请确保基座有Koupleless依赖", "no arklet answers on the base", "make sure that the base depends on Koupleless"),
+	row(ModuleController, ArkletNetworkError, "网络调用异常", "请重试", "a network call failed", "try again"),
+	row(ModuleController, OtherUpstreamSecretAKError, "签名异常", "请确认有操作权限", "the credentials were refused", "make sure that you may do this"),
+	row(ModuleController, ModuleControllerDBAccessError, "读写数据库失败", "请重试", "stored state could not be read or written", "try again"),
+	row(ModuleController, OtherUpstreamDecodeURLFailed, "url 解析失败", "请检查 url 是否合法", "the URL cannot be parsed", "check that the URL is valid"),
+	row(ModuleController, ModuleControllerRetryTimesExceeded, "重试多次失败", "请排查", "all retries failed", "investigate"),
+	row(ModuleController, ModuleControllerProcessNodeMissed, "缺少可用的工作节点", "请稍后重试", "no controller instance is there to do the work", "try again later"),
+	row(ModuleController, ModuleControllerServiceMissed, "服务缺失", "请检查ModuleController版本是否含有该模版类型", "the controller has no such service", "check that this version of the module controller knows the type"),
+	row(ModuleController, ModuleControllerResourceConstraned, "资源受限(线程池、队列等满)", "请稍后重试", "a pool or a queue is full", "try again later"),
+	row(ModuleController, ArkletInstallModuleTimedOut, "模块安装超时", "请重试", "installing the module took too long", "try again"),
+	row(ModuleController, ArkletInstallModuleFailed, "模块安装失败", "请检查失败原因", "the module could not be installed", "check the reason of the failure"),
+	row(ModuleController, UserInstallModuleFailed, "模块安装失败", "请检查失败原因", "the module could not be installed", "check the reason of the failure"),
+	row(ModuleController, ArkletInstallModuleExecuting, "模块安装中", "相同模块在安装,请稍后重试", "the module is being installed", "the same module is being installed, try again later"),
+	row(ModuleController, UserDiskFull, "磁盘已满", "请替换", "the disk is full", "replace the base"),
+	row(ModuleController, OtherUpstreamEmptyIPList, "ip 列表为空", "请输入要卸载的ip", "the list of addresses is empty", "name the addresses to uninstall from"),
+	row(ModuleController, ArkletUninstallBizTimedOut, "模块卸载超时", "请重试", "uninstalling the module took too long", "try again"),
+	row(ModuleController, ArkletUninstallBizFailed, "模块卸载失败", "请排查", "the module could not be uninstalled", "investigate"),
+	row(ModuleController, ModuleControllerBaseInstanceNotFound, "基座实例不存在", "请确保基座实例存在", "the base does not exist", "make sure that the base exists"),
+	row(ModuleController, KubeAPIServerGetBaseInstanceFailed, "查询不到基座信息", "请确保基座实例存在", "the base could not be looked up", "make sure that the base exists"),
+	row(ModuleController, ModuleControllerBaseInstanceInOperation, "基座正在运维中", "请稍后重试", "the base is being operated on", "try again later"),
+	row(ModuleController, ModuleControllerBaseInstanceNotReady, "暂未读到基座数据或基座不可用", "请确保基座可用", "the base has sent no data yet or is unavailable", "make sure that the base is available"),
+	row(ModuleController, ModuleControllerBaseInstanceHasBeenReplaced, "基座已被替换", "后续会新增基座实例,请等候", "the base has been replaced", "wait for the base that follows it"),
+	row(ModuleController, ModuleControllerInsufficientHealthyBaseInstance, "健康基座不足", "请扩容", "there are too few healthy bases", "add bases"),
+	row(ModuleController, ModuleControllerRescaleRequirementNotMet, "扩缩容条件不满足", "请检查扩容机器是否足够/请检查缩容比例", "scaling is not possible as things stand", "check that there are enough machines to scale up, or the ratio of scaling down"),
+
+	row(KouplelessBoard, KouplelessBoardUnknownError, "未知错误(默认)", "", "unknown error (the default)", ""),
+	row(KouplelessBoard, OtherUpstreamInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),
+	row(KouplelessBoard, KouplelessBoardOperationPlanNotFound, "工单不存在", "请排查", "the operation plan does not exist", "investigate"),
+	row(KouplelessBoard, KouplelessBoardOperationPlanMutualExclusion, "工单互斥", "请重试", "another operation plan excludes this one", "try again"),
+	row(KouplelessBoard, KouplelessBoardInternalError, "系统内部错误", "请排查", "internal error", "investigate"),
+	row(KouplelessBoard, KouplelessBoardThreadPoolError, "线程池调用异常", "请排查", "the thread pool refused a call", "investigate"),
+	row(KouplelessBoard, ModuleControllerBaseInstanceOperationFailed, "运维失败", "请排查", "the operation on the base failed", "investigate"),
+	row(KouplelessBoard, ModuleControllerBaseInstanceUnderOperation, "运维中", "请重试", "the base is being operated on", "try again"),
+	row(KouplelessBoard, ModuleControllerBaseInstanceOperationTimeOut, "运维超时", "请重试", "the operation on the base took too long", "try again"),
+	row(KouplelessBoard, ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, "超过50% 机器流量不可达", "请检查基座实例", "more than half of the bases cannot be reached", "check the bases"),
+	row(KouplelessBoard, KouplelessBoardBaselineInconsistency, "一致性校验失败(基线不一致)", "请排查", "what is installed differs from the baseline", "investigate"),
+	row(KouplelessBoard, OtherDownstreamExternalError, "外部服务调用错误", "请排查", "a call to another service failed", "investigate"),
+	row(KouplelessBoard, KouplelessBoardNetworkError, "外部服务调用超时", "请重试", "a call to another service took too long", "try again"),
+}
+
+func row(component Component, code Code, meaningZH, suggestionZH, meaning, suggestion string) Info {
+	return Info{
+		Code: code, Component: component,
+		Meaning: meaning, MeaningZH: meaningZH,
+		Suggestion: suggestion, SuggestionZH: suggestionZH,
+	}
+}

@@ -1,0 +1,96 @@
+package errcode
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// documentRow is what the document says of one code.
+type documentRow struct {
+	Component           Component
+	Code                Code
+	Meaning, Suggestion string
+}
+
+func TestTableIsTheDocuments(t *testing.T) {
+	text, err := os.ReadFile("testdata/document-5.6.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []documentRow
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		if len(f) != 6 {
+			t.Fatalf("row %q has %d fields, want 6", line, len(f))
+		}
+		for source := range strings.SplitSeq(f[2], " / ") {
+			want = append(want, documentRow{Component(f[0]), Code(source + "." + f[3]), f[4], f[5]})
+		}
+	}
+
+	var got []documentRow
+	for _, info := range All() {
+		got = append(got, documentRow{info.Component, info.Code, info.MeaningZH, info.SuggestionZH})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("table differs from the document (-document +table):\n%s", diff)
+	}
+}
+
+func TestTableIsInEnglishToo(t *testing.T) {
+	for _, info := range All() {
+		if info.Meaning == "" {
+			t.Errorf("%s of %s has no English meaning", info.Code, info.Component)
+		}
+		if said := info.SuggestionZH != "" && info.SuggestionZH != "-"; said != (info.Suggestion != "") {
+			t.Errorf("%s of %s: suggestions %q and %q do not match", info.Code, info.Component, info.SuggestionZH, info.Suggestion)
+		}
+	}
+}
+
+func TestAllIsACopy(t *testing.T) {
+	All()[0].Code = "changed"
+	if got := All()[0].Code; got != ArkletUnknownError {
+		t.Errorf("a caller's change shows in All: %q", got)
+	}
+}
+
+func TestCodeParts(t *testing.T) {
+	tests := map[Code][2]string{
+		ArkletInstallModuleFailed: {"Arklet", "InstallModuleFailed"},
+		"Other":                   {"Other", ""},
+		"":                        {"", ""},
+	}
+	for code, want := range tests {
+		if diff := cmp.Diff(want, [2]string{code.Source(), code.Type()}); diff != "" {
+			t.Errorf("parts of %q (-want +got):\n%s", code, diff)
+		}
+	}
+}
+
+func TestLookup(t *testing.T) {
+	tests := []struct {
+		code, suggestion string
+		component        Component
+		ok               bool
+	}{
+		{"User.DiskFull", "replace the base", ModuleController, true},
+		{"User.MetaspaceFull", "restart the base", Arklet, true},
+		{"KouplelessBoard.NetworkError", "try again", KouplelessBoard, true},
+		{"user.diskfull", "", "", false},
+		{"ModuleController.ResourceConstrained", "", "", false},
+		{"", "", "", false},
+	}
+	for _, tt := range tests {
+		info, ok := Lookup(tt.code)
+		if ok != tt.ok || info.Suggestion != tt.suggestion || info.Component != tt.component {
+			t.Errorf("Lookup(%q) = %+v, %v; want suggestion %q of %q, %v", tt.code, info, ok, tt.suggestion, tt.component, tt.ok)
+		}
+	}
+}
