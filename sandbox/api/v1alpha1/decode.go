@@ -1,0 +1,60 @@
+package v1alpha1
+
+import (
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+)
+
+// Origins tells where each setting comes from, so that a problem can be shown
+// where its cause is. The zero value knows nothing.
+type Origins struct {
+	file  string
+	doc   *strictyaml.Document
+	flags map[string]string
+}
+
+// Decode reads a configuration file strictly: an unknown field, a field given
+// twice and a value of the wrong type are errors. It reports all of them at
+// once; the configuration holds what could be read, so that a caller can go on
+// to Complete and report the other problems too. Defaults are not set.
+func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
+	s := &Sandbox{}
+	doc, problems := strictyaml.Decode(file, data, s)
+	if len(problems) == 0 && s.APIVersion == "" && s.Kind == "" {
+		problems = append(problems, strictyaml.Problem{Source: file, Line: 1,
+			Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + Kind})
+	}
+	return s, &Origins{file: file, doc: doc}, problems.Err()
+}
+
+// Flag notes that a setting was given by a flag, such as --bases.
+func (o *Origins) Flag(field, flag string) {
+	if o.flags == nil {
+		o.flags = map[string]string{}
+	}
+	o.flags[field] = flag
+}
+
+// Complete sets the defaults and validates. The error lists every problem with
+// the line or the flag it comes from; decodeErr, the error of Decode, goes in
+// front.
+func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
+	SetDefaults(s)
+	problems, _ := decodeErr.(strictyaml.Problems) //nolint:errorlint // Decode returns it unwrapped.
+	unread := map[string]bool{}
+	for _, p := range problems {
+		unread[p.Field] = true
+	}
+	for _, e := range Validate(s) {
+		if unread[e.Field] { // what could not be read has been reported
+			continue
+		}
+		p := strictyaml.Problem{Field: e.Field, Detail: e.ErrorBody()}
+		if flag, ok := origins.flags[e.Field]; ok {
+			p.Source, p.Field = flag, ""
+		} else if origins.file != "" {
+			p.Source, p.Line = origins.file, origins.doc.Line(e.Field)
+		}
+		problems = append(problems, p)
+	}
+	return problems.Err()
+}

@@ -1,0 +1,142 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1/internal/schema"
+)
+
+// Each testdata/bad/x.yaml is refused with exactly the lines of x.txt.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bad files found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data := read(t, file)
+			want := read(t, strings.TrimSuffix(file, ".yaml")+".txt")
+			s, origins, err := v1alpha1.Decode("bad/"+filepath.Base(file), data)
+			err = v1alpha1.Complete(s, origins, err)
+			if err == nil {
+				t.Fatal("the file was taken")
+			}
+			if diff := cmp.Diff(strings.TrimSpace(string(want)), err.Error()); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFullFile(t *testing.T) {
+	s, origins, err := v1alpha1.Decode("full.yaml", read(t, "testdata/full.yaml"))
+	if err := v1alpha1.Complete(s, origins, err); err != nil {
+		t.Fatal(err)
+	}
+	count := 20
+	want := &v1alpha1.Sandbox{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
+		Metadata: v1alpha1.Metadata{Name: "demo"},
+		Spec: v1alpha1.Spec{
+			Provider: v1alpha1.ProviderExisting,
+			Cluster:  v1alpha1.Cluster{Kubeconfig: "/home/me/.kube/config", Context: "kind-demo", Consent: true},
+			Durable:  true,
+			Env:      "test",
+			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
+				Activation: v1alpha1.ActivationMulti},
+			Broker:     v1alpha1.Broker{Port: 1883, TLS: true},
+			Controller: v1alpha1.Controller{Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
+			Wait:       &metav1.Duration{Duration: 150 * time.Second},
+		},
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	s := &v1alpha1.Sandbox{}
+	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	count := 3
+	want := &v1alpha1.Sandbox{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
+		Metadata: v1alpha1.Metadata{Name: "koup"},
+		Spec: v1alpha1.Spec{
+			Provider: v1alpha1.ProviderAuto,
+			Env:      "dev",
+			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
+				Activation: v1alpha1.ActivationNewModule},
+			Wait: &metav1.Duration{Duration: time.Minute},
+		},
+	}
+	if diff := cmp.Diff(want, s); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
+	s, origins, err := v1alpha1.Decode("full.yaml", read(t, "testdata/full.yaml"))
+	zero := 0
+	s.Spec.Bases.Count = &zero
+	origins.Flag("spec.bases.count", "--bases")
+	err = v1alpha1.Complete(s, origins, err)
+	if err == nil {
+		t.Fatal("0 bases were taken")
+	}
+	want := "--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs"
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("problem (-want +got):\n%s", diff)
+	}
+}
+
+// The schema in the repository is the one that the types give: go generate.
+func TestSchemaIsUpToDate(t *testing.T) {
+	want, err := schema.Generate(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(read(t, schema.File))); diff != "" {
+		t.Errorf("run go generate ./sandbox/api/v1alpha1 (-generated +file):\n%s", diff)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, pattern := range []string{"testdata/*.yaml", "testdata/bad/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, origins, err := v1alpha1.Decode("f.yaml", data)
+		if completeErr := v1alpha1.Complete(s, origins, err); err != nil && completeErr == nil {
+			t.Errorf("the problem %q was lost", err)
+		}
+	})
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,37 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultName is the name of a sandbox whose user gives none.
+const DefaultName = "koup"
+
+// SetDefaults fills every setting that is not given.
+func SetDefaults(s *Sandbox) {
+	def(&s.APIVersion, APIVersion)
+	def(&s.Kind, Kind)
+	def(&s.Metadata.Name, DefaultName)
+	def(&s.Spec.Provider, ProviderAuto)
+	def(&s.Spec.Env, "dev")
+	def(&s.Spec.Bases.Name, "base")
+	def(&s.Spec.Bases.Version, "1.0.0")
+	def(&s.Spec.Bases.ClusterName, s.Metadata.Name)
+	def(&s.Spec.Bases.Activation, ActivationNewModule)
+	if s.Spec.Bases.Count == nil {
+		count := 3
+		s.Spec.Bases.Count = &count
+	}
+	if s.Spec.Wait == nil {
+		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
+	}
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,134 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// APIVersion is the apiVersion of a sandbox's configuration file.
+	APIVersion = "sandbox.koupleless.io/v1alpha1"
+	// Kind is the kind of a sandbox's configuration file.
+	Kind = "Sandbox"
+	// MaxBases is the most bases that one sandbox runs: the scale that the
+	// simulated bases and the broker are built and measured for.
+	MaxBases = 10_000
+)
+
+// Provider says where the Kubernetes API of a sandbox comes from.
+type Provider string
+
+// The providers.
+const (
+	// ProviderAuto lets the sandbox choose, and say what it chose and why.
+	ProviderAuto Provider = "auto"
+	// ProviderEmbedded runs the Kubernetes control plane as processes of this
+	// machine; it needs no container engine.
+	ProviderEmbedded Provider = "embedded"
+	// ProviderExisting uses the cluster behind a context that the user names.
+	ProviderExisting Provider = "existing"
+	// ProviderKind is reserved for a cluster of kind.
+	ProviderKind Provider = "kind"
+)
+
+// Activation says what a base does with a module of which it already serves
+// another version.
+type Activation string
+
+// The activation modes (protocol 5.3).
+const (
+	// ActivationNewModule makes the newest version the active one, as
+	// -Dactivate.new.module=true does on a real base.
+	ActivationNewModule Activation = "newModule"
+	// ActivationDefault leaves the first version active, as a real base without
+	// settings does.
+	ActivationDefault Activation = "default"
+	// ActivationMulti keeps several versions active at once.
+	ActivationMulti Activation = "multi"
+)
+
+// Sandbox is the configuration of one sandbox.
+type Sandbox struct {
+	metav1.TypeMeta `json:",inline"`
+	// Metadata names the sandbox.
+	Metadata Metadata `json:"metadata,omitzero"`
+	// Spec says what the sandbox consists of.
+	Spec Spec `json:"spec,omitzero"`
+}
+
+// Metadata names a sandbox.
+type Metadata struct {
+	// Name is the name of the sandbox, a DNS label. Default: koup.
+	Name string `json:"name,omitempty"`
+}
+
+// Spec says what a sandbox consists of.
+type Spec struct {
+	// Provider says where the Kubernetes API comes from: auto, embedded or
+	// existing. Default: auto.
+	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=existing"`
+	// Cluster names the cluster of the provider existing; it must be empty for
+	// every other provider.
+	Cluster Cluster `json:"cluster,omitzero"`
+	// Durable makes etcd write to disk safely, so that the sandbox survives a
+	// power cut; it costs speed. Default: false.
+	Durable bool `json:"durable,omitempty"`
+	// Env is the environment that controller and bases share: part of every MQTT
+	// topic and of the labels of the Nodes. Default: dev.
+	Env string `json:"env,omitempty"`
+	// Bases are the simulated bases.
+	Bases Bases `json:"bases,omitzero"`
+	// Broker is the MQTT broker.
+	Broker Broker `json:"broker,omitzero"`
+	// Controller is the module controller.
+	Controller Controller `json:"controller,omitzero"`
+	// Wait is how long each component may take to get ready, and how long the
+	// Nodes may take after that. Default: 60s.
+	Wait *metav1.Duration `json:"wait,omitempty"`
+}
+
+// Cluster names an existing cluster.
+type Cluster struct {
+	// Kubeconfig is the path of a kubeconfig file. Default: what kubectl would
+	// use.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Context is the context in that file. It has no default: the sandbox never
+	// takes the current context.
+	Context string `json:"context,omitempty"`
+	// Consent allows the use of a cluster that does not bear the sandbox's mark
+	// yet. Default: false.
+	Consent bool `json:"consent,omitempty"`
+}
+
+// Bases are the simulated bases of a sandbox; all have the same settings.
+type Bases struct {
+	// Count is how many there are, 1 to 10000. Default: 3.
+	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=10000"`
+	// Name is the name that each base reports; Pods select their base by it.
+	// Default: base.
+	Name string `json:"name,omitempty"`
+	// Version is the version that each base reports. Default: 1.0.0.
+	Version string `json:"version,omitempty"`
+	// ClusterName is the cluster name that each base reports. Default: the name
+	// of the sandbox.
+	ClusterName string `json:"clusterName,omitempty"`
+	// Activation says what a base does with a second version of a module:
+	// newModule, default or multi. Default: newModule.
+	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
+}
+
+// Broker is the MQTT broker of a sandbox. It listens on the loopback address
+// only.
+type Broker struct {
+	// Port is the port it listens on. Default: 0, any free port.
+	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
+	// TLS makes the broker's listener speak TLS with a certificate of the
+	// sandbox's own authority. Default: false.
+	TLS bool `json:"tls,omitempty"`
+}
+
+// Controller is the module controller of a sandbox.
+type Controller struct {
+	// Env are environment variables for the controller's process, in addition to
+	// those that the sandbox sets. Default: none.
+	Env map[string]string `json:"env,omitempty"`
+}

@@ -1,0 +1,131 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ownVariables are set by the sandbox for the controller; another value would
+// cut the controller off.
+var ownVariables = []string{
+	"KUBECONFIG", "ENV", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
+	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Validate reports every problem of a configuration that has its defaults, each
+// with its field path; an empty list means that it can be used.
+func Validate(s *Sandbox) field.ErrorList {
+	var errs field.ErrorList
+	if s.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), s.APIVersion, []string{APIVersion}))
+	}
+	if s.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), s.Kind, []string{Kind}))
+	}
+	if err := ValidateName(s.Metadata.Name); err != nil {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Metadata.Name, err.Error()))
+	}
+	spec := field.NewPath("spec")
+	errs = append(errs, validateProvider(&s.Spec, spec)...)
+	errs = append(errs, label(spec.Child("env"), s.Spec.Env)...)
+	errs = append(errs, validateBases(&s.Spec.Bases, spec.Child("bases"))...)
+	if name := s.Spec.Bases.ClusterName; name != s.Metadata.Name { // the default's problem is told once, at the name
+		errs = append(errs, label(spec.Child("bases", "clusterName"), name)...)
+	}
+	if p := s.Spec.Broker.Port; p < 0 || p > 65535 {
+		errs = append(errs, field.Invalid(spec.Child("broker", "port"), p, "must be between 0 (any free port) and 65535"))
+	}
+	for _, name := range sorted(s.Spec.Controller.Env) {
+		path := spec.Child("controller", "env").Key(name)
+		switch {
+		case !variableName.MatchString(name):
+			errs = append(errs, field.Invalid(path, name, "is not the name of an environment variable"))
+		case slices.Contains(ownVariables, name):
+			errs = append(errs, field.Forbidden(path, "is set by the sandbox itself: remove it"))
+		}
+	}
+	if s.Spec.Wait.Duration <= 0 {
+		errs = append(errs, field.Invalid(spec.Child("wait"), s.Spec.Wait.Duration.String(), "must be longer than 0s"))
+	}
+	return errs
+}
+
+// ValidateName says, in one sentence, why a name cannot be that of a sandbox.
+func ValidateName(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("must be a DNS label: at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends",
+			validation.DNS1123LabelMaxLength)
+	}
+	return nil
+}
+
+func validateProvider(s *Spec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	cluster := path.Child("cluster")
+	switch s.Provider {
+	case ProviderAuto, ProviderEmbedded:
+		if s.Cluster != (Cluster{}) {
+			errs = append(errs, field.Forbidden(cluster, "is for the provider existing only: set spec.provider to existing, or remove it"))
+		}
+	case ProviderExisting:
+		if s.Cluster.Context == "" {
+			errs = append(errs, field.Required(cluster.Child("context"),
+				"the provider existing needs the name of a context (see: kubectl config get-contexts)"))
+		}
+	case ProviderKind:
+		errs = append(errs, field.Invalid(path.Child("provider"), s.Provider,
+			"is not in this build: use embedded, which needs no container engine, or existing with the context of a kind cluster"))
+	default:
+		errs = append(errs, field.NotSupported(path.Child("provider"), s.Provider,
+			[]Provider{ProviderAuto, ProviderEmbedded, ProviderExisting}))
+	}
+	return errs
+}
+
+func validateBases(b *Bases, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if err := ValidateCount(*b.Count); err != nil {
+		errs = append(errs, field.Invalid(path.Child("count"), *b.Count, err.Error()))
+	}
+	errs = append(errs, label(path.Child("name"), b.Name)...)
+	errs = append(errs, label(path.Child("version"), b.Version)...)
+	switch b.Activation {
+	case ActivationNewModule, ActivationDefault, ActivationMulti:
+	default:
+		errs = append(errs, field.NotSupported(path.Child("activation"), b.Activation,
+			[]Activation{ActivationNewModule, ActivationDefault, ActivationMulti}))
+	}
+	return errs
+}
+
+// ValidateCount says, in one sentence, why a sandbox cannot have n bases.
+func ValidateCount(n int) error {
+	if n < 1 || n > MaxBases {
+		return fmt.Errorf("must be between 1 and %d, the most that one sandbox runs", MaxBases)
+	}
+	return nil
+}
+
+// label checks a value that becomes the value of a Node label.
+func label(path *field.Path, value string) field.ErrorList {
+	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, value, "becomes the value of a Node label: "+strings.Join(problems, "; "))}
+	}
+	return nil
+}
+
+func sorted(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,10 @@
+// Package strictyaml decodes a YAML file into a Go value and reports every
+// mistake at once, each with its line and its field path.
+//
+//	strictyaml.go   Decode: walks the YAML nodes along the Go type
+//	problem.go      Problem and Problems: what is reported, and how it is printed
+//
+// An unknown field, a field given twice and a value of the wrong type are
+// mistakes; the position of every field is kept, so that a later validation can
+// say where a value came from.
+package strictyaml

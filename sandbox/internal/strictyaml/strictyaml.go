@@ -1,0 +1,274 @@
+package strictyaml
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Document remembers where each field of a decoded file stands.
+type Document struct {
+	lines map[string]int
+}
+
+// Line returns the line of the field, or that of its nearest parent that stands
+// in the file; 0 when not even the root does.
+func (d *Document) Line(field string) int {
+	if d == nil {
+		return 0
+	}
+	for {
+		if line, ok := d.lines[field]; ok {
+			return line
+		}
+		cut := strings.LastIndexAny(field, ".[")
+		if cut < 0 {
+			return d.lines[""]
+		}
+		field = field[:cut]
+	}
+}
+
+// Decode reads the one YAML document in data into the struct that into points
+// to, by its json tags. Fields that are not in the file keep their value. Name
+// is used in the problems only. On problems, into holds whatever could be read.
+func Decode(name string, data []byte, into any) (*Document, Problems) {
+	w := &walker{name: name, doc: &Document{lines: map[string]int{}}}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var root, second yaml.Node
+	switch err := dec.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		w.problem(0, "", "the file is empty")
+		return w.doc, w.problems
+	case err != nil:
+		w.syntax(err)
+		return w.doc, w.problems
+	}
+	if err := dec.Decode(&second); err == nil {
+		w.problem(second.Line, "", "a second document starts here, but only one is read: remove it")
+	} else if !errors.Is(err, io.EOF) {
+		w.syntax(err)
+	}
+	w.value(root.Content[0], reflect.ValueOf(into).Elem(), "")
+	return w.doc, w.problems
+}
+
+type walker struct {
+	name     string
+	doc      *Document
+	problems Problems
+}
+
+func (w *walker) problem(line int, field, format string, args ...any) {
+	w.problems = append(w.problems, Problem{Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
+}
+
+var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// syntax turns the parser's error, which bears its line in its text, into a
+// problem.
+func (w *walker) syntax(err error) {
+	text := err.Error()
+	m := syntaxLine.FindStringSubmatch(text)
+	line := 0
+	if len(m) == 2 {
+		line, _ = strconv.Atoi(m[1]) // no line in the text leaves 0, "not known"
+		text = text[len(m[0]):]
+	}
+	w.problem(line, "", "this is not YAML: %s", text)
+}
+
+var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if _, seen := w.doc.lines[path]; !seen {
+		w.doc.lines[path] = n.Line
+	}
+	if n.Tag == "!!null" {
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		w.value(n, v.Elem(), path)
+		return
+	}
+	if reflect.PointerTo(v.Type()).Implements(jsonUnmarshaler) {
+		w.custom(n, v, path)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		w.object(n, v, path)
+	case reflect.Map:
+		w.dictionary(n, v, path)
+	case reflect.Slice:
+		w.list(n, v, path)
+	default:
+		w.scalar(n, v, path)
+	}
+}
+
+// keys calls each for every key of a mapping once, reporting those given twice.
+// The path of a key is made by join.
+func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n))
+		return
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if line, twice := first[key.Value]; twice {
+			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+			continue
+		}
+		first[key.Value] = key.Line
+		w.doc.lines[join(path, key.Value)] = key.Line
+		each(key, value)
+	}
+}
+
+func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
+	fields := map[string]reflect.Value{}
+	collect(v, fields)
+	w.keys(n, path, "a mapping of fields", join, func(key, value *yaml.Node) {
+		field, known := fields[key.Value]
+		if !known {
+			names := make([]string, 0, len(fields))
+			for name := range fields {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", strings.Join(names, ", "))
+			return
+		}
+		w.value(value, field, join(path, key.Value))
+	})
+}
+
+// collect maps the json names of v's fields to the fields; those of inlined
+// structs included.
+func collect(v reflect.Value, into map[string]reflect.Value) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "" && f.Anonymous:
+			collect(v.Field(i), into)
+		case name != "" && name != "-":
+			into[name] = v.Field(i)
+		}
+	}
+}
+
+func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	w.keys(n, path, "a mapping", index, func(key, value *yaml.Node) {
+		element := reflect.New(v.Type().Elem()).Elem()
+		w.value(value, element, index(path, key.Value))
+		v.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), element)
+	})
+}
+
+func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		w.problem(n.Line, path, "must be a list, but is %s", describe(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, item := range n.Content {
+		w.value(item, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+}
+
+// custom reads a type that has its own JSON form, such as metav1.Duration.
+func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
+	var plain any
+	if err := n.Decode(&plain); err != nil {
+		w.syntax(err)
+		return
+	}
+	asJSON, err := json.Marshal(plain)
+	if err == nil {
+		err = json.Unmarshal(asJSON, v.Addr().Interface())
+	}
+	if err != nil {
+		hint := ""
+		if v.Type().Name() == "Duration" {
+			hint = " as a time with its unit, such as 90s or 2m"
+		}
+		w.problem(n.Line, path, "%s cannot be read%s", describe(n), hint)
+	}
+}
+
+func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
+	var tags []string
+	var what string
+	switch v.Kind() {
+	case reflect.String:
+		tags, what = []string{"!!str"}, "a string"
+	case reflect.Bool:
+		tags, what = []string{"!!bool"}, "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		tags, what = []string{"!!int"}, "a whole number"
+	case reflect.Float64:
+		tags, what = []string{"!!float", "!!int"}, "a number"
+	default:
+		w.problem(n.Line, path, "cannot be read from YAML")
+		return
+	}
+	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
+		hint := ""
+		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
+			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
+		}
+		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n), hint)
+		return
+	}
+	if err := n.Decode(v.Addr().Interface()); err != nil {
+		w.problem(n.Line, path, "%s is out of range", n.Value)
+	}
+}
+
+func describe(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!str":
+		return strconv.Quote(n.Value)
+	case n.Tag == "!!int", n.Tag == "!!float":
+		return "the number " + n.Value
+	default:
+		return n.Value
+	}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// index writes the path of a key as k8s.io/apimachinery's field paths do.
+func index(path, key string) string {
+	return path + "[" + key + "]"
+}
