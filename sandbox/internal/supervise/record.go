@@ -1,0 +1,209 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Record is what is noted on disk about a started process.
+type Record struct {
+	// Name of the component.
+	Name string `json:"name"`
+	// PID of the process.
+	PID int `json:"pid"`
+	// Start, together with PID, tells the process from every other; what it says differs by operating system.
+	Start string `json:"start"`
+	// StartedAt is the time of the start, for people to read.
+	StartedAt time.Time `json:"startedAt"`
+	// Command is the program with its arguments.
+	Command []string `json:"command"`
+	// StopSignal is the number of the signal that asks the process to end.
+	StopSignal int `json:"stopSignal"`
+	// StopTimeout is how long the process may take to end.
+	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
+	// Alive is true if the very process of the record runs now.
+	Alive bool `json:"-"`
+}
+
+const recordSuffix = ".json"
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$`)
+
+func validName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("component name %q: use letters, digits, dots and dashes", name)
+	}
+	return nil
+}
+
+func newRecord(spec Spec, r *run) Record {
+	sig, ok := spec.StopSignal.(syscall.Signal)
+	if !ok {
+		sig = syscall.SIGTERM
+	}
+	return Record{
+		Name:        spec.Name,
+		PID:         r.process.Pid,
+		Start:       r.start,
+		StartedAt:   r.startedAt,
+		Command:     append([]string{spec.Path}, spec.Args...),
+		StopSignal:  int(sig),
+		StopTimeout: spec.stopTimeout(),
+	}
+}
+
+// RecordSelf writes a run record of the calling process, for a daemon that others must find. The record stays when the
+// process ends; it then reads as not alive.
+func RecordSelf(dir, name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	u, err := inspect(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return writeRecord(dir, Record{
+		Name: name, PID: os.Getpid(), Start: u.start, StartedAt: time.Now(), Command: os.Args,
+		StopSignal: int(syscall.SIGTERM), StopTimeout: Spec{}.stopTimeout(),
+	})
+}
+
+// writeRecord replaces the record in one step, so that a reader never sees half of it.
+func writeRecord(dir string, r Record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("writing the run record: %w", err)
+	}
+	path := filepath.Join(dir, r.Name+recordSuffix)
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return fmt.Errorf("writing the run record: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("writing the run record: %w", err)
+	}
+	return nil
+}
+
+func removeRecord(dir, name string) error {
+	err := os.Remove(filepath.Join(dir, name+recordSuffix))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the run record: %w", err)
+	}
+	return nil
+}
+
+// Records reads the run records in dir, in order of start, and looks which of their processes still run. A folder that does
+// not exist has none. A record that cannot be read is reported in the error; the others are returned all the same.
+func Records(dir string) ([]Record, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the run records: %w", err)
+	}
+	var records []Record
+	var errs []error
+	for _, e := range entries {
+		if e.IsDir() || filepath.Ext(e.Name()) != recordSuffix {
+			continue
+		}
+		r, err := readRecord(filepath.Join(dir, e.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	slices.SortStableFunc(records, func(a, b Record) int { return a.StartedAt.Compare(b.StartedAt) })
+	return records, errors.Join(errs...)
+}
+
+func readRecord(path string) (Record, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Record{}, fmt.Errorf("reading the run record: %w", err)
+	}
+	var r Record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Record{}, fmt.Errorf("run record %s is damaged (%w); remove it after making sure that its process is gone", path, err)
+	}
+	if r.Name+recordSuffix != filepath.Base(path) || r.PID <= 1 {
+		return Record{}, fmt.Errorf("run record %s does not fit its file name or names no process; remove it", path)
+	}
+	r.Alive = r.Start != "" && alive(r.PID, r.Start)
+	return r, nil
+}
+
+// CleanStale ends the recorded processes that are still the ones that were started, the one started last first, and removes
+// all records: the way to begin after a crash or a reboot. The calling process and its record are left alone. It returns the
+// records of the processes that it ended. It blocks until they are gone: at most their stop timeouts, and no time at all after
+// ctx has ended, when they are killed.
+func CleanStale(ctx context.Context, dir string) ([]Record, error) {
+	records, err := Records(dir)
+	errs := []error{err}
+	var ended []Record
+	for _, r := range slices.Backward(records) {
+		if r.PID == os.Getpid() && r.Alive {
+			continue
+		}
+		didEnd, err := r.end(ctx)
+		if err == nil {
+			err = removeRecord(dir, r.Name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ending the left-over process %d of %s: %w", r.PID, r.Name, err))
+			continue
+		}
+		if didEnd {
+			ended = append(ended, r)
+		}
+	}
+	return ended, errors.Join(errs...)
+}
+
+// end ends the process of the record, if it is still that one, and tells whether it was.
+func (r Record) end(ctx context.Context) (bool, error) {
+	if r.Start == "" {
+		return false, nil
+	}
+	p, err := owned(r.PID, r.Start)
+	if errors.Is(err, errNoProcess) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = p.Release() }()
+
+	// The process is somebody else's child, so it cannot be waited for, only looked at.
+	gone, quit := make(chan struct{}), make(chan struct{})
+	defer close(quit)
+	go func() {
+		defer close(gone)
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for alive(r.PID, r.Start) {
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+		}
+	}()
+	sig := cmp.Or(syscall.Signal(r.StopSignal), syscall.SIGTERM)
+	return true, endProcess(ctx, p, gone, sig, r.StopTimeout)
+}

@@ -1,0 +1,138 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// State of a component's process.
+type State string
+
+// The states that a process can be in.
+const (
+	Running State = "running"
+	Paused  State = "paused"
+	Exited  State = "exited"
+)
+
+// Status of one component.
+type Status struct {
+	Name      string    `json:"name"`
+	State     State     `json:"state"`
+	PID       int       `json:"pid"`
+	StartedAt time.Time `json:"startedAt"`
+	// ExitError says how the process ended ("signal: killed", "exit status 1", "exit status 0"); empty while it runs.
+	ExitError string `json:"exitError,omitempty"`
+	// RSS is resident memory in bytes; 0 when exited.
+	RSS uint64 `json:"rss"`
+	// CPU is the processor time used so far, in nanoseconds; 0 when exited.
+	CPU time.Duration `json:"cpu"`
+	// Ready is true when the component's Ready returned nil just now.
+	Ready bool `json:"ready"`
+	// Reason says why it is not ready; empty when ready.
+	Reason string `json:"reason,omitempty"`
+	// LogFile of the component, as in its Spec.
+	LogFile string `json:"logFile,omitempty"`
+}
+
+// readyTimeout bounds the readiness question of Status: a paused component holds connections open and never answers.
+const readyTimeout = time.Second
+
+// Status tells what every component does now, in the order of their last start. All are asked for their readiness at once,
+// so it takes about as long as the slowest answer and at most one second.
+func (s *Supervisor) Status(ctx context.Context) []Status {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	names := s.names()
+	all := make([]Status, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { all[i] = s.status(ctx, name) })
+	}
+	wg.Wait()
+	return all
+}
+
+func (s *Supervisor) status(ctx context.Context, name string) Status {
+	spec, r, err := s.find(name)
+	if err != nil {
+		return Status{Name: name, State: Exited, Reason: err.Error()}
+	}
+	st := Status{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, LogFile: spec.LogFile}
+	u, err := inspect(r.process.Pid)
+	if err == nil && u.start == r.start {
+		st.RSS, st.CPU = u.rss, u.cpu
+		if u.stopped {
+			st.State, st.Reason = Paused, "paused"
+			return st
+		}
+	}
+	if !r.ended() {
+		st.Ready = true
+		if spec.Ready != nil {
+			if err := spec.Ready(ctx); err != nil {
+				st.Ready, st.Reason = false, err.Error()
+			}
+		}
+	}
+	if r.ended() { // looked at last, because it may have ended while it was asked
+		st.State, st.ExitError, st.RSS, st.CPU = Exited, r.exit, 0, 0
+		st.Ready, st.Reason = false, "exited: "+r.exit
+	}
+	return st
+}
+
+// NotReadyError says that a component did not become ready.
+type NotReadyError struct {
+	// Name of the component.
+	Name string
+	// Reason is what its Ready said last, or how it exited.
+	Reason string
+	// LogFile of the component; empty if it has none.
+	LogFile string
+	// LastLines of what it logged since this start; empty if it said nothing.
+	LastLines []string
+
+	cause error
+}
+
+// Error names the component, the reason and the last log lines.
+func (e *NotReadyError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s did not become ready: %s", e.Name, e.Reason)
+	if len(e.LastLines) > 0 {
+		fmt.Fprintf(&b, "\nlast lines of %s:\n  %s", e.LogFile, strings.Join(e.LastLines, "\n  "))
+	}
+	return b.String()
+}
+
+// Unwrap returns the end of the context that was waited with, or nil if the process exited.
+func (e *NotReadyError) Unwrap() error { return e.cause }
+
+// tail returns the last lines of a log file after offset: at most 10, from its last 8 KiB.
+func tail(path string, offset int64) []string {
+	const maxLines, maxBytes = 10, 8 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil {
+		offset = max(offset, info.Size()-maxBytes)
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, offset, maxBytes))
+	if err != nil {
+		return nil
+	}
+	text := strings.TrimRight(string(data), "\n")
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	return lines[max(0, len(lines)-maxLines):]
+}

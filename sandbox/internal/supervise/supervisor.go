@@ -1,0 +1,410 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// ErrUnknown is returned, wrapped, for a component that was never started.
+var ErrUnknown = errors.New("unknown component")
+
+// Spec says how a component is started, recognised as ready, and stopped.
+type Spec struct {
+	// Name of the component and of its run record; letters, digits, dots and dashes.
+	Name string
+	// Path of the program.
+	Path string
+	// Args follow the program's name.
+	Args []string
+	// Env is added to the environment of this process, as KEY=value; the last one wins.
+	Env []string
+	// Dir to run in; empty means that of this process.
+	Dir string
+	// LogFile receives standard output and standard error, appended; empty means they are thrown away.
+	LogFile string
+	// Ready returns nil when the component does its work, or what is missing; nil means ready as soon as it runs.
+	Ready func(context.Context) error
+	// StopSignal asks the component to end; nil means SIGTERM.
+	StopSignal os.Signal
+	// StopTimeout is how long Stop waits after StopSignal before SIGKILL; zero means 5 s.
+	StopTimeout time.Duration
+}
+
+func (s Spec) stopTimeout() time.Duration { return cmp.Or(s.StopTimeout, 5*time.Second) }
+
+// Options of a Supervisor.
+type Options struct {
+	// Dir holds the run records; it is made if it is missing. Required.
+	Dir string
+	// Logger is told of every start and exit; nil means silence.
+	Logger *slog.Logger
+	// PollInterval is the pause between two calls of Ready; zero means 20 ms.
+	PollInterval time.Duration
+}
+
+// Supervisor starts and stops components. Its methods may be called concurrently; those that name one component wait for
+// each other.
+type Supervisor struct {
+	dir    string
+	logger *slog.Logger
+	poll   time.Duration
+
+	mu         sync.Mutex
+	components map[string]*component
+	starts     int
+}
+
+// component is one name; its run is replaced with every start.
+type component struct {
+	op sync.Mutex // held by Start, Stop and Restart from beginning to end
+
+	spec Spec // guarded by Supervisor.mu, as is run
+	run  *run
+}
+
+// run is one process, from its start to its end.
+type run struct {
+	number    int // in order of start
+	process   *os.Process
+	start     string // identity, see usage.start
+	startedAt time.Time
+	logOffset int64
+	ending    atomic.Bool // Stop or Kill asked for the end
+
+	done chan struct{}
+	exit string // how it ended; read it after done is closed
+}
+
+// New returns a Supervisor with nothing started.
+func New(o Options) *Supervisor {
+	return &Supervisor{
+		dir:        o.Dir,
+		logger:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
+		poll:       cmp.Or(o.PollInterval, 20*time.Millisecond),
+		components: map[string]*component{},
+	}
+}
+
+// Start starts spec in a process group of its own, so that Ctrl-C on a terminal does not reach it, and writes its run record.
+// It returns when the process runs, ready or not. The process outlives ctx and the Supervisor; only Stop and Kill end it.
+// Starting a name that runs already is an error; one that has exited is started anew with the new spec.
+func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
+	if err := validName(spec.Name); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	c := s.components[spec.Name]
+	if c == nil {
+		c = &component{}
+		s.components[spec.Name] = c
+	}
+	s.mu.Unlock()
+
+	c.op.Lock()
+	defer c.op.Unlock()
+	return s.start(ctx, c, spec)
+}
+
+func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	if _, r := s.current(c); r != nil && !r.ended() {
+		return fmt.Errorf("starting %s: it already runs as process %d", spec.Name, r.process.Pid)
+	}
+	r, err := launch(spec)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	s.mu.Lock()
+	s.starts++
+	r.number = s.starts
+	c.spec, c.run = spec, r
+	s.mu.Unlock()
+
+	go s.wait(spec.Name, r)
+	if err := writeRecord(s.dir, newRecord(spec, r)); err != nil {
+		_ = r.process.Kill() // without a record nobody could find it after a crash
+		<-r.done
+		return fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	s.logger.Info("component started", "component", spec.Name, "pid", r.process.Pid)
+	return nil
+}
+
+// launch starts the process and notes its identity.
+func launch(spec Spec) (*run, error) {
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Dir = spec.Dir
+	cmd.Env = append(cmd.Environ(), spec.Env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
+	r := &run{startedAt: time.Now(), done: make(chan struct{})}
+	if spec.LogFile != "" {
+		log, offset, err := openLog(spec.LogFile)
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close() // the child has its own copy
+		cmd.Stdout, cmd.Stderr, r.logOffset = log, log, offset
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r.process = cmd.Process
+	// A process that has ended at once leaves its start time empty, which matches no process.
+	u, err := inspect(r.process.Pid)
+	if err != nil && !errors.Is(err, errNoProcess) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, err
+	}
+	r.start = u.start
+	return r, nil
+}
+
+// openLog opens a log file to append to, and tells its size so far.
+func openLog(path string) (*os.File, int64, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, 0, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// wait collects the process and notes how it ended.
+func (s *Supervisor) wait(name string, r *run) {
+	state, err := r.process.Wait()
+	if err != nil {
+		r.exit = err.Error()
+	} else {
+		r.exit = state.String()
+	}
+	close(r.done)
+	level := slog.LevelWarn
+	if r.ending.Load() {
+		level = slog.LevelInfo
+	}
+	s.logger.Log(context.Background(), level, "component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends before that it returns a
+// *NotReadyError.
+func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
+	spec, r, err := s.find(name)
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", name, err)
+	}
+	failed := func(reason string, cause error) error {
+		return &NotReadyError{Name: name, Reason: reason, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset), cause: cause}
+	}
+	attempt, cancel := context.WithCancel(ctx) // ends with the process too, so that a hanging Ready does not hide its exit
+	defer cancel()
+	go func() {
+		select {
+		case <-r.done:
+			cancel()
+		case <-attempt.Done():
+		}
+	}()
+	tick := time.NewTicker(s.poll)
+	defer tick.Stop()
+	var last error
+	for {
+		if r.ended() {
+			return failed("it exited: "+r.exit, nil)
+		}
+		if spec.Ready == nil {
+			return nil
+		}
+		err := spec.Ready(attempt)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // the error of a call that ctx cut off says less than the one before
+		}
+		select {
+		case <-tick.C:
+		case <-r.done:
+		case <-ctx.Done():
+			return failed(last.Error(), context.Cause(ctx))
+		}
+	}
+}
+
+// Stop asks the component to end, waits, and kills it after its StopTimeout or when ctx ends, whichever comes first. It
+// returns when the process is gone and its run record removed. Stopping what has exited or was never started is fine.
+func (s *Supervisor) Stop(ctx context.Context, name string) error {
+	s.mu.Lock()
+	c := s.components[name]
+	s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	return s.stop(ctx, c)
+}
+
+func (s *Supervisor) stop(ctx context.Context, c *component) error {
+	spec, r := s.current(c)
+	if r == nil {
+		return nil
+	}
+	r.ending.Store(true)
+	err := endProcess(ctx, r.process, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)), spec.stopTimeout())
+	if err == nil {
+		err = removeRecord(s.dir, spec.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("stopping %s: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// endProcess signals p, continues it in case it is paused, and kills it when it has not gone after timeout.
+func endProcess(ctx context.Context, p *os.Process, gone <-chan struct{}, sig os.Signal, timeout time.Duration) error {
+	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
+		if err := ignoreGone(p.Signal(sig)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+	}
+	if err := ignoreGone(p.Kill()); err != nil {
+		return err
+	}
+	<-gone // SIGKILL cannot be refused
+	return nil
+}
+
+// StopAll stops every component, the one started last first, and joins the errors.
+func (s *Supervisor) StopAll(ctx context.Context) error {
+	var errs []error
+	for _, name := range slices.Backward(s.names()) {
+		errs = append(errs, s.Stop(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// Kill ends the component with SIGKILL and returns when it is gone. It stays in Status as exited.
+func (s *Supervisor) Kill(name string) error {
+	_, r, err := s.find(name)
+	if err == nil {
+		r.ending.Store(true)
+		err = ignoreGone(r.process.Kill())
+	}
+	if err != nil {
+		return fmt.Errorf("killing %s: %w", name, err)
+	}
+	<-r.done
+	return nil
+}
+
+// Pause halts the component with SIGSTOP: its connections stay open and nothing answers.
+func (s *Supervisor) Pause(name string) error { return s.signal("pausing", name, syscall.SIGSTOP) }
+
+// Resume lets a paused component go on.
+func (s *Supervisor) Resume(name string) error { return s.signal("resuming", name, syscall.SIGCONT) }
+
+func (s *Supervisor) signal(doing, name string, sig os.Signal) error {
+	_, r, err := s.find(name)
+	if err == nil {
+		err = r.process.Signal(sig)
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		err = errors.New("it does not run")
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", doing, name, err)
+	}
+	return nil
+}
+
+// Restart stops the component, if it runs, and starts it again with the same Spec. It does not wait until it is ready.
+func (s *Supervisor) Restart(ctx context.Context, name string) error {
+	s.mu.Lock()
+	c := s.components[name]
+	s.mu.Unlock()
+	if c == nil {
+		return fmt.Errorf("restarting %s: %w", name, ErrUnknown)
+	}
+	c.op.Lock()
+	defer c.op.Unlock()
+	if err := s.stop(ctx, c); err != nil {
+		return err
+	}
+	spec, r := s.current(c)
+	if r == nil {
+		return fmt.Errorf("restarting %s: %w", name, ErrUnknown)
+	}
+	return s.start(ctx, c, spec)
+}
+
+// current returns the component's last spec and run; run is nil if it never started.
+func (s *Supervisor) current(c *component) (Spec, *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.spec, c.run
+}
+
+// find is current by name.
+func (s *Supervisor) find(name string) (Spec, *run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.components[name]
+	if c == nil || c.run == nil {
+		return Spec{}, nil, ErrUnknown
+	}
+	return c.spec, c.run, nil
+}
+
+// names lists the components that were started, in the order of their last start.
+func (s *Supervisor) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name, c := range s.components {
+		if c.run != nil {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Compare(s.components[a].run.number, s.components[b].run.number)
+	})
+	return names
+}

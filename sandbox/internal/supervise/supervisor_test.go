@@ -1,0 +1,352 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// helperEnv turns the test binary into a component: its value says how the component behaves.
+const helperEnv = "SUPERVISE_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(helperEnv); how != "" {
+		helper(how, os.Args[1:])
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// helper is the component's main: it makes the file args[0] when its signal handlers stand, then waits for its end.
+func helper(how string, args []string) {
+	terms := make(chan os.Signal, 1)
+	switch how {
+	case "fail":
+		fmt.Fprintln(os.Stderr, "cannot open the store: disk on fire")
+		os.Exit(3)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+	default:
+		signal.Notify(terms, syscall.SIGTERM)
+	}
+	fmt.Println("component is up")
+	if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+		panic(err)
+	}
+	// A helper that the test lost must not stay for ever.
+	select {
+	case <-terms:
+		fmt.Println("component ends")
+	case <-time.After(time.Minute):
+		os.Exit(9)
+	}
+}
+
+type bench struct {
+	*Supervisor
+	dir string
+}
+
+func newBench(t *testing.T) bench {
+	t.Helper()
+	dir := t.TempDir()
+	b := bench{New(Options{Dir: filepath.Join(dir, "run"), PollInterval: time.Millisecond}), dir}
+	t.Cleanup(func() {
+		if err := b.StopAll(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// spec is a component that is ready when its handlers stand.
+func (b bench) spec(name, how string) Spec {
+	up := filepath.Join(b.dir, name+".up")
+	return Spec{
+		Name: name, Path: os.Args[0], Args: []string{up}, Env: []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
+		LogFile: filepath.Join(b.dir, "logs", name+".log"),
+		Ready: func(context.Context) error {
+			if _, err := os.Stat(up); err != nil {
+				return errors.New("not up yet")
+			}
+			return nil
+		},
+	}
+}
+
+// up starts a component and waits until it is ready.
+func (b bench) up(t *testing.T, spec Spec) {
+	t.Helper()
+	if err := b.Start(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.WaitReady(t.Context(), spec.Name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b bench) one(t *testing.T, name string) Status {
+	t.Helper()
+	for _, st := range b.Status(t.Context()) {
+		if st.Name == name {
+			return st
+		}
+	}
+	t.Fatalf("no status of %s", name)
+	return Status{}
+}
+
+// volatile are the fields of a Status that differ from run to run.
+var volatile = cmpopts.IgnoreFields(Status{}, "PID", "StartedAt", "RSS", "CPU", "LogFile")
+
+func TestLifeOfAComponent(t *testing.T) {
+	b := newBench(t)
+	b.up(t, b.spec("store", "polite"))
+
+	running := b.one(t, "store")
+	if diff := cmp.Diff(Status{Name: "store", State: Running, Ready: true}, running, volatile); diff != "" {
+		t.Errorf("running (-want +got):\n%s", diff)
+	}
+	if running.RSS == 0 || running.PID == 0 || running.StartedAt.IsZero() {
+		t.Errorf("no memory, pid or start time in %+v", running)
+	}
+	if group, err := syscall.Getpgid(running.PID); err != nil || group != running.PID {
+		t.Errorf("process group %d (%v), want its own, %d: Ctrl-C would reach it", group, err, running.PID)
+	}
+
+	if err := b.Pause("store"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return differs(Paused, b.one(t, "store").State) })
+	if diff := cmp.Diff(Status{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"), volatile); diff != "" {
+		t.Errorf("paused (-want +got):\n%s", diff)
+	}
+	if err := b.Resume("store"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return differs(Running, b.one(t, "store").State) })
+
+	if err := b.Kill("store"); err != nil {
+		t.Fatal(err)
+	}
+	want := Status{Name: "store", State: Exited, ExitError: "signal: killed", Reason: "exited: signal: killed"}
+	if diff := cmp.Diff(want, b.one(t, "store"), volatile); diff != "" {
+		t.Errorf("killed (-want +got):\n%s", diff)
+	}
+
+	if err := b.Restart(t.Context(), "store"); err != nil {
+		t.Fatal(err)
+	}
+	again := b.one(t, "store")
+	if again.State != Running || again.PID == running.PID {
+		t.Errorf("after Restart: %+v; was process %d", again, running.PID)
+	}
+	if err := b.Stop(t.Context(), "store"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Stop(t.Context(), "store"); err != nil {
+		t.Errorf("stopping what is stopped: %v", err)
+	}
+	if records, err := Records(b.Supervisor.dir); err != nil || len(records) != 0 {
+		t.Errorf("records after Stop: %v, %v", records, err)
+	}
+}
+
+func TestStopEndsEvery(t *testing.T) {
+	for name, tc := range map[string]struct {
+		how   string
+		pause bool
+		exit  string
+	}{
+		"polite component by its signal":      {how: "polite", exit: "exit status 0"},
+		"paused component by its signal":      {how: "polite", pause: true, exit: "exit status 0"},
+		"stubborn component by SIGKILL":       {how: "stubborn", exit: "signal: killed"},
+		"stubborn paused component, likewise": {how: "stubborn", pause: true, exit: "signal: killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			spec := b.spec("store", tc.how)
+			if tc.how == "stubborn" {
+				spec.StopTimeout = 20 * time.Millisecond
+			}
+			b.up(t, spec)
+			if tc.pause {
+				if err := b.Pause("store"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pid := b.one(t, "store").PID
+			if err := b.Stop(t.Context(), "store"); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.one(t, "store").ExitError; got != tc.exit {
+				t.Errorf("ended with %q, want %q", got, tc.exit)
+			}
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("process %d is still there: %v", pid, err)
+			}
+		})
+	}
+}
+
+func TestWaitReadyFailure(t *testing.T) {
+	b := newBench(t)
+	failing := b.spec("store", "fail")
+	waiting := b.spec("api", "polite")
+	waiting.Ready = func(context.Context) error { return errors.New("etcd is not ready") }
+	hanging := b.spec("broker", "fail")
+	hanging.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	// What an earlier run logged is not the reason for this failure.
+	if err := os.MkdirAll(filepath.Dir(failing.LogFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(failing.LogFile, []byte("from an earlier run\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		spec  Spec
+		wait  time.Duration
+		want  NotReadyError
+		cause error
+	}{
+		"process exits": {failing, time.Minute, NotReadyError{
+			Name: "store", Reason: "it exited: exit status 3", LogFile: failing.LogFile,
+			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
+		"process exits while Ready hangs": {hanging, time.Minute, NotReadyError{
+			Name: "broker", Reason: "it exited: exit status 3", LogFile: hanging.LogFile,
+			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
+		"not ready in time": {waiting, time.Second, NotReadyError{
+			Name: "api", Reason: "etcd is not ready", LogFile: waiting.LogFile,
+			LastLines: []string{"component is up"}}, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := b.Start(t.Context(), tc.spec); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tc.wait)
+			defer cancel()
+			err := b.WaitReady(ctx, tc.spec.Name)
+			var got *NotReadyError
+			if !errors.As(err, &got) {
+				t.Fatalf("WaitReady: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, *got, cmpopts.IgnoreUnexported(NotReadyError{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if tc.cause != nil && !errors.Is(err, tc.cause) {
+				t.Errorf("%v does not wrap %v", err, tc.cause)
+			}
+			if text := err.Error(); !strings.Contains(text, tc.want.Reason) || !strings.Contains(text, tc.want.LastLines[0]) {
+				t.Errorf("the sentence lacks the reason or the log: %s", text)
+			}
+		})
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	b := newBench(t)
+	b.up(t, b.spec("store", "polite"))
+	missing := b.spec("api", "polite")
+	missing.Path = filepath.Join(b.dir, "no-such-program")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		spec Spec
+		want string
+	}{
+		"a name that runs":      {t.Context(), b.spec("store", "polite"), "it already runs as process"},
+		"a program that is not": {t.Context(), missing, "no such file"},
+		"a name with a path":    {t.Context(), b.spec("../store", "polite"), "use letters, digits"},
+		"an ended context":      {cancelled, b.spec("other", "polite"), "context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := b.Start(tc.ctx, tc.spec); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Start: %v, want %q", err, tc.want)
+			}
+		})
+	}
+	for name, err := range map[string]error{
+		"WaitReady": b.WaitReady(t.Context(), "nobody"), "Kill": b.Kill("nobody"), "Pause": b.Pause("nobody"),
+		"Resume": b.Resume("nobody"), "Restart": b.Restart(t.Context(), "nobody"),
+	} {
+		if !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s of an unknown component: %v", name, err)
+		}
+	}
+}
+
+func TestStopAllGoesBackwards(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"store", "api", "scheduler"} {
+		spec := b.spec(name, "polite")
+		spec.LogFile = filepath.Join(b.dir, "all.log")
+		b.up(t, spec)
+	}
+	var log lines
+	b.logger = log.logger()
+	if err := b.StopAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"component exited scheduler", "component exited api", "component exited store"}
+	if diff := cmp.Diff(want, log.take()); diff != "" {
+		t.Errorf("order of the end (-want +got):\n%s", diff)
+	}
+}
+
+// Operations on one component from many callers must neither race nor leave two processes.
+func TestConcurrentOperations(t *testing.T) {
+	b := newBench(t)
+	b.up(t, b.spec("store", "polite"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() { _ = b.Restart(t.Context(), "store") })
+		wg.Go(func() { _ = b.Pause("store"); _ = b.Resume("store") })
+		wg.Go(func() { b.Status(t.Context()) })
+		wg.Go(func() { _ = b.Kill("store") })
+	}
+	wg.Wait()
+	if err := b.Stop(t.Context(), "store"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.one(t, "store").State; got != Exited {
+		t.Errorf("state %s after Stop", got)
+	}
+}
+
+func differs[T comparable](want, got T) error {
+	if want != got {
+		return fmt.Errorf("got %v, want %v", got, want)
+	}
+	return nil
+}
+
+// eventually waits for something that the operating system does in its own time.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("after 10 s: %v", err)
+		}
+	}
+}
