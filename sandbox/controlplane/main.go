@@ -1,0 +1,80 @@
+// Command koup-controlplane is the Kubernetes control plane of a sandbox in one file: the upstream etcd, kube-apiserver,
+// kube-controller-manager and kube-scheduler, each behind a subcommand of that name with its own flags untouched.
+//
+// It is a Go module of its own because k8s.io/kubernetes needs replace lines and newer libraries than the rest of the
+// sandbox. The Kubernetes version that the API reports is stamped in by the linker; without the stamp the components start
+// as v0.0.0-master.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	etcdversion "go.etcd.io/etcd/api/v3/version"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register" // offers --logging-format=json, as the upstream binaries do
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/component-base/version"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+const usage = `Usage: koup-controlplane COMMAND [FLAGS]
+
+Commands:
+  etcd                      the store
+  kube-apiserver            the API
+  kube-controller-manager   the controllers of Deployments, DaemonSets, StatefulSets, EndpointSlices and the rest
+  kube-scheduler            the scheduler
+  version                   the versions of Kubernetes and etcd in this file
+
+Each command takes the flags of the upstream program of that name; see COMMAND --help.
+`
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run carries out the command that args[0] names and returns the exit status. Only the named component is constructed:
+// the upstream commands register flags and metrics for the whole process.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	switch args[0] {
+	case "etcd":
+		etcdmain.Main(args) // exits the process itself
+		return 0
+	case "kube-apiserver":
+		return runCobra(apiserver.NewAPIServerCommand(), args)
+	case "kube-controller-manager":
+		return runCobra(controllermanager.NewControllerManagerCommand(), args)
+	case "kube-scheduler":
+		return runCobra(scheduler.NewSchedulerCommand(), args)
+	case "version":
+		fmt.Fprintf(stdout, "kubernetes %s\netcd %s\n", version.Get().GitVersion, etcdVersion())
+		return 0
+	case "help", "-h", "--help":
+		fmt.Fprint(stdout, usage)
+		return 0
+	default:
+		fmt.Fprintf(stderr, "koup-controlplane has no command %q; it has %s\n", args[0],
+			strings.Join([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "version"}, ", "))
+		return 2
+	}
+}
+
+func runCobra(command *cobra.Command, args []string) int {
+	command.SetArgs(args[1:])
+	return cli.Run(command)
+}
+
+// etcdVersion is the version of the etcd server in this file.
+func etcdVersion() string { return etcdversion.Version }
