@@ -1,0 +1,166 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"strings"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+)
+
+const (
+	// queueTCP is how many messages may wait for a client that comes through TCP.
+	// The controller is such a client: all answers of 10,000 bases to one round
+	// of questions, and then some, must fit. mochi reserves 8 bytes for each.
+	queueTCP = 1 << 16
+	// queueMemory is the same for a base in memory, which gets only what the
+	// controller sends to it: 1,000 modules at once fit; 8 KiB for each base.
+	queueMemory = 1 << 10
+	// readBufferMemory suffices for a usual command; a longer one takes two reads.
+	readBufferMemory = 512
+	// statisticsSeconds is how often mochi publishes its $SYS topics, which nobody
+	// may read here.
+	statisticsSeconds = 60
+)
+
+// Options of a Broker.
+type Options struct {
+	// Addr to listen on. Default: 127.0.0.1:0, any free port.
+	Addr string
+	// Env is the environment in the topics, koupleless_<env>/...; upper case is
+	// lowered (protocol 3.4). Required.
+	Env string
+	// Passwords of the two users. Default: new ones.
+	Passwords Passwords
+	// TLS of the TCP listener. Default: nil, plain TCP.
+	TLS *tls.Config
+	// Logger for what the broker has to say. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Broker is an MQTT broker. All methods may be called concurrently.
+type Broker struct {
+	server    *mqtt.Server
+	tcp       *gate
+	memory    *gate
+	passwords Passwords
+}
+
+// New opens the listening socket, so that Addr is known; nothing is served
+// before Start. An address in use is an error that says so.
+func New(o Options) (*Broker, error) {
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	passwords := o.Passwords
+	if passwords == (Passwords{}) {
+		passwords = NewPasswords()
+	}
+	listener, err := net.Listen("tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the broker's port: %w", err)
+	}
+	if o.TLS != nil {
+		listener = tls.NewListener(listener, o.TLS)
+	}
+
+	limits := mqtt.NewDefaultServerCapabilities()
+	limits.MaximumClientWritesPending = queueTCP
+	limits.MaximumInflight = math.MaxUint16
+	limits.ReceiveMaximum = math.MaxUint16
+	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: log, SysTopicResendInterval: statisticsSeconds})
+
+	// mochi sizes a client's queue and buffer by the options of the server handle
+	// that it comes through. All state of a server is behind pointers, so a copy
+	// of the handle with smaller options is the same server for smaller clients.
+	small := *server.Options
+	smallLimits := *limits
+	smallLimits.MaximumClientWritesPending = queueMemory
+	small.Capabilities = &smallLimits
+	small.ClientNetReadBufferSize = readBufferMemory
+	handle := *server
+	handle.Options = &small
+
+	b := &Broker{
+		server:    server,
+		tcp:       newGate("tcp", server, listener, log),
+		memory:    newGate("memory", &handle, nil, log),
+		passwords: passwords,
+	}
+	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
+	err = server.AddHook(hook, nil)
+	for _, g := range []*gate{b.tcp, b.memory} {
+		if err == nil {
+			err = server.AddListener(g)
+		}
+	}
+	if err != nil {
+		_ = listener.Close() // the first error is the one to tell
+		return nil, fmt.Errorf("preparing the broker: %w", err)
+	}
+	return b, nil
+}
+
+// Start serves until ctx ends; then it cuts all connections and returns nil. It
+// can be called once.
+func (b *Broker) Start(ctx context.Context) error {
+	err := b.server.Serve()
+	if err == nil {
+		<-ctx.Done()
+	}
+	if closeErr := b.server.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("running the broker: %w", err)
+	}
+	return nil
+}
+
+// Addr is the host:port that the broker listens on.
+func (b *Broker) Addr() string { return b.tcp.Address() }
+
+// Passwords returns the secrets of the two users.
+func (b *Broker) Passwords() Passwords { return b.passwords }
+
+// Dial connects through memory, for a base of the same process; it never blocks.
+// The connection carries plain MQTT even when the broker's port speaks TLS. It
+// fails after the broker has ended.
+func (b *Broker) Dial(context.Context) (net.Conn, error) {
+	client, server := pipe("memory")
+	if err := b.memory.admit(server); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+// Stats are counters since the start of the broker.
+type Stats struct {
+	Clients          int64 `json:"clients"`          // connected now
+	Subscriptions    int64 `json:"subscriptions"`    // now
+	MessagesReceived int64 `json:"messagesReceived"` // published to the broker
+	MessagesSent     int64 `json:"messagesSent"`     // sent by the broker
+	Dropped          int64 `json:"dropped"`          // not delivered, for any reason
+	Inflight         int64 `json:"inflight"`         // sent with QoS 1 and not acknowledged yet
+	Retained         int64 `json:"retained"`         // kept for later subscribers; a controller should keep none
+}
+
+// Stats returns the counters.
+func (b *Broker) Stats() Stats {
+	i := b.server.Info.Clone()
+	return Stats{
+		Clients:          i.ClientsConnected,
+		Subscriptions:    i.Subscriptions,
+		MessagesReceived: i.MessagesReceived,
+		MessagesSent:     i.MessagesSent,
+		Dropped:          i.MessagesDropped + i.InflightDropped,
+		Inflight:         i.Inflight,
+		Retained:         i.Retained,
+	}
+}

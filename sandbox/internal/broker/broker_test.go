@@ -1,0 +1,297 @@
+package broker_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+)
+
+const patience = 20 * time.Second
+
+// run starts a broker that ends with the test.
+func run(t testing.TB, o broker.Options) *broker.Broker {
+	t.Helper()
+	if o.Env == "" {
+		o.Env = "Dev"
+	}
+	b, err := broker.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("broker ended with: %v", err)
+		}
+	})
+	return b
+}
+
+type login struct{ id, user, password string }
+
+func controller(b *broker.Broker) login {
+	return login{"koupleless@@@controller-1", broker.ControllerUser, b.Passwords().Controller}
+}
+
+func base(b *broker.Broker, identity string) login {
+	return login{"koupleless@@@" + identity, broker.BaseUser, b.Passwords().Base}
+}
+
+func options(b *broker.Broker, l login) *paho.ClientOptions {
+	return paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(l.id).SetUsername(l.user).SetPassword(l.password).
+		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
+}
+
+func done(token paho.Token) error {
+	if !token.WaitTimeout(patience) {
+		return errors.New("no answer from the broker")
+	}
+	return token.Error()
+}
+
+func connect(t testing.TB, o *paho.ClientOptions) paho.Client {
+	t.Helper()
+	c := paho.NewClient(o)
+	if err := done(c.Connect()); err != nil {
+		t.Fatalf("connecting: %v", err)
+	}
+	t.Cleanup(func() { c.Disconnect(0) })
+	return c
+}
+
+func TestWhoMayConnect(t *testing.T) {
+	b := run(t, broker.Options{})
+	good := b.Passwords()
+	for _, tc := range []struct {
+		name  string
+		login login
+		ok    bool
+	}{
+		{"controller", controller(b), true},
+		{"base", base(b, "b1"), true},
+		{"controller with the password of bases", login{"koupleless@@@c", broker.ControllerUser, good.Base}, false},
+		{"base without password", login{"koupleless@@@b1", broker.BaseUser, ""}, false},
+		{"unknown user", login{"koupleless@@@b1", "root", good.Controller}, false},
+		{"nobody", login{"x", "", ""}, false},
+		{"base without prefix", login{"b1", broker.BaseUser, good.Base}, false},
+		{"base without identity", login{"koupleless@@@", broker.BaseUser, good.Base}, false},
+		{"identity that is a wildcard", base(b, "+"), false},
+		{"identity that is a deep wildcard", base(b, "#"), false},
+		{"identity with a slash", base(b, "a/b"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := paho.NewClient(options(b, tc.login))
+			err := done(c.Connect())
+			defer c.Disconnect(0)
+			if (err == nil) != tc.ok {
+				t.Errorf("connecting gave %v", err)
+			}
+		})
+	}
+}
+
+func TestWhoMaySubscribe(t *testing.T) {
+	b := run(t, broker.Options{})
+	for _, tc := range []struct {
+		login  login
+		filter string
+		ok     bool
+	}{
+		{base(b, "b1"), "koupleless_dev/b1/+", true},
+		{base(b, "b1"), "koupleless_dev/b1/installBiz", true},
+		{base(b, "b1"), "koupleless_dev/b1/base/baseline", true},
+		{base(b, "b1"), "koupleless_dev/b1/base/heart", false},
+		{base(b, "b1"), "koupleless_dev/b1/base/+", false},
+		{base(b, "b1"), "koupleless_dev/b1/#", false},
+		{base(b, "b1"), "koupleless_dev/b2/+", false},
+		{base(b, "b1"), "koupleless_dev/b12/+", false},
+		{base(b, "b1"), "koupleless_dev/+/+", false},
+		{base(b, "b1"), "koupleless_test/b1/+", false},
+		{base(b, "b1"), "#", false},
+		{base(b, "b1"), "$SYS/#", false},
+		{controller(b), "koupleless_dev/+/base/heart", true},
+		{controller(b), "koupleless_dev/#", true},
+		{controller(b), "koupleless_test/+/base/heart", false},
+		{controller(b), "#", false},
+	} {
+		t.Run(tc.login.user+" "+tc.filter, func(t *testing.T) {
+			c := connect(t, options(b, tc.login))
+			token := c.Subscribe(tc.filter, 1, nil).(*paho.SubscribeToken)
+			if err := done(token); err != nil {
+				t.Fatal(err)
+			}
+			want := byte(1) // the granted quality of service
+			if !tc.ok {
+				want = 0x80 // [MQTT-3.9.3-2] failure
+			}
+			if diff := cmp.Diff(map[string]byte{tc.filter: want}, token.Result()); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A message that a base may not send cuts its connection, as MQTT 3.1.1 has no
+// other way to say so, and reaches nobody.
+func TestWhoMayPublish(t *testing.T) {
+	b := run(t, broker.Options{})
+	heard := make(chan string, 10)
+	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(func(_ paho.Client, m paho.Message) { heard <- m.Topic() }))
+	if err := done(listener.Subscribe("koupleless_dev/#", 1, nil)); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		topic string
+		ok    bool
+	}{
+		{"koupleless_dev/b1/base/heart", true},
+		{"koupleless_dev/b2/base/heart", false},
+		{"koupleless_dev/b1/installBiz", false},
+		{"koupleless_dev/b1/base/a/b", false},
+		{"koupleless_test/b1/base/heart", false},
+	} {
+		t.Run(tc.topic, func(t *testing.T) {
+			lost := make(chan error, 1)
+			c := connect(t, options(b, base(b, "b1")).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
+			c.Publish(tc.topic, 1, false, "x")
+			var got string
+			select {
+			case got = <-heard:
+			case <-lost:
+			case <-time.After(patience):
+				t.Fatal("neither heard nor refused")
+			}
+			want := ""
+			if tc.ok {
+				want = tc.topic
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("heard (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nothing is lost when many bases answer at once and the controller is slow to
+// begin with; bases come through memory.
+func TestBurstIsDeliveredWhole(t *testing.T) {
+	b := run(t, broker.Options{})
+	const bases, each = 100, 100
+	var heard atomic.Int64
+	all, hold := make(chan struct{}), make(chan struct{})
+	c := connect(t, options(b, controller(b)))
+	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1, func(paho.Client, paho.Message) {
+		<-hold
+		if heard.Add(1) == bases*each {
+			close(all)
+		}
+	})); err != nil {
+		t.Fatal(err)
+	}
+	tokens := make([]paho.Token, 0, bases*each)
+	for i := range bases {
+		id := fmt.Sprintf("b%d", i)
+		o := options(b, base(b, id)).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
+		p := connect(t, o)
+		for range each {
+			tokens = append(tokens, p.Publish("koupleless_dev/"+id+"/base/heart", 1, false, "x"))
+		}
+	}
+	for _, token := range tokens {
+		if err := done(token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(hold)
+	select {
+	case <-all:
+	case <-time.After(patience):
+		t.Fatalf("heard %d of %d messages; %+v", heard.Load(), bases*each, b.Stats())
+	}
+	stats := b.Stats()
+	want := broker.Stats{Clients: bases + 1, Subscriptions: 1, MessagesReceived: bases * each,
+		MessagesSent: stats.MessagesSent, Inflight: stats.Inflight, Retained: stats.Retained}
+	if diff := cmp.Diff(want, stats); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(certPEM)
+	b := run(t, broker.Options{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	o := options(b, controller(b))
+	o.Servers = nil
+	connect(t, o.AddBroker("ssl://"+b.Addr()).SetTLSConfig(&tls.Config{RootCAs: roots}))
+	if plain := paho.NewClient(options(b, controller(b))); done(plain.Connect()) == nil {
+		t.Error("a connection without TLS was taken")
+	}
+}
+
+// A broker that is started again with the same address and passwords is the
+// same to its clients.
+func TestRestartOnTheSameAddress(t *testing.T) {
+	first, err := broker.New(broker.Options{Env: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- first.Start(ctx) }()
+
+	// One client, one connection that never says a word, one base in memory.
+	lost := make(chan error, 1)
+	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
+	silent, err := net.Dial("tcp", first.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	memory, err := first.Dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := broker.New(broker.Options{Env: "dev", Addr: first.Addr()}); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second broker on the same address gave %v", err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the broker ended with %v", err)
+	}
+	<-lost
+	if _, err := memory.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection in memory gave %v", err)
+	}
+	if _, err := first.Dial(t.Context()); err == nil {
+		t.Error("a broker that has ended took a connection")
+	}
+
+	again := run(t, broker.Options{Env: "dev", Addr: first.Addr(), Passwords: first.Passwords()})
+	connect(t, options(again, controller(first)))
+}
