@@ -1,0 +1,152 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// frameTime is how long one picture of the spinner stays: quick enough to look
+// alive, slow enough to cost nothing.
+const frameTime = 100 * time.Millisecond
+
+var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
+
+// PrinterOptions of a Printer.
+type PrinterOptions struct {
+	// Terminal draws a spinner with the running steps in the last line. Default:
+	// plain lines, one for each step that has ended.
+	Terminal bool
+	// Quiet prints failed steps only. Default: false.
+	Quiet bool
+	// Width of the terminal in columns. Default: 80.
+	Width int
+	// Clock drives the spinner. Default: the real one.
+	Clock clock.WithTicker
+}
+
+// Printer prints events. Its methods may be called concurrently.
+type Printer struct {
+	w       io.Writer
+	o       PrinterOptions
+	stop    chan struct{}
+	stopped sync.WaitGroup
+
+	mu      sync.Mutex
+	running []string
+	since   time.Time // when the oldest running step began
+	frame   int
+	drawn   bool
+}
+
+// NewPrinter returns a printer to w; end it with Close.
+func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Width <= 0 {
+		o.Width = 80
+	}
+	p := &Printer{w: w, o: o, stop: make(chan struct{})}
+	if o.Terminal && !o.Quiet {
+		tick := o.Clock.NewTicker(frameTime)
+		p.stopped.Go(func() {
+			defer tick.Stop()
+			p.spin(tick.C())
+		})
+	}
+	return p
+}
+
+// Close removes the spinner. It can be called once.
+func (p *Printer) Close() {
+	close(p.stop)
+	p.stopped.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+}
+
+func (p *Printer) spin(tick <-chan time.Time) {
+	for {
+		select {
+		case <-tick:
+			p.mu.Lock()
+			p.frame++
+			p.draw()
+			p.mu.Unlock()
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// Event prints e. A writing error is nobody's concern: the command goes on.
+func (p *Printer) Event(e Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+	switch e.Kind {
+	case Started:
+		if len(p.running) == 0 {
+			p.since = p.o.Clock.Now()
+		}
+		p.running = append(p.running, e.Step)
+	case Done:
+		p.forget(e.Step)
+		p.line(p.o.Quiet, "✓ %-42s %s\n", e.Step, round(e.Elapsed))
+	case Failed:
+		p.forget(e.Step)
+		p.line(false, "✗ %-42s %s  %s\n", e.Step, round(e.Elapsed), e.Error)
+	case Note:
+		p.line(p.o.Quiet, "  %s\n", e.Step)
+	}
+	p.draw()
+}
+
+func (p *Printer) line(suppress bool, format string, args ...any) {
+	if !suppress {
+		_, _ = fmt.Fprintf(p.w, format, args...)
+	}
+}
+
+func (p *Printer) forget(step string) {
+	if i := slices.Index(p.running, step); i >= 0 {
+		p.running = slices.Delete(p.running, i, i+1)
+	}
+}
+
+// draw writes the spinner's line, and leaves the cursor in it.
+func (p *Printer) draw() {
+	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
+		return
+	}
+	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "), round(p.o.Clock.Since(p.since))))
+	if len(text) >= p.o.Width { // a line that wraps could not be erased
+		text = append(text[:p.o.Width-2], '…')
+	}
+	_, _ = fmt.Fprintf(p.w, "\r\033[K%s", string(text))
+	p.drawn = true
+}
+
+func (p *Printer) erase() {
+	if p.drawn {
+		_, _ = fmt.Fprint(p.w, "\r\033[K")
+		p.drawn = false
+	}
+}
+
+// round shows tenths of a second: more would only flicker.
+func round(d time.Duration) string {
+	return fmt.Sprintf("%.1fs", d.Seconds())
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
