@@ -1,0 +1,296 @@
+package deploy
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// read returns the objects of all files of a file system, by file.
+func read(t *testing.T, fsys embed.FS) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	files := map[string][]*unstructured.Unstructured{}
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fsys.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		objects, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(objects) == 0 {
+			t.Errorf("%s holds no object", name)
+		}
+		files[name] = objects
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// crd is as much of a CustomResourceDefinition as the manifests use; a field beyond it is an error.
+type crd struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind, ListKind, Plural, Singular string
+			ShortNames                       []string
+		} `json:"names"`
+		Scope    string `json:"scope"`
+		Versions []struct {
+			Name            string
+			Served, Storage bool
+			Subresources    struct {
+				Status *struct{} `json:"status"`
+			}
+			AdditionalPrinterColumns []struct {
+				Name, Type, JSONPath string
+				Priority             int
+			}
+			Schema struct {
+				OpenAPIV3Schema schema
+			}
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+type schema struct {
+	Type, Description, Format string
+	Properties                map[string]schema
+	Required                  []string
+	Items                     *schema
+}
+
+// kustomization is as much of a Kustomization as the manifests use.
+type kustomization struct {
+	APIVersion, Kind string
+	Resources        []string
+}
+
+func decodeStrictly(t *testing.T, object *unstructured.Unstructured, into any) {
+	t.Helper()
+	text, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+}
+
+// typed decodes an object into its Kubernetes type; an unknown field is an error.
+func typed(t *testing.T, object *unstructured.Unstructured) runtime.Object {
+	t.Helper()
+	text, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	decoded, _, err := decoder.Decode(text, nil, nil)
+	if err != nil {
+		t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return decoded
+}
+
+func TestManifestsDecodeStrictly(t *testing.T) {
+	for _, fsys := range []embed.FS{FS, Samples} {
+		for name, objects := range read(t, fsys) {
+			t.Run(name, func(t *testing.T) {
+				for _, object := range objects {
+					switch object.GetKind() {
+					case "CustomResourceDefinition":
+						decodeStrictly(t, object, &crd{})
+					case "Kustomization":
+						decodeStrictly(t, object, &kustomization{})
+					default:
+						typed(t, object)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestKustomizationListsEveryFile(t *testing.T) {
+	files := read(t, FS)
+	var k kustomization
+	decodeStrictly(t, files["kustomization.yaml"][0], &k)
+	var want []string
+	for name := range files {
+		if name != "kustomization.yaml" && !strings.Contains(name, "/") {
+			want = append(want, name)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(k.Resources))); diff != "" {
+		t.Errorf("kustomization.yaml (-files +listed):\n%s", diff)
+	}
+}
+
+func TestObjects(t *testing.T) {
+	objects, err := Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, object := range objects {
+		got = append(got, object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName())
+	}
+	want := []string{
+		"CustomResourceDefinition /modules.koupleless.io",
+		"ClusterRole /module-controller",
+		"Role kube-node-lease/module-controller",
+		"ClusterRoleBinding /module-controller-outside",
+		"RoleBinding kube-node-lease/module-controller-outside",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Objects (-want +got):\n%s", diff)
+	}
+	wantSubjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: User}}
+	if diff := cmp.Diff(wantSubjects, typed(t, objects[3]).(*rbacv1.ClusterRoleBinding).Subjects); diff != "" {
+		t.Errorf("subjects of the ClusterRoleBinding (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantSubjects, typed(t, objects[4]).(*rbacv1.RoleBinding).Subjects); diff != "" {
+		t.Errorf("subjects of the RoleBinding (-want +got):\n%s", diff)
+	}
+}
+
+// TestRights is the list of what the controller may do. A line is added here together with the code
+// that needs it.
+func TestRights(t *testing.T) {
+	want := map[string]string{
+		"nodes":                              "get list watch create update patch delete", // internal/vnode
+		"nodes/status":                       "update patch",                              // internal/vnode
+		"pods":                               "get list watch update patch delete",        // internal/vpod, internal/moduleview
+		"pods/status":                        "update patch",                              // internal/vpod
+		"pods/log":                           "get",                                       // internal/kubelet
+		"services":                           "get list watch",                            // internal/kubelet
+		"events":                             "create patch",                              // internal/vpod
+		"apps/deployments":                   "get list watch",                            // internal/peer, internal/baseline
+		"apps/daemonsets":                    "get list watch",                            // internal/baseline
+		"apps/deployments/scale":             "patch",                                     // internal/peer
+		"koupleless.io/modules":              "get list watch create update patch delete", // internal/moduleview
+		"koupleless.io/modules/status":       "update patch",                              // internal/moduleview
+		"authentication.k8s.io/tokenreviews": "create",                                    // internal/kubelet
+		"authorization.k8s.io/subjectaccessreviews":     "create",                                    // internal/kubelet
+		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update patch delete", // internal/vnode, internal/peer
+	}
+	files := read(t, FS)
+	clusterRole := typed(t, files["clusterrole.yaml"][0]).(*rbacv1.ClusterRole)
+	role := typed(t, files["role.yaml"][0]).(*rbacv1.Role)
+	got := map[string]string{}
+	add := func(rules []rbacv1.PolicyRule, where string) {
+		for _, rule := range rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					got[strings.TrimPrefix(group+"/"+resource, "/")+where] = strings.Join(rule.Verbs, " ")
+				}
+			}
+		}
+	}
+	add(clusterRole.Rules, "")
+	add(role.Rules, " in "+role.Namespace)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeploymentSetsTheDocumentsVariables(t *testing.T) {
+	deployment := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment)
+	got := map[string]bool{}
+	for _, env := range deployment.Spec.Template.Spec.Containers[0].Env {
+		if got[env.Name] {
+			t.Errorf("%s is set twice", env.Name)
+		}
+		got[env.Name] = true
+	}
+	// Module Controller V2 document 5.4.
+	for _, name := range []string{
+		"ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT", "MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX",
+		"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_PORT", "REPORT_HOOKS", "ENV", "IS_CLUSTER", "WORKLOAD_MAX_LEVEL",
+		"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "VNODE_WORKER_NUM", "CLIENT_ID",
+	} {
+		if !got[name] {
+			t.Errorf("%s is not set; set are %v", name, slices.Sorted(maps.Keys(got)))
+		}
+	}
+}
+
+func TestSamplesAreCorrect(t *testing.T) {
+	files := read(t, Samples)
+	if diff := cmp.Diff([]string{
+		"samples/module-deployment-peer.yaml", "samples/module-deployment.yaml", "samples/module-pod.yaml", "samples/vnode.yaml",
+	}, slices.Sorted(maps.Keys(files))); diff != "" {
+		t.Fatalf("samples (-want +got):\n%s", diff)
+	}
+	vnode := typed(t, files["samples/vnode.yaml"][0]).(*corev1.Node)
+	for name, objects := range files {
+		t.Run(name, func(t *testing.T) {
+			text, err := Samples.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if head, _, _ := strings.Cut(string(text), "apiVersion:"); !strings.Contains(head, "# Corrected:") {
+				t.Error("does not begin by saying what was corrected")
+			}
+			switch object := typed(t, objects[0]).(type) {
+			case *corev1.Pod:
+				checkModule(t, object.Labels, object.Spec, vnode)
+			case *appsv1.Deployment:
+				template := object.Spec.Template
+				checkModule(t, template.Labels, template.Spec, vnode)
+				for key, value := range object.Spec.Selector.MatchLabels {
+					if template.Labels[key] != value {
+						t.Errorf("selector %s=%s does not match the template's %q", key, value, template.Labels[key])
+					}
+				}
+			}
+		})
+	}
+}
+
+// checkModule says what keeps the controller or the scheduler from taking a module to the sample's base.
+func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vnode *corev1.Node) {
+	t.Helper()
+	if got := labels["virtual-kubelet.koupleless.io/component"]; got != "module" {
+		t.Errorf("component is %q", got)
+	}
+	for _, container := range spec.Containers {
+		if !strings.HasSuffix(container.Image, ".jar") {
+			t.Errorf("image %q is no jar", container.Image)
+		}
+		if len(container.Env) != 1 || container.Env[0].Name != "BIZ_VERSION" || !strings.Contains(container.Image, container.Env[0].Value) {
+			t.Errorf("environment %v does not name the version of %q", container.Env, container.Image)
+		}
+	}
+	if problem := whyNotOn(spec, vnode); problem != "" {
+		t.Errorf("cannot run on the sample's base: %s", problem)
+	}
+}
