@@ -93,6 +93,8 @@ type NotReadyError struct {
 	Name string
 	// Reason is what its Ready said last, or how it exited.
 	Reason string
+	// Exited is true when its process ended, false when time ran out.
+	Exited bool
 	// LogFile of the component; empty if it has none.
 	LogFile string
 	// LastLines of what it logged since this start; empty if it said nothing.

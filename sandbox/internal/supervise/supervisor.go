@@ -199,7 +199,7 @@ func (s *Supervisor) wait(name string, r *run) {
 	} else {
 		r.exit = state.String()
 	}
-	close(r.done)
+	defer close(r.done)
 	level := slog.LevelWarn
 	if r.ending.Load() {
 		level = slog.LevelInfo
@@ -224,7 +224,9 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 		return fmt.Errorf("waiting for %s: %w", name, err)
 	}
 	failed := func(reason string, cause error) error {
-		return &NotReadyError{Name: name, Reason: reason, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset), cause: cause}
+		return &NotReadyError{
+			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset), cause: cause,
+		}
 	}
 	attempt, cancel := context.WithCancel(ctx) // ends with the process too, so that a hanging Ready does not hide its exit
 	defer cancel()

@@ -221,10 +221,10 @@ func TestWaitReadyFailure(t *testing.T) {
 		cause error
 	}{
 		"process exits": {failing, time.Minute, NotReadyError{
-			Name: "store", Reason: "it exited: exit status 3", LogFile: failing.LogFile,
+			Name: "store", Reason: "it exited: exit status 3", Exited: true, LogFile: failing.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
 		"process exits while Ready hangs": {hanging, time.Minute, NotReadyError{
-			Name: "broker", Reason: "it exited: exit status 3", LogFile: hanging.LogFile,
+			Name: "broker", Reason: "it exited: exit status 3", Exited: true, LogFile: hanging.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
 		"not ready in time": {waiting, time.Second, NotReadyError{
 			Name: "api", Reason: "etcd is not ready", LogFile: waiting.LogFile,

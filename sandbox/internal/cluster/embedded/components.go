@@ -1,0 +1,184 @@
+package embedded
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// Names of the components, as subcommands of the binary, in the supervisor and of their logs.
+const (
+	etcd              = "etcd"
+	apiserver         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	scheduler         = "kube-scheduler"
+)
+
+// componentNames in order of start.
+var componentNames = []string{etcd, apiserver, controllerManager, scheduler}
+
+// flags are --name=value pairs, in order.
+type flags []string
+
+func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
+
+// spec is what the supervisor needs to run a component.
+func (c *ControlPlane) spec(name string) (supervise.Spec, error) {
+	s := supervise.Spec{
+		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
+		// These three keep nothing but what is in etcd, and a graceful end takes them seconds.
+		StopSignal: syscall.SIGKILL,
+	}
+	var f flags
+	var err error
+	switch name {
+	case etcd:
+		f = c.etcdFlags()
+		s.Ready, err = c.newProbe(name, "/readyz", etcdCA, "apiserver-etcd-client")
+		if c.o.Durable {
+			s.StopSignal, s.StopTimeout = syscall.SIGTERM, 5*time.Second
+		}
+	case apiserver:
+		f = c.apiserverFlags()
+		s.Ready, err = c.newProbe(name, "/readyz", clusterCA, "user-admin")
+	case controllerManager:
+		f = c.controllerManagerFlags()
+		s.Ready, err = c.newProbe(name, "/healthz", clusterCA, "")
+		s.Ready = both(s.Ready, c.controllersWork)
+	case scheduler:
+		f = c.schedulerFlags()
+		s.Ready, err = c.newProbe(name, "/readyz", clusterCA, "")
+	}
+	s.Args = append([]string{name}, f...)
+	return s, err
+}
+
+func (c *ControlPlane) etcdFlags() flags {
+	var f flags
+	f.add("name", "default")
+	f.add("data-dir", c.etcdDir())
+	f.add("listen-client-urls", c.url(etcd))
+	f.add("advertise-client-urls", c.url(etcd))
+	// A lone member never calls itself, so its peer port may be any.
+	f.add("listen-peer-urls", "https://127.0.0.1:0")
+	f.add("initial-advertise-peer-urls", "https://127.0.0.1:0")
+	f.add("initial-cluster", "default=https://127.0.0.1:0")
+	for _, side := range []string{"", "peer-"} {
+		f.add(side+"cert-file", c.pki.crt("etcd"))
+		f.add(side+"key-file", c.pki.key("etcd"))
+		f.add(side+"trusted-ca-file", c.pki.crt(etcdCA))
+		f.add(side+"client-cert-auth", "true")
+	}
+	f.add("quota-backend-bytes", strconv.Itoa(8<<30))
+	f.add("log-format", "console")
+	if !c.o.Durable {
+		// What is written survives the end of the process in any case; only a crash of the machine can lose it.
+		f.add("unsafe-no-fsync", "true")
+	}
+	return f
+}
+
+func (c *ControlPlane) apiserverFlags() flags {
+	var f flags
+	f.add("bind-address", "127.0.0.1")
+	f.add("secure-port", c.port(apiserver))
+	// Without an address the server looks for a network interface with a default route, which a laptop on a train lacks.
+	f.add("advertise-address", "127.0.0.1")
+	// A loopback address may not be an endpoint of the Service "kubernetes", and no Pod here would dial it.
+	f.add("endpoint-reconciler-type", "none")
+	f.add("tls-cert-file", c.pki.crt("apiserver"))
+	f.add("tls-private-key-file", c.pki.key("apiserver"))
+	f.add("client-ca-file", c.pki.crt(clusterCA))
+	f.add("etcd-servers", c.url(etcd))
+	f.add("etcd-cafile", c.pki.crt(etcdCA))
+	f.add("etcd-certfile", c.pki.crt("apiserver-etcd-client"))
+	f.add("etcd-keyfile", c.pki.key("apiserver-etcd-client"))
+
+	f.add("authorization-mode", "Node,RBAC")
+	f.add("enable-admission-plugins", "NodeRestriction")
+	f.add("allow-privileged", "true")
+	f.add("service-cluster-ip-range", c.o.ServiceCIDR)
+	f.add("service-account-issuer", "https://kubernetes.default.svc."+c.o.ClusterDomain)
+	f.add("service-account-key-file", c.saKeyFile())
+	f.add("service-account-signing-key-file", c.saKeyFile())
+
+	f.add("requestheader-client-ca-file", c.pki.crt(frontProxyCA))
+	f.add("requestheader-allowed-names", "front-proxy-client")
+	f.add("requestheader-username-headers", "X-Remote-User")
+	f.add("requestheader-group-headers", "X-Remote-Group")
+	f.add("requestheader-extra-headers-prefix", "X-Remote-Extra-")
+	f.add("proxy-client-cert-file", c.pki.crt("front-proxy-client"))
+	f.add("proxy-client-key-file", c.pki.key("front-proxy-client"))
+
+	// The kubelet API of the module controller is reached through a loopback name of the Node: the InternalIP of a simulated
+	// base is an address that nothing may dial.
+	f.add("kubelet-preferred-address-types", "InternalDNS,InternalIP,Hostname")
+	f.add("kubelet-certificate-authority", c.pki.crt(clusterCA))
+	f.add("kubelet-client-certificate", c.pki.crt("apiserver-kubelet-client"))
+	f.add("kubelet-client-key", c.pki.key("apiserver-kubelet-client"))
+
+	// One person owns all of the load, and a burst of 1,000 bases must not be queued or refused.
+	f.add("enable-priority-and-fairness", "false")
+	f.add("max-requests-inflight", "0")
+	f.add("max-mutating-requests-inflight", "0")
+	return f
+}
+
+func (c *ControlPlane) controllerManagerFlags() flags {
+	f := c.controllerFlags(controllerManager)
+	f.add("root-ca-file", c.pki.crt(clusterCA))
+	f.add("service-account-private-key-file", c.saKeyFile())
+	f.add("use-service-account-credentials", "true")
+	f.add("cluster-signing-cert-file", c.pki.crt(clusterCA))
+	f.add("cluster-signing-key-file", c.pki.key(clusterCA))
+	f.add("allocate-node-cidrs", "false")
+	// ttl-controller writes an annotation to every Node, and again to all of them whenever their number passes 100, 500 or
+	// 1,000. Only kubelets read it.
+	f.add("controllers", "*,-ttl-controller")
+	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
+		f.add("concurrent-"+resource+"-syncs", "20")
+	}
+	return f
+}
+
+func (c *ControlPlane) schedulerFlags() flags { return c.controllerFlags(scheduler) }
+
+// controllerFlags are those that controller-manager and scheduler share.
+func (c *ControlPlane) controllerFlags(name string) flags {
+	var f flags
+	f.add("kubeconfig", c.kubeconfig(name))
+	f.add("authentication-kubeconfig", c.kubeconfig(name))
+	f.add("authorization-kubeconfig", c.kubeconfig(name))
+	f.add("client-ca-file", c.pki.crt(clusterCA))
+	f.add("requestheader-client-ca-file", c.pki.crt(frontProxyCA))
+	f.add("bind-address", "127.0.0.1")
+	f.add("secure-port", c.port(name))
+	f.add("tls-cert-file", c.pki.crt(name))
+	f.add("tls-private-key-file", c.pki.key(name))
+	f.add("leader-elect", "false") // there is only one, and an election costs a lease renewed for ever
+	f.add("kube-api-qps", "10000")
+	f.add("kube-api-burst", "10000")
+	return f
+}
+
+func (c *ControlPlane) pkiDir() string    { return filepath.Join(c.o.Dir, "pki") }
+func (c *ControlPlane) etcdDir() string   { return filepath.Join(c.o.Dir, "etcd") }
+func (c *ControlPlane) saKeyFile() string { return filepath.Join(c.pkiDir(), saKey) }
+
+// kubeconfig is the path of the kubeconfig of a component.
+func (c *ControlPlane) kubeconfig(component string) string {
+	return filepath.Join(c.o.Dir, component+".kubeconfig")
+}
+
+func (c *ControlPlane) port(component string) string { return strconv.Itoa(c.ports[component]) }
+func (c *ControlPlane) url(component string) string  { return "https://127.0.0.1:" + c.port(component) }
+
+// hasData tells whether etcd has run in this state folder before.
+func (c *ControlPlane) hasData() bool {
+	_, err := os.Stat(filepath.Join(c.etcdDir(), "member"))
+	return err == nil
+}

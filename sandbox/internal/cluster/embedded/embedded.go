@@ -1,0 +1,256 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	netutils "k8s.io/utils/net"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// Options of a ControlPlane.
+type Options struct {
+	// Sandbox is the name that the cluster is marked with and that its kubeconfig context bears, as koup-<name>. Required.
+	Sandbox string
+	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs. Required; made if missing.
+	Dir string
+	// Binary is the path of koup-controlplane. Required.
+	Binary string
+	// Supervisor runs the components. Required.
+	Supervisor *supervise.Supervisor
+	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the machine; false is faster, and
+	// survives the end of the processes only.
+	Durable bool
+	// Wipe throws the data of an earlier start away; false keeps it.
+	Wipe bool
+	// LogDir receives <component>.log; empty means Dir/logs.
+	LogDir string
+	// Kubeconfig is where the administrator's kubeconfig is written; empty means Dir/kubeconfig.
+	Kubeconfig string
+	// Logger is told what a person need not see; nil means silence.
+	Logger *slog.Logger
+	// ServiceCIDR is the network of Service addresses; empty means 10.96.0.0/16.
+	ServiceCIDR string
+	// ClusterDomain is the DNS suffix of Services; empty means cluster.local.
+	ClusterDomain string
+}
+
+// portAttempts is how often a start is tried with other ports when one was taken between picking and listening.
+const portAttempts = 3
+
+// ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end with Down. Apart from what
+// says otherwise its methods are not for concurrent use.
+type ControlPlane struct {
+	o       Options
+	first   net.IP // of the service network
+	pki     *pki
+	ports   ports
+	config  *rest.Config
+	client  kubernetes.Interface
+	hadData bool
+	version string
+}
+
+// New checks the options. It starts and writes nothing.
+func New(o Options) (*ControlPlane, error) {
+	switch {
+	case o.Sandbox == "", o.Dir == "", o.Binary == "", o.Supervisor == nil:
+		return nil, errors.New("embedded control plane: Sandbox, Dir, Binary and Supervisor are required")
+	}
+	if info, err := os.Stat(o.Binary); err != nil {
+		return nil, fmt.Errorf("the control plane's program is not there: %w", err)
+	} else if info.IsDir() || info.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("the control plane's program %s cannot be executed", o.Binary)
+	}
+	dir, err := filepath.Abs(o.Dir) // the components run in it
+	if err != nil {
+		return nil, fmt.Errorf("state folder of the control plane: %w", err)
+	}
+	o.Dir = dir
+	o.LogDir = cmp.Or(o.LogDir, filepath.Join(dir, "logs"))
+	o.Kubeconfig = cmp.Or(o.Kubeconfig, filepath.Join(dir, "kubeconfig"))
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.ServiceCIDR = cmp.Or(o.ServiceCIDR, "10.96.0.0/16")
+	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
+	_, network, err := net.ParseCIDR(o.ServiceCIDR)
+	if err != nil {
+		return nil, fmt.Errorf("service network: %w", err)
+	}
+	first, err := netutils.GetIndexedIP(network, 1)
+	if err != nil {
+		return nil, fmt.Errorf("service network %s: %w", o.ServiceCIDR, err)
+	}
+	return &ControlPlane{o: o, first: first}, nil
+}
+
+// Steps lists what brings the control plane up, to be run in order. The components start together as early as they can; the
+// steps after the first wait for one each. When a step fails the caller runs Down.
+func (c *ControlPlane) Steps() []cluster.Step {
+	return []cluster.Step{
+		{Name: "Preparing certificates", Run: c.prepare},
+		{Name: "Starting etcd", Run: c.startEtcd},
+		{Name: "Starting kube-apiserver", Run: c.startAPIServer},
+		{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers},
+	}
+}
+
+// Cluster describes the running cluster; call it after the last of Steps.
+func (c *ControlPlane) Cluster() *cluster.Cluster {
+	return &cluster.Cluster{
+		Sandbox: c.o.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.config, Version: c.version,
+	}
+}
+
+func (c *ControlPlane) contextName() string { return "koup-" + c.o.Sandbox }
+
+// Down stops what Steps started, in reverse order, and joins the errors. The data stays. It takes some milliseconds, with
+// Durable as long as etcd needs to close its files.
+func (c *ControlPlane) Down(ctx context.Context) error {
+	var errs []error
+	for _, name := range slices.Backward(componentNames) {
+		errs = append(errs, c.o.Supervisor.Stop(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// prepare makes certificates, ports and kubeconfigs.
+func (c *ControlPlane) prepare(context.Context) error {
+	if err := os.MkdirAll(c.o.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the state folder of the control plane: %w", err)
+	}
+	if c.o.Wipe {
+		if err := os.RemoveAll(c.etcdDir()); err != nil {
+			return fmt.Errorf("wiping the data of etcd: %w", err)
+		}
+	}
+	c.hadData = c.hasData()
+	p, remade, err := ensurePKI(c.pkiDir(), certificates(c.first, c.o.ClusterDomain), time.Now())
+	if err != nil {
+		return err
+	}
+	if remade != "" {
+		c.o.Logger.Warn("certificates made anew; earlier kubeconfigs no longer work", "why", remade)
+	}
+	c.pki, c.ports = p, loadPorts(c.o.Dir)
+	return c.settlePorts()
+}
+
+// settlePorts picks ports and writes what depends on them.
+func (c *ControlPlane) settlePorts() error {
+	if err := c.ports.pick(componentNames...); err != nil {
+		return err
+	}
+	if err := c.ports.save(c.o.Dir); err != nil {
+		return err
+	}
+	for _, k := range []struct{ path, file, user string }{
+		{c.o.Kubeconfig, "user-admin", "koupsandbox-admin"},
+		{c.kubeconfig(controllerManager), "user-kube-controller-manager", "system:kube-controller-manager"},
+		{c.kubeconfig(scheduler), "user-kube-scheduler", "system:kube-scheduler"},
+	} {
+		if err := c.writeStoredKubeconfig(k.path, k.file, k.user); err != nil {
+			return err
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", c.o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading back the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client of the control plane: %w", err)
+	}
+	c.config, c.client = config, client
+	return nil
+}
+
+// startEtcd starts etcd and, without waiting, the API server: each needs about the same time to load.
+func (c *ControlPlane) startEtcd(ctx context.Context) error {
+	if err := c.launch(ctx, etcd, apiserver); err != nil {
+		return err
+	}
+	err := c.waitReady(ctx, etcd)
+	if exited(err) && c.hadData {
+		return fmt.Errorf("etcd does not start on the data in %s that an earlier run left; wipe it to begin with an empty cluster: %w",
+			c.etcdDir(), err)
+	}
+	return err
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context) error {
+	if err := c.waitReady(ctx, apiserver); err != nil {
+		return err
+	}
+	version, err := cluster.ServerVersion(ctx, c.config)
+	c.version = version
+	return err
+}
+
+func (c *ControlPlane) startControllers(ctx context.Context) error {
+	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
+		return err
+	}
+	if err := cluster.Mark(ctx, c.client, c.o.Sandbox); err != nil {
+		return err
+	}
+	return errors.Join(c.waitReady(ctx, controllerManager), c.waitReady(ctx, scheduler))
+}
+
+func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		spec, err := c.spec(name)
+		if err != nil {
+			return err
+		}
+		if err := c.o.Supervisor.Start(ctx, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitReady waits for a component. One that exited because its port was taken since it was picked makes everything that was
+// started so far start again with other ports.
+func (c *ControlPlane) waitReady(ctx context.Context, name string) error {
+	for attempt := 1; ; attempt++ {
+		err := c.o.Supervisor.WaitReady(ctx, name)
+		if !exited(err) || !c.ports.taken(name) || attempt == portAttempts {
+			return err
+		}
+		c.o.Logger.Info("port was taken, trying others", "component", name, "port", c.ports[name])
+		if err := c.relaunch(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// relaunch stops what was started, settles new ports, and starts the same components again.
+func (c *ControlPlane) relaunch(ctx context.Context) error {
+	var started []string
+	for _, st := range c.o.Supervisor.Status(ctx) {
+		if slices.Contains(componentNames, st.Name) {
+			started = append(started, st.Name)
+		}
+	}
+	if err := c.Down(ctx); err != nil {
+		return err
+	}
+	if err := c.settlePorts(); err != nil {
+		return err
+	}
+	return c.launch(ctx, started...)
+}

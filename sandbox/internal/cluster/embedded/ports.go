@@ -1,0 +1,73 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// ports of the components by name. They are kept in the state folder, because kubeconfigs that people copied name them: a
+// sandbox that starts again gets its old ports as long as nobody else took them.
+type ports map[string]int
+
+const portsFile = "ports.json"
+
+func loadPorts(dir string) ports {
+	p := ports{}
+	data, err := os.ReadFile(filepath.Join(dir, portsFile))
+	if err != nil || json.Unmarshal(data, &p) != nil {
+		return ports{} // any ports will do
+	}
+	return p
+}
+
+func (p ports) save(dir string) error {
+	data, err := json.Marshal(p)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, portsFile), data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("noting the ports of the control plane: %w", err)
+	}
+	return nil
+}
+
+// pick gives every component that has no port, or one that is taken, a free port. The listeners stay open until all are
+// picked, so that no two get the same.
+func (p ports) pick(names ...string) error {
+	var open []net.Listener
+	defer func() {
+		for _, l := range open {
+			_ = l.Close()
+		}
+	}()
+	for _, name := range names {
+		l, err := listen(p[name])
+		if err != nil && p[name] != 0 {
+			l, err = listen(0)
+		}
+		if err != nil {
+			return fmt.Errorf("finding a free port for %s: %w", name, err)
+		}
+		open = append(open, l)
+		p[name] = l.Addr().(*net.TCPAddr).Port
+	}
+	return nil
+}
+
+// taken tells whether somebody listens on the port of name.
+func (p ports) taken(name string) bool {
+	l, err := listen(p[name])
+	if err != nil {
+		return true
+	}
+	_ = l.Close()
+	return false
+}
+
+func listen(port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
