@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+)
+
+// Service is what a daemon can do. An *Error decides the HTTP status of a
+// failure; every other error is the daemon's own (500).
+type Service interface {
+	Status(ctx context.Context, bases bool) *Status
+	// Up blocks until the sandbox is up; when ctx ends before the first up is
+	// done, the sandbox is taken down. It calls sink for every step.
+	Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (*UpResult, error)
+	// Down blocks until everything but the daemon itself has stopped.
+	Down(ctx context.Context) error
+	// Events calls sink for every step since the start until ctx or the daemon ends.
+	Events(ctx context.Context, sink func(progress.Event))
+	AddBases(ctx context.Context, count int) ([]Base, error)
+	RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error)
+	Act(ctx context.Context, component string, action Action) error
+	Inject(base string, fault json.RawMessage) (string, error)
+	ClearFaults(base string, ids []string) error
+	Faults(base string) ([]Fault, error)
+}
+
+// Handler serves the control API.
+func Handler(s Service, log *slog.Logger) http.Handler {
+	h := &handler{service: s, log: log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", h.status)
+	mux.HandleFunc("POST /v1/up", h.up)
+	mux.HandleFunc("POST /v1/down", h.down)
+	mux.HandleFunc("GET /v1/events", h.events)
+	mux.HandleFunc("GET /v1/bases", h.bases)
+	mux.HandleFunc("POST /v1/bases", h.addBases)
+	mux.HandleFunc("DELETE /v1/bases", h.removeBases)
+	mux.HandleFunc("GET /v1/bases/{base}/faults", h.faults)
+	mux.HandleFunc("POST /v1/bases/{base}/faults", h.inject)
+	mux.HandleFunc("DELETE /v1/bases/{base}/faults", h.clear)
+	mux.HandleFunc("POST /v1/components/{name}/{action}", h.act)
+	return mux
+}
+
+type handler struct {
+	service Service
+	log     *slog.Logger
+}
+
+func (h *handler) status(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, h.service.Status(r.Context(), r.URL.Query().Get("bases") == "true"), nil)
+}
+
+func (h *handler) up(w http.ResponseWriter, r *http.Request) {
+	var request UpRequest
+	if !h.read(w, r, &request) {
+		return
+	}
+	if request.Config == nil {
+		h.answer(w, nil, &Error{Code: http.StatusBadRequest, Message: "config is missing"})
+		return
+	}
+	send := stream(w)
+	result, err := h.service.Up(r.Context(), request, func(e progress.Event) { send(line{Event: &e}) })
+	if err != nil {
+		send(line{Error: asError(err)})
+		return
+	}
+	send(line{Result: result})
+}
+
+func (h *handler) down(w http.ResponseWriter, r *http.Request) {
+	// A command that goes away has asked all the same.
+	h.answer(w, struct{}{}, h.service.Down(context.WithoutCancel(r.Context())))
+}
+
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	send := stream(w)
+	h.service.Events(r.Context(), func(e progress.Event) { send(line{Event: &e}) })
+}
+
+func (h *handler) bases(w http.ResponseWriter, r *http.Request) {
+	bases := h.service.Status(r.Context(), true).Bases
+	if bases == nil {
+		bases = []Base{}
+	}
+	h.answer(w, bases, nil)
+}
+
+func (h *handler) addBases(w http.ResponseWriter, r *http.Request) {
+	var request ScaleRequest
+	if h.read(w, r, &request) {
+		added, err := h.service.AddBases(r.Context(), request.Count)
+		h.answer(w, added, err)
+	}
+}
+
+func (h *handler) removeBases(w http.ResponseWriter, r *http.Request) {
+	var request RemoveRequest
+	if h.read(w, r, &request) {
+		removed, err := h.service.RemoveBases(r.Context(), request)
+		h.answer(w, removed, err)
+	}
+}
+
+func (h *handler) faults(w http.ResponseWriter, r *http.Request) {
+	faults, err := h.service.Faults(r.PathValue("base"))
+	h.answer(w, faults, err)
+}
+
+func (h *handler) inject(w http.ResponseWriter, r *http.Request) {
+	var fault json.RawMessage
+	if h.read(w, r, &fault) {
+		id, err := h.service.Inject(r.PathValue("base"), fault)
+		h.answer(w, Fault{ID: id, Fault: fault}, err)
+	}
+}
+
+func (h *handler) clear(w http.ResponseWriter, r *http.Request) {
+	h.answer(w, struct{}{}, h.service.ClearFaults(r.PathValue("base"), r.URL.Query()["id"]))
+}
+
+func (h *handler) act(w http.ResponseWriter, r *http.Request) {
+	action := Action(r.PathValue("action"))
+	if !slices.Contains(Actions, action) {
+		h.answer(w, nil, &Error{Code: http.StatusNotFound, Message: "unknown action " + string(action)})
+		return
+	}
+	h.answer(w, struct{}{}, h.service.Act(r.Context(), r.PathValue("name"), action))
+}
+
+// read decodes the body, or answers what is wrong with it.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		h.answer(w, nil, &Error{Code: http.StatusBadRequest, Message: "the request cannot be read: " + err.Error()})
+		return false
+	}
+	return true
+}
+
+func (h *handler) answer(w http.ResponseWriter, value any, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		e := asError(err)
+		w.WriteHeader(e.Code)
+		value = e
+	}
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		h.log.Debug("answer lost: the command has gone", "err", err)
+	}
+}
+
+// stream returns a function that sends a value as a line at once. Whether the
+// command still reads shows in the request's context.
+func stream(w http.ResponseWriter) func(line) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	flush := http.NewResponseController(w)
+	e := json.NewEncoder(w)
+	return func(l line) {
+		if e.Encode(l) == nil {
+			_ = flush.Flush() // as above
+		}
+	}
+}
+
+func asError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return &Error{Code: e.Code, Message: err.Error()}
+	}
+	return &Error{Code: http.StatusInternalServerError, Message: err.Error()}
+}

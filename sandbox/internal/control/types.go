@@ -1,0 +1,176 @@
+package control
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+)
+
+// Phase of a sandbox's life.
+type Phase string
+
+// The phases.
+const (
+	// Idle: the daemon runs and waits for its first up.
+	Idle Phase = "idle"
+	// Starting: the first up is going on.
+	Starting Phase = "starting"
+	// Running: the first up has ended well.
+	Running Phase = "running"
+	// Stopping: everything is being stopped.
+	Stopping Phase = "stopping"
+	// Dead: there is a state folder, but no daemon answers.
+	Dead Phase = "dead"
+)
+
+// Status of a sandbox.
+type Status struct {
+	Name  string `json:"name"`
+	Phase Phase  `json:"phase"`
+	// Healthy is true when the sandbox runs and every component is ready; with
+	// bases asked for, when every base is connected and its Node Ready too.
+	Healthy bool `json:"healthy"`
+	// Problems say what is not well, one sentence each.
+	Problems []string `json:"problems,omitempty"`
+	// Provider of the Kubernetes API, never auto.
+	Provider v1alpha1.Provider `json:"provider"`
+	// Version of the Kubernetes API; empty until it answers.
+	Version string `json:"version,omitempty"`
+	Env     string `json:"env"`
+	// StartedAt is when the daemon started.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// Kubeconfig and Logs are paths.
+	Kubeconfig string      `json:"kubeconfig"`
+	Logs       string      `json:"logs"`
+	Broker     Broker      `json:"broker"`
+	Components []Component `json:"components"`
+	// BaseCount is how many bases there are, BasesConnected how many of them are
+	// connected to the broker.
+	BaseCount      int `json:"baseCount"`
+	BasesConnected int `json:"basesConnected"`
+	// Bases are there only when they were asked for.
+	Bases []Base `json:"bases,omitempty"`
+}
+
+// Broker is where the MQTT broker listens, and its counters.
+type Broker struct {
+	Addr string `json:"addr,omitempty"`
+	TLS  bool   `json:"tls,omitempty"`
+	broker.Stats
+}
+
+// Component is one part of a sandbox: a process of its own, or a part of the
+// daemon (then its PID is the daemon's).
+type Component struct {
+	Name string `json:"name"`
+	// State is running, paused or exited.
+	State string `json:"state"`
+	// Ready is true when the component answers; Reason says why it does not.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// StartedAt is the start of its last run.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// Exit says how it ended; empty while it runs.
+	Exit string `json:"exit,omitempty"`
+	// RSS is resident memory in bytes, CPU the time used in nanoseconds; 0 for
+	// what is a part of the daemon.
+	RSS uint64        `json:"rss,omitempty"`
+	CPU time.Duration `json:"cpu,omitempty"`
+	// Log is the path of its log.
+	Log string `json:"log,omitempty"`
+}
+
+// Base is one simulated base.
+type Base struct {
+	// Identity is what the base calls itself in topics; it ends with the base's
+	// process.
+	Identity string `json:"identity"`
+	// HostName is the readable name, base-1 and so on.
+	HostName string `json:"hostName"`
+	IP       string `json:"ip"`
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	// Connected tells whether it is connected to the broker.
+	Connected bool `json:"connected"`
+	// Node is the name of its Node; empty while there is none, or when Nodes were
+	// not looked at.
+	Node string `json:"node,omitempty"`
+	// NodeReady tells whether the Node is Ready.
+	NodeReady bool `json:"nodeReady"`
+	// Modules are what is installed, as name:version state.
+	Modules []string `json:"modules,omitempty"`
+	// Faults is how many are injected.
+	Faults int `json:"faults,omitempty"`
+}
+
+// UpRequest asks the daemon to bring its sandbox up, or to bring a running one
+// in line with a configuration.
+type UpRequest struct {
+	Config *v1alpha1.Sandbox `json:"config"`
+}
+
+// UpResult is what an up has led to.
+type UpResult struct {
+	// Already is true when the sandbox ran before.
+	Already bool `json:"already"`
+	// Changes says what was done to a running sandbox.
+	Changes []string `json:"changes,omitempty"`
+	Status  *Status  `json:"status"`
+}
+
+// ScaleRequest asks for more bases.
+type ScaleRequest struct {
+	Count int `json:"count"`
+}
+
+// RemoveRequest names the bases to remove, by identity or host name; without
+// names, the Count youngest go.
+type RemoveRequest struct {
+	Bases []string `json:"bases,omitempty"`
+	Count int      `json:"count,omitempty"`
+}
+
+// Fault is an injected fault.
+type Fault struct {
+	ID string `json:"id"`
+	// Fault as the simulated base tells it.
+	Fault json.RawMessage `json:"fault"`
+}
+
+// Action on a component.
+type Action string
+
+// The actions.
+const (
+	Kill    Action = "kill"
+	Pause   Action = "pause"
+	Resume  Action = "resume"
+	Restart Action = "restart"
+	Stop    Action = "stop"
+	Start   Action = "start"
+)
+
+// Actions lists all actions.
+var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
+
+// line is one line of a stream: progress, or the end.
+type line struct {
+	Event  *progress.Event `json:"event,omitempty"`
+	Result *UpResult       `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+// Error is a failure that the daemon reports.
+type Error struct {
+	// Code is the HTTP status.
+	Code int `json:"code"`
+	// Message may have several lines: the first says what is wrong.
+	Message string `json:"message"`
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }

@@ -1,0 +1,43 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// ErrBusy is returned, wrapped, when another command has the sandbox's lock.
+var ErrBusy = errors.New("another koupsandbox command is bringing it up or taking it down")
+
+// lockPoll is how often a waiting command looks for the lock.
+const lockPoll = 20 * time.Millisecond
+
+// Lock takes the sandbox for one up or down. It waits until ctx ends, and not at
+// all when wait is false; then the error is ErrBusy. The lock ends with unlock
+// or with the process. Its file lies outside the sandbox's folder, as that comes
+// and goes under the lock.
+func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
+	dir := filepath.Join(string(h), ".locks")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
+	}
+	l := flock.New(filepath.Join(dir, name), flock.SetPermissions(0o600))
+	var ok bool
+	if wait {
+		ok, err = l.TryLockContext(ctx, lockPoll)
+	} else {
+		ok, err = l.TryLock()
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), err == nil && !ok:
+		return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
+	case err != nil:
+		return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
+	}
+	return func() { _ = l.Close() }, nil // the kernel drops the lock with the file
+}

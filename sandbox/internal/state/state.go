@@ -1,0 +1,126 @@
+// Package state knows where a sandbox keeps its files: one folder per sandbox,
+// readable by its user alone.
+//
+//	state.go    Home, Dir: the folders and the files in them
+//	socket.go   the daemon's socket, whose path must be short
+//	lock.go     one up or down of a sandbox at a time
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Home is the folder with the folders of all sandboxes.
+type Home string
+
+// Dir returns the folder of one sandbox, which need not exist.
+func (h Home) Dir(name string) Dir { return Dir(filepath.Join(string(h), name)) }
+
+// Names lists the sandboxes that have a folder, sorted.
+func (h Home) Names() ([]string, error) {
+	entries, err := os.ReadDir(string(h))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the sandboxes: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Dir is the folder of one sandbox.
+type Dir string
+
+// Name of the sandbox.
+func (d Dir) Name() string { return filepath.Base(string(d)) }
+
+// Config is the effective configuration: file, flags and defaults in one.
+func (d Dir) Config() string { return d.file("sandbox.yaml") }
+
+// Kubeconfig is the administrator's kubeconfig.
+func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
+
+// ControllerKubeconfig is the kubeconfig of the module controller.
+func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
+
+// Broker tells address and passwords of the broker, for bases from outside.
+func (d Dir) Broker() string { return d.file("broker.json") }
+
+// Run is the folder of the run records.
+func (d Dir) Run() string { return d.file("run") }
+
+// Logs is the folder of the logs.
+func (d Dir) Logs() string { return d.file("logs") }
+
+// Log is the log file of a component.
+func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
+
+func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
+
+// Create makes the folder with its logs. It fails with one clear sentence when
+// the user may not write there.
+func (d Dir) Create() error {
+	for _, dir := range []string{string(d), d.Logs(), d.Run()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("making the state folder: %w; choose another place with --home", err)
+		}
+	}
+	// A folder that was there with wider permissions is narrowed.
+	if err := os.Chmod(string(d), 0o700); err != nil {
+		return fmt.Errorf("protecting the state folder: %w", err)
+	}
+	return nil
+}
+
+// Exists tells whether the sandbox has a folder.
+func (d Dir) Exists() bool {
+	info, err := os.Stat(string(d))
+	return err == nil && info.IsDir()
+}
+
+// Used tells whether the sandbox was brought up and not taken down since; logs
+// alone do not count.
+func (d Dir) Used() bool {
+	_, err := os.Stat(d.Config())
+	return err == nil
+}
+
+// Remove deletes the folder and the socket's; keepLogs leaves the logs. What is
+// not there is fine.
+func (d Dir) Remove(keepLogs bool) error {
+	err := d.removeSocket()
+	if !keepLogs {
+		return errors.Join(err, os.RemoveAll(string(d)))
+	}
+	entries, readErr := os.ReadDir(string(d))
+	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
+		return errors.Join(err, readErr)
+	}
+	for _, e := range entries {
+		if path := d.file(e.Name()); path != d.Logs() {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
+}
+
+// WriteFile writes a file that nobody but the user may read, in one step.
+func WriteFile(path string, data []byte) error {
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
