@@ -1,0 +1,118 @@
+// Package baseline selects what a starting base must install: the modules that every base of its kind
+// has. Those are the modules of peer Deployments and of DaemonSets whose Pods may run on the base
+// (Module Controller V2 documents 5.2 and 5.4). It only reads; sending the answer is the tunnels' work.
+//
+// The Pods of those workloads are scheduled to the new base at about the same time and ask for the
+// same modules, so installing a module that the base has already must count as a success.
+package baseline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
+)
+
+// Module is a module that a base must install: bizName, bizVersion and bizUrl of the request.
+type Module = workload.Module
+
+// Options says where workloads come from.
+type Options struct {
+	// Deployments and DaemonSets list the workloads of the cluster. Both are required; wait for their
+	// informers to sync before the first Select.
+	Deployments appslisters.DeploymentLister
+	DaemonSets  appslisters.DaemonSetLister
+	// Env is the environment of the controller. A Deployment that is labelled with another one is
+	// ignored.
+	Env string
+	// AddEnvToleration says that the controller adds the environment's toleration to Pods that name no
+	// environment, so that such workloads reach a base too. Default false.
+	AddEnvToleration bool
+	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas of
+	// such a Deployment only mean that it has had no base so far; without ReplicasFollow they mean that
+	// nobody wants the module. Default false.
+	ReplicasFollow bool
+}
+
+// Selector selects baselines. It may be used concurrently.
+type Selector struct{ o Options }
+
+// New returns a Selector.
+func New(o Options) *Selector { return &Selector{o} }
+
+// Select returns the modules for a base, ordered by name; none is an empty slice. node need not exist:
+// its labels and taints are those that the base's Node has or will have.
+//
+// Of several versions of one module the newest counts, by version number, and among equals the one
+// of the youngest workload. A paused Deployment is left out, because which of its versions a base
+// should have is not in its template; so are workloads that are being deleted or want no replicas,
+// and containers without a jar or a version.
+func (s *Selector) Select(node *corev1.Node) ([]Module, error) {
+	deployments, err := s.o.Deployments.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing Deployments for the baseline: %w", err)
+	}
+	daemonSets, err := s.o.DaemonSets.List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing DaemonSets for the baseline: %w", err)
+	}
+
+	newest := map[string]candidate{}
+	offer := func(object metav1.Object, template corev1.PodTemplateSpec) {
+		if !s.reaches(object, template, node) {
+			return
+		}
+		for _, container := range template.Spec.Containers {
+			c := candidate{workload.Of(container), object}
+			if c.Version == "" || !strings.Contains(c.URL, ".jar") {
+				continue
+			}
+			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
+				newest[c.Name] = c
+			}
+		}
+	}
+	for _, d := range deployments {
+		if workload.IsPeer(d, s.o.Env) && !d.Spec.Paused && s.wanted(d) {
+			offer(d, d.Spec.Template)
+		}
+	}
+	for _, d := range daemonSets {
+		offer(d, d.Spec.Template)
+	}
+
+	modules := make([]Module, 0, len(newest))
+	for _, c := range newest {
+		modules = append(modules, c.Module)
+	}
+	slices.SortFunc(modules, func(a, b Module) int { return cmp.Compare(a.Name, b.Name) })
+	return modules, nil
+}
+
+// wanted reports whether a peer Deployment wants replicas at all.
+func (s *Selector) wanted(d *appsv1.Deployment) bool {
+	if s.o.ReplicasFollow && !workload.KeepsReplicas(d) {
+		return true
+	}
+	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0
+}
+
+// reaches reports whether a workload puts module Pods on a base.
+func (s *Selector) reaches(object metav1.Object, template corev1.PodTemplateSpec, node *corev1.Node) bool {
+	if object.GetDeletionTimestamp() != nil || !workload.IsModule(template.Labels) {
+		return false
+	}
+	addEnv := ""
+	if s.o.AddEnvToleration {
+		addEnv = s.o.Env
+	}
+	return workload.NewPlacement(template.Spec, addEnv).Fits(node)
+}

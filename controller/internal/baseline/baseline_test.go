@@ -1,0 +1,254 @@
+package baseline
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	appslisters "k8s.io/client-go/listers/apps/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func base() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1", Labels: map[string]string{
+			"virtual-kubelet.koupleless.io/component": "vnode",
+			"base.koupleless.io/name":                 "base",
+			"base.koupleless.io/version":              "1.0.0",
+		}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "schedule.koupleless.io/virtual-node", Value: "True", Effect: corev1.TaintEffectNoExecute},
+			{Key: "schedule.koupleless.io/node-env", Value: "dev", Effect: corev1.TaintEffectNoExecute},
+		}},
+	}
+}
+
+// template is a module template; modules are name, version pairs.
+func template(modules ...string) corev1.PodTemplateSpec {
+	t := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module"}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"base.koupleless.io/name": "base"},
+			Tolerations: []corev1.Toleration{
+				{Key: "schedule.koupleless.io/virtual-node", Operator: corev1.TolerationOpExists},
+				{Key: "schedule.koupleless.io/node-env", Value: "dev"},
+			},
+		},
+	}
+	for pair := range slices.Chunk(modules, 2) {
+		t.Spec.Containers = append(t.Spec.Containers, corev1.Container{
+			Name: pair[0], Image: "file:///m/" + pair[0] + "-" + pair[1] + ".jar",
+			Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: pair[1]}},
+		})
+	}
+	return t
+}
+
+func deployment(name string, age time.Duration, t corev1.PodTemplateSpec, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", CreationTimestamp: metav1.NewTime(start.Add(-age)),
+			Labels: map[string]string{
+				"virtual-kubelet.koupleless.io/component": "module-deployment",
+				"virtual-kubelet.koupleless.io/strategy":  "peer",
+			},
+		},
+		Spec: appsv1.DeploymentSpec{Template: t},
+	}
+	for _, f := range change {
+		f(d)
+	}
+	return d
+}
+
+func daemonSet(name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", CreationTimestamp: metav1.NewTime(start)},
+		Spec:       appsv1.DaemonSetSpec{Template: t},
+	}
+}
+
+func module(name, version string) Module {
+	return Module{Name: name, Version: version, URL: "file:///m/" + name + "-" + version + ".jar"}
+}
+
+func TestSelect(t *testing.T) {
+	biz1 := template("biz1", "1.0.0")
+	noEnv := template("biz1", "1.0.0")
+	noEnv.Spec.Tolerations = noEnv.Spec.Tolerations[:1]
+	elsewhere := template("biz1", "1.0.0")
+	elsewhere.Spec.NodeSelector = map[string]string{"base.koupleless.io/name": "other"}
+	plainPods := template("biz1", "1.0.0")
+	plainPods.Labels = nil
+	noJar := template("biz1", "1.0.0", "biz2", "1.0.0", "biz3", "")
+	noJar.Spec.Containers[1].Image = "busybox"
+
+	tests := []struct {
+		name    string
+		objects []metav1.Object
+		change  func(*Options)
+		want    []Module
+	}{
+		{name: "nothing", want: []Module{}},
+		{
+			name: "peer Deployments and DaemonSets, in the order of names",
+			objects: []metav1.Object{
+				deployment("d", 0, template("biz3", "1.0.0", "biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0")),
+			},
+			want: []Module{module("biz1", "1.0.0"), module("biz2", "1.0.0"), module("biz3", "1.0.0")},
+		},
+		{
+			name:    "no peer",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Labels = nil })},
+			want:    []Module{},
+		},
+		{
+			name: "another environment",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
+				d.Labels["virtual-kubelet.koupleless.io/env"] = "test"
+			})},
+			want: []Module{},
+		},
+		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []Module{}},
+		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []Module{}},
+		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)}, want: []Module{}},
+		{
+			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
+			change: func(o *Options) { o.AddEnvToleration = true }, want: []Module{module("biz1", "1.0.0")},
+		},
+		{
+			name:    "paused",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Paused = true })},
+			want:    []Module{},
+		},
+		{
+			name: "being deleted",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
+				d.DeletionTimestamp = &metav1.Time{Time: start}
+			})},
+			want: []Module{},
+		},
+		{
+			name:    "no replicas wanted",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
+			want:    []Module{},
+		},
+		{
+			name:    "no replicas yet",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
+			change:  func(o *Options) { o.ReplicasFollow = true },
+			want:    []Module{module("biz1", "1.0.0")},
+		},
+		{
+			name: "no replicas wanted by somebody else",
+			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
+				d.Spec.Replicas = ptr.To[int32](0)
+				d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
+			})},
+			change: func(o *Options) { o.ReplicasFollow = true },
+			want:   []Module{},
+		},
+		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)}, want: []Module{module("biz1", "1.0.0")}},
+		{
+			name: "newest version, whichever workload is older",
+			objects: []metav1.Object{
+				deployment("a", 0, template("biz1", "1.9.0")), deployment("b", time.Hour, template("biz1", "1.10.0")), daemonSet("c", template("biz1", "1.2.0")),
+			},
+			want: []Module{module("biz1", "1.10.0")},
+		},
+		{
+			name:    "a release is newer than its snapshot",
+			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "1.0.0")), deployment("b", 0, template("biz1", "1.0.0-SNAPSHOT"))},
+			want:    []Module{module("biz1", "1.0.0")},
+		},
+		{
+			name:    "a number is newer than a word",
+			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "0.1")), deployment("b", 0, template("biz1", "latest"))},
+			want:    []Module{module("biz1", "0.1")},
+		},
+		{
+			name:    "words by the age of their workloads",
+			objects: []metav1.Object{deployment("a", 0, template("biz1", "blue")), deployment("b", time.Hour, template("biz1", "green"))},
+			want:    []Module{module("biz1", "blue")},
+		},
+		{
+			name:    "equal age by name",
+			objects: []metav1.Object{deployment("b", 0, template("biz1", "green")), deployment("a", 0, template("biz1", "blue"))},
+			want:    []Module{module("biz1", "green")},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			reversed := slices.Clone(tt.objects)
+			slices.Reverse(reversed)
+			for _, objects := range [][]metav1.Object{tt.objects, reversed} {
+				o := Options{Env: "dev"}
+				o.Deployments, o.DaemonSets = listers(t, objects)
+				if tt.change != nil {
+					tt.change(&o)
+				}
+				got, err := New(o).Select(base())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := gocmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func listers(t *testing.T, objects []metav1.Object) (appslisters.DeploymentLister, appslisters.DaemonSetLister) {
+	t.Helper()
+	deployments := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	daemonSets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	for _, object := range objects {
+		indexer := deployments
+		if _, ok := object.(*appsv1.DaemonSet); ok {
+			indexer = daemonSets
+		}
+		if err := indexer.Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return appslisters.NewDeploymentLister(deployments), appslisters.NewDaemonSetLister(daemonSets)
+}
+
+type brokenDeployments struct{ appslisters.DeploymentLister }
+
+func (brokenDeployments) List(labels.Selector) ([]*appsv1.Deployment, error) {
+	return nil, errors.New("no cache")
+}
+
+func TestSelectSaysWhatFailed(t *testing.T) {
+	_, daemonSets := listers(t, nil)
+	_, err := New(Options{Deployments: brokenDeployments{}, DaemonSets: daemonSets}).Select(base())
+	if err == nil || err.Error() != "listing Deployments for the baseline: no cache" {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCompareVersionsIsAnOrder(t *testing.T) {
+	ascending := []string{"latest", "0.0.1-SNAPSHOT", "0.0.1", "0.0.2-rc", "0.2", "0.10", "1.0.0-a", "1.0.0", "v1.1", "10", "2026.01.05", "99999999999999999999"}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			if got, want := compareVersions(a, b), cmp.Compare(i, j); got != want {
+				t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+	if got := compareVersions("1.0", "1.0.0"); got != 0 {
+		t.Errorf("1.0 and 1.0.0 differ: %d", got)
+	}
+}

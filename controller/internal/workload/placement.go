@@ -1,0 +1,55 @@
+package workload
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+)
+
+// envTaint is the taint that keeps the modules of other environments off a base.
+const envTaint = "schedule.koupleless.io/node-env"
+
+// Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may be
+// used concurrently.
+type Placement struct {
+	affinity    nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+}
+
+// NewPlacement reads the node selector, the required node affinity and the tolerations of a Pod spec.
+//
+// addEnv is the environment whose toleration the controller adds to a Pod that names no environment,
+// as the examples of the operations guide (5.1, 5.2) do; empty if the controller adds none.
+func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
+	p := Placement{
+		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
+		tolerations: spec.Tolerations,
+	}
+	if addEnv != "" && !slices.ContainsFunc(spec.Tolerations, namesEnv) {
+		p.tolerations = append(slices.Clip(p.tolerations), corev1.Toleration{
+			Key: envTaint, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
+		})
+	}
+	return p
+}
+
+// Fits reports whether the Pods may run on a Node. Taints that Kubernetes itself sets for the Node's
+// state of the moment (node.kubernetes.io/...) do not count: whether a base is Ready is a question of
+// its own. An affinity that cannot be parsed fits nothing, as for the scheduler.
+func (p Placement) Fits(node *corev1.Node) bool {
+	if match, err := p.affinity.Match(node); err != nil || !match {
+		return false
+	}
+	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
+	return !untolerated
+}
+
+func namesEnv(t corev1.Toleration) bool { return t.Key == envTaint }
+
+func keepsAway(taint *corev1.Taint) bool {
+	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+}
