@@ -219,6 +219,16 @@ func (r *run) ended() bool {
 // WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends before that it returns a
 // *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
+	spec, _, err := s.find(name)
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", name, err)
+	}
+	return s.WaitUntil(ctx, name, spec.Ready)
+}
+
+// WaitUntil is WaitReady with another question in place of the component's Ready, for what it can do earlier or later than
+// being ready; nil asks for no more than that the process runs.
+func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", name, err)
@@ -244,10 +254,10 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 		if r.ended() {
 			return failed("it exited: "+r.exit, nil)
 		}
-		if spec.Ready == nil {
+		if ready == nil {
 			return nil
 		}
-		err := spec.Ready(attempt)
+		err := ready(attempt)
 		if err == nil {
 			return nil
 		}

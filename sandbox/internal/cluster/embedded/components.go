@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -27,34 +26,29 @@ type flags []string
 func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
 
 // spec is what the supervisor needs to run a component.
-func (c *ControlPlane) spec(name string) (supervise.Spec, error) {
+func (c *ControlPlane) spec(name string) supervise.Spec {
 	s := supervise.Spec{
 		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
-		// These three keep nothing but what is in etcd, and a graceful end takes them seconds.
+		// All but a durable etcd end at once: the others keep nothing but what is in etcd, a graceful end takes them seconds,
+		// and etcd recovers from its log.
 		StopSignal: syscall.SIGKILL,
 	}
 	var f flags
-	var err error
 	switch name {
 	case etcd:
-		f = c.etcdFlags()
-		s.Ready, err = c.newProbe(name, "/readyz", etcdCA, "apiserver-etcd-client")
+		f, s.Ready = c.etcdFlags(), c.etcdReady
 		if c.o.Durable {
-			s.StopSignal, s.StopTimeout = syscall.SIGTERM, 5*time.Second
+			s.StopSignal = syscall.SIGTERM
 		}
 	case apiserver:
-		f = c.apiserverFlags()
-		s.Ready, err = c.newProbe(name, "/readyz", clusterCA, "user-admin")
+		f, s.Ready = c.apiserverFlags(), c.apiReady
 	case controllerManager:
-		f = c.controllerManagerFlags()
-		s.Ready, err = c.newProbe(name, "/healthz", clusterCA, "")
-		s.Ready = both(s.Ready, c.controllersWork)
+		f, s.Ready = c.controllerManagerFlags(), c.controllersReady
 	case scheduler:
-		f = c.schedulerFlags()
-		s.Ready, err = c.newProbe(name, "/readyz", clusterCA, "")
+		f, s.Ready = c.schedulerFlags(), c.schedulerReady
 	}
 	s.Args = append([]string{name}, f...)
-	return s, err
+	return s
 }
 
 func (c *ControlPlane) etcdFlags() flags {
@@ -73,6 +67,9 @@ func (c *ControlPlane) etcdFlags() flags {
 		f.add(side+"trusted-ca-file", c.pki.crt(etcdCA))
 		f.add(side+"client-cert-auth", "true")
 	}
+	// A lone member waits one election timeout, for rivals that do not exist, before it serves; by default 1 to 2 s.
+	f.add("heartbeat-interval", "10")
+	f.add("election-timeout", "100")
 	f.add("quota-backend-bytes", strconv.Itoa(8<<30))
 	f.add("log-format", "console")
 	if !c.o.Durable {

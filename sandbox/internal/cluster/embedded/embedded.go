@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -60,14 +61,15 @@ type ControlPlane struct {
 	ports   ports
 	config  *rest.Config
 	client  kubernetes.Interface
-	hadData bool
+	hadData bool // etcd has run in Dir before this start
 	version string
+
+	health, etcdHealth *http.Client
 }
 
 // New checks the options. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
-	switch {
-	case o.Sandbox == "", o.Dir == "", o.Binary == "", o.Supervisor == nil:
+	if o.Sandbox == "" || o.Dir == "" || o.Binary == "" || o.Supervisor == nil {
 		return nil, errors.New("embedded control plane: Sandbox, Dir, Binary and Supervisor are required")
 	}
 	if info, err := os.Stat(o.Binary); err != nil {
@@ -96,8 +98,9 @@ func New(o Options) (*ControlPlane, error) {
 	return &ControlPlane{o: o, first: first}, nil
 }
 
-// Steps lists what brings the control plane up, to be run in order. The components start together as early as they can; the
-// steps after the first wait for one each. When a step fails the caller runs Down.
+// Steps lists what brings the control plane up, to be run in order. After the third, "Starting kube-apiserver", the
+// administrator's kubeconfig works and Cluster may be used; a caller in a hurry applies its manifests while the fourth waits for
+// the default roles and the controllers. When a step fails the caller runs Down.
 func (c *ControlPlane) Steps() []cluster.Step {
 	return []cluster.Step{
 		{Name: "Preparing certificates", Run: c.prepare},
@@ -107,7 +110,7 @@ func (c *ControlPlane) Steps() []cluster.Step {
 	}
 }
 
-// Cluster describes the running cluster; call it after the last of Steps.
+// Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
 		Sandbox: c.o.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.config, Version: c.version,
@@ -145,6 +148,12 @@ func (c *ControlPlane) prepare(context.Context) error {
 		c.o.Logger.Warn("certificates made anew; earlier kubeconfigs no longer work", "why", remade)
 	}
 	c.pki, c.ports = p, loadPorts(c.o.Dir)
+	if c.health, err = newHealthClient(p, clusterCA, "user-admin"); err != nil {
+		return err
+	}
+	if c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client"); err != nil {
+		return err
+	}
 	return c.settlePorts()
 }
 
@@ -183,7 +192,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err := c.launch(ctx, etcd, apiserver); err != nil {
 		return err
 	}
-	err := c.waitReady(ctx, etcd)
+	err := c.waitUntil(ctx, etcd, c.etcdReady)
 	if exited(err) && c.hadData {
 		return fmt.Errorf("etcd does not start on the data in %s that an earlier run left; wipe it to begin with an empty cluster: %w",
 			c.etcdDir(), err)
@@ -191,8 +200,11 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return err
 }
 
+// startAPIServer waits until the administrator can work with the API. The API is ready for everybody else about a second
+// later, since the hooks that make the default roles sleep for a second before they begin: time that the caller can use, to
+// apply its manifests for instance.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	if err := c.waitReady(ctx, apiserver); err != nil {
+	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
 		return err
 	}
 	version, err := cluster.ServerVersion(ctx, c.config)
@@ -201,33 +213,34 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startControllers(ctx context.Context) error {
+	// Earlier they would only be refused, and back off.
+	if err := c.waitUntil(ctx, apiserver, c.apiReady); err != nil {
+		return err
+	}
 	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
 		return err
 	}
 	if err := cluster.Mark(ctx, c.client, c.o.Sandbox); err != nil {
 		return err
 	}
-	return errors.Join(c.waitReady(ctx, controllerManager), c.waitReady(ctx, scheduler))
+	return errors.Join(
+		c.waitUntil(ctx, controllerManager, c.controllersReady), c.waitUntil(ctx, scheduler, c.schedulerReady))
 }
 
 func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		spec, err := c.spec(name)
-		if err != nil {
-			return err
-		}
-		if err := c.o.Supervisor.Start(ctx, spec); err != nil {
+		if err := c.o.Supervisor.Start(ctx, c.spec(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// waitReady waits for a component. One that exited because its port was taken since it was picked makes everything that was
+// waitUntil waits for a component. One that exited because its port was taken since it was picked makes everything that was
 // started so far start again with other ports.
-func (c *ControlPlane) waitReady(ctx context.Context, name string) error {
+func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
-		err := c.o.Supervisor.WaitReady(ctx, name)
+		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
 		if !exited(err) || !c.ports.taken(name) || attempt == portAttempts {
 			return err
 		}

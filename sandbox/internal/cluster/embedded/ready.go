@@ -19,38 +19,84 @@ import (
 // probeTimeout bounds one readiness question; a paused component accepts connections and never answers.
 const probeTimeout = 2 * time.Second
 
-// newProbe returns a function that gets a health path and says why the answer is not 200. user names a certificate of the PKI
-// folder to show; empty shows none.
-func (c *ControlPlane) newProbe(component, path, ca, user string) (func(context.Context) error, error) {
-	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	config.RootCAs.AddCert(c.pki.cas[ca].cert)
-	if user != "" {
-		pair, _, err := c.pki.read(user)
-		if err != nil {
-			return nil, fmt.Errorf("preparing the readiness question to %s: %w", component, err)
+func (c *ControlPlane) etcdReady(ctx context.Context) error {
+	return c.ask(ctx, etcd, "/readyz")
+}
+
+func (c *ControlPlane) apiReady(ctx context.Context) error {
+	return c.ask(ctx, apiserver, "/readyz")
+}
+
+func (c *ControlPlane) schedulerReady(ctx context.Context) error {
+	return c.ask(ctx, scheduler, "/readyz")
+}
+
+// serves tells whether the administrator can work with the API, whom no role needs to allow anything: it answers, and has made
+// the namespaces that every cluster has.
+func (c *ControlPlane) serves(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+		if _, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err
 		}
-		config.Certificates = []tls.Certificate{pair}
 	}
-	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 1}}
-	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-		if err != nil {
-			return err
-		}
-		if response.StatusCode == http.StatusOK {
-			return nil
-		}
+	return nil
+}
+
+// controllersReady asks, after the health of the process, for something that only a running controller-manager makes and that
+// every Pod needs: the default service account. /healthz alone is fine before the first controller has started.
+func (c *ControlPlane) controllersReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if err := c.ask(ctx, controllerManager, "/healthz"); err != nil {
+		return err
+	}
+	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("no default service account yet: %w", err)
+	}
+	return nil
+}
+
+// ask gets a health path of a component and says why the answer is not 200.
+func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
+	if err != nil {
+		return err
+	}
+	client := c.health
+	if component == etcd {
+		client = c.etcdHealth
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s%s", path, response.Status, failedChecks(string(body)))
-	}, nil
+	}
+	return nil
+}
+
+// newHealthClient trusts what ca signed and shows a certificate of the PKI folder.
+func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
+	pair, _, err := p.read(user)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(p.cas[ca].cert)
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
+	}
+	return &http.Client{Timeout: probeTimeout, Transport: transport}, nil
 }
 
 // failedChecks picks the failed checks from the list that health endpoints answer with.
@@ -66,28 +112,6 @@ func failedChecks(body string) string {
 		return ""
 	}
 	return "; not passed: " + strings.Join(failed, ", ")
-}
-
-// controllersWork asks for something that only a running controller-manager makes, and that every Pod needs: the default
-// service account. /healthz alone is fine before the first controller has started.
-func (c *ControlPlane) controllersWork(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("no default service account yet: %w", err)
-	}
-	return nil
-}
-
-// both joins two readiness questions; the second is asked when the first is answered well.
-func both(first, second func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := first(ctx); err != nil {
-			return err
-		}
-		return second(ctx)
-	}
 }
 
 // exited tells whether err says that a component's process ended.
