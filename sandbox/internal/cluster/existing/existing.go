@@ -1,0 +1,139 @@
+// Package existing lets a sandbox run on a cluster that is there already: a kubeconfig context that the user names. It never
+// takes the current context for granted, reads before it writes, writes nothing without consent, and removes only what it
+// made, which is the mark.
+package existing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+// ErrConsent is returned, wrapped, when the cluster bears no mark and the user has not agreed to its use. Nothing was written.
+var ErrConsent = errors.New("consent is needed")
+
+// Options of a Provider.
+type Options struct {
+	// Sandbox is the name that the cluster is marked with. Required.
+	Sandbox string
+	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config in the home folder.
+	Kubeconfig string
+	// Context to use. Required: the current context is never taken.
+	Context string
+	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
+	Consent bool
+}
+
+// Provider is a cluster that the user named. Run its Steps in order, then use Cluster; end with Down.
+type Provider struct {
+	o       Options
+	config  *rest.Config
+	client  kubernetes.Interface
+	version string
+}
+
+// New reads the kubeconfig and finds the context in it. It does not call the cluster.
+func New(o Options) (*Provider, error) {
+	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
+	if o.Sandbox == "" {
+		return nil, errors.New("existing cluster: Sandbox is required")
+	}
+	raw, err := clientcmd.LoadFromFile(o.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+	}
+	if o.Context == "" {
+		return nil, fmt.Errorf("an existing cluster is used only by the name of its context; %s", known(raw, o.Kubeconfig))
+	}
+	if raw.Contexts[o.Context] == nil {
+		return nil, fmt.Errorf("there is no context %q; %s", o.Context, known(raw, o.Kubeconfig))
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, o.Context, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("context %q of kubeconfig %s: %w", o.Context, o.Kubeconfig, err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("context %q of kubeconfig %s: %w", o.Context, o.Kubeconfig, err)
+	}
+	return &Provider{o: o, config: config, client: client}, nil
+}
+
+// known says which contexts there are to choose from.
+func known(raw *clientcmdapi.Config, path string) string {
+	if len(raw.Contexts) == 0 {
+		return fmt.Sprintf("kubeconfig %s has none", path)
+	}
+	return fmt.Sprintf("kubeconfig %s has %s", path, strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
+}
+
+// Steps lists what makes the cluster the sandbox's, to be run in order. The first only reads.
+func (p *Provider) Steps() []cluster.Step {
+	return []cluster.Step{
+		{Name: "Checking context " + p.o.Context, Run: p.check},
+		{Name: "Marking the cluster", Run: p.mark},
+	}
+}
+
+// Cluster describes the cluster; call it after the first of Steps.
+func (p *Provider) Cluster() *cluster.Cluster {
+	return &cluster.Cluster{
+		Sandbox: p.o.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.o.Context, Config: p.config, Version: p.version,
+	}
+}
+
+// Down removes the mark and leaves everything else alone. It is fine on a cluster that bears none.
+func (p *Provider) Down(ctx context.Context) error {
+	if err := cluster.Unmark(ctx, p.client, p.o.Sandbox); err != nil {
+		return fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
+	return nil
+}
+
+func (p *Provider) check(ctx context.Context) error {
+	version, err := cluster.ServerVersion(ctx, p.config)
+	if err != nil {
+		return fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
+	p.version = version
+	_, err = p.allowed(ctx)
+	return err
+}
+
+// mark looks again before it writes, so that it does not depend on somebody having run the check.
+func (p *Provider) mark(ctx context.Context) error {
+	marked, err := p.allowed(ctx)
+	if err != nil || marked {
+		return err
+	}
+	if err := cluster.Mark(ctx, p.client, p.o.Sandbox); err != nil {
+		return fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
+	return nil
+}
+
+// allowed gives an error unless the cluster bears the sandbox's mark, or bears none and the user agrees to its use; it tells
+// which. The mark of another sandbox cannot be overruled.
+func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
+	marked, err = cluster.Marked(ctx, p.client, p.o.Sandbox)
+	if err != nil {
+		return false, fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
+	if !marked && !p.o.Consent {
+		return false, fmt.Errorf("context %q (%s) is no cluster of sandbox %q and nothing was changed in it: %w",
+			p.o.Context, p.config.Host, p.o.Sandbox, ErrConsent)
+	}
+	return marked, nil
+}

@@ -1,0 +1,249 @@
+package existing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+const markPath = "/api/v1/namespaces/kube-system/configmaps"
+
+// fakeAPI is as much of a Kubernetes API as the mark needs. It records what is asked of it.
+type fakeAPI struct {
+	mu    sync.Mutex
+	mark  *corev1.ConfigMap
+	calls []string
+}
+
+func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, r.Method+" "+r.URL.Path)
+	switch r.Method + " " + r.URL.Path {
+	case "GET /version":
+		reply(w, http.StatusOK, map[string]string{"gitVersion": "v1.33.1"})
+	case "GET " + markPath + "/koupsandbox":
+		if f.mark == nil {
+			refuse(w, apierrors.NewNotFound(corev1.Resource("configmaps"), "koupsandbox"))
+			return
+		}
+		reply(w, http.StatusOK, f.mark)
+	case "POST " + markPath:
+		f.mark = decode(r, &corev1.ConfigMap{})
+		f.mark.TypeMeta = metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}
+		f.mark.UID = "uid-of-the-mark"
+		reply(w, http.StatusCreated, f.mark)
+	case "DELETE " + markPath + "/koupsandbox":
+		if p := decode(r, &metav1.DeleteOptions{}).Preconditions; p == nil || p.UID == nil || *p.UID != f.mark.UID {
+			refuse(w, apierrors.NewConflict(corev1.Resource("configmaps"), "koupsandbox", errors.New("uid")))
+			return
+		}
+		f.mark = nil
+		reply(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
+	default:
+		refuse(w, apierrors.NewBadRequest("the fake does not know "+r.URL.Path))
+	}
+}
+
+func (f *fakeAPI) take() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+// decode reads a request body, which clients send as protobuf. One that cannot be read leaves into empty.
+func decode[T runtime.Object](r *http.Request, into T) T {
+	if body, err := io.ReadAll(r.Body); err == nil {
+		_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
+	}
+	return into
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
+	reply(w, int(err.ErrStatus.Code), err.ErrStatus)
+}
+
+// kubeconfig writes one with the contexts "laptop" for server and "production" for a server that is not there; the latter is
+// the current one.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	for name, host := range map[string]string{"laptop": server, "production": "http://127.0.0.1:1"} {
+		config.Clusters[name] = &clientcmdapi.Cluster{Server: host}
+		config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: "token"}
+	}
+	config.CurrentContext = "production"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func run(ctx context.Context, p *Provider) error {
+	for _, step := range p.Steps() {
+		if err := step.Run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: "koupsandbox", Namespace: "kube-system", UID: "uid-of-the-mark", Labels: labels},
+		Data:       map[string]string{"sandbox": sandbox},
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	path := kubeconfig(t, "http://127.0.0.1:1")
+	for name, tc := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"no context":         {Options{Sandbox: "demo", Kubeconfig: path}, "only by the name of its context; kubeconfig " + path + " has laptop, production"},
+		"an unknown context": {Options{Sandbox: "demo", Kubeconfig: path, Context: "lab"}, `there is no context "lab"; kubeconfig ` + path + " has laptop, production"},
+		"no kubeconfig":      {Options{Sandbox: "demo", Kubeconfig: path + ".not", Context: "laptop"}, "reading kubeconfig " + path + ".not"},
+		"no sandbox":         {Options{Kubeconfig: path, Context: "laptop"}, "Sandbox is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("New: %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestGuard(t *testing.T) {
+	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	read := []string{"GET /version", "GET " + markPath + "/koupsandbox"}
+	again := append(read[:2:2], "GET "+markPath+"/koupsandbox")
+	for name, tc := range map[string]struct {
+		mark    *corev1.ConfigMap
+		consent bool
+		check   func(error) bool
+		want    *corev1.ConfigMap
+		calls   []string
+	}{
+		"unmarked without consent is only read": {
+			check: func(err error) bool { return errors.Is(err, ErrConsent) }, calls: read,
+		},
+		"unmarked with consent is marked": {
+			consent: true, check: isNil, want: mark("demo", ours),
+			calls: append(again[:3:3], "POST "+markPath),
+		},
+		"marked as ours needs no consent": {
+			mark: mark("demo", ours), check: isNil, want: mark("demo", ours),
+			calls: again,
+		},
+		"another sandbox's is refused even with consent": {
+			mark: mark("other", ours), consent: true, check: belongsTo("other"), want: mark("other", ours), calls: read,
+		},
+		"a stranger's ConfigMap of that name is refused": {
+			mark: mark("demo", nil), consent: true, check: belongsTo(""), want: mark("demo", nil), calls: read,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &fakeAPI{mark: tc.mark}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := run(t.Context(), p); !tc.check(err) {
+				t.Errorf("Steps: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, api.mark); diff != "" {
+				t.Errorf("mark (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.calls, api.take()); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func isNil(err error) bool { return err == nil }
+
+func belongsTo(sandbox string) func(error) bool {
+	return func(err error) bool {
+		var other *cluster.OtherSandboxError
+		return errors.As(err, &other) && other.Sandbox == sandbox
+	}
+}
+
+func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
+	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	for name, tc := range map[string]struct {
+		mark, want *corev1.ConfigMap
+		check      func(error) bool
+	}{
+		"its own":           {mark("demo", ours), nil, isNil},
+		"none":              {nil, nil, isNil},
+		"another sandbox's": {mark("other", ours), mark("other", ours), belongsTo("other")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &fakeAPI{mark: tc.mark}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Down(t.Context()); !tc.check(err) {
+				t.Errorf("Down: %v", err)
+			}
+			if diff := cmp.Diff(tc.want, api.mark); diff != "" {
+				t.Errorf("mark (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClusterIsTheNamedContext(t *testing.T) {
+	server := httptest.NewServer(&fakeAPI{})
+	defer server.Close()
+	path := kubeconfig(t, server.URL)
+	p, err := New(Options{Sandbox: "demo", Kubeconfig: path, Context: "laptop", Consent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c := p.Cluster()
+	got := []string{c.Sandbox, c.Kubeconfig, c.Context, c.Config.Host, c.Version}
+	if diff := cmp.Diff([]string{"demo", path, "laptop", server.URL, "v1.33.1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
