@@ -1,0 +1,84 @@
+package peer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
+)
+
+// base returns the Node of a base that has been Ready, or not, since a time.
+func base(name string, ready corev1.ConditionStatus, since time.Time) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"virtual-kubelet.koupleless.io/component": "vnode",
+			"base.koupleless.io/name":                 "base",
+		}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(since)},
+		}},
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	const grace = time.Minute
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ready := func(name string) *corev1.Node { return base(name, corev1.ConditionTrue, now.Add(-time.Hour)) }
+	silent := func(name string, since time.Duration) *corev1.Node {
+		return base(name, corev1.ConditionUnknown, now.Add(-since))
+	}
+	other, worker, leaving, blank := ready("other"), ready("worker"), ready("leaving"), ready("blank")
+	other.Labels["base.koupleless.io/name"] = "other"
+	delete(worker.Labels, "virtual-kubelet.koupleless.io/component")
+	leaving.DeletionTimestamp = &metav1.Time{Time: now}
+	blank.Status.Conditions = nil
+	blank.CreationTimestamp = metav1.NewTime(now.Add(-10 * time.Second))
+
+	tests := []struct {
+		name  string
+		have  int32
+		nodes []*corev1.Node
+		want  int32
+		again time.Duration
+	}{
+		{"no bases", 1, nil, 0, 0},
+		{"grows to the Ready bases", 1, []*corev1.Node{ready("a"), ready("b"), ready("c")}, 3, 0},
+		{"shrinks to them", 5, []*corev1.Node{ready("a"), ready("b")}, 2, 0},
+		{"other bases, workers and bases that leave do not count", 1, []*corev1.Node{ready("a"), other, worker, leaving}, 1, 0},
+		{"a silent base keeps its replica", 2, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 2, 40 * time.Second},
+		{"the first of several to lose it", 3, []*corev1.Node{silent("a", 20*time.Second), silent("b", 50*time.Second), silent("c", 0)}, 3, 10 * time.Second},
+		{"one of them has lost it", 3, []*corev1.Node{silent("a", 20*time.Second), silent("b", time.Minute), silent("c", 0)}, 2, 40 * time.Second},
+		{"but does not get one", 1, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 1, 0},
+		{"not more than there are", 5, []*corev1.Node{ready("a"), silent("b", 0)}, 2, time.Minute},
+		{"a base that has said nothing counts from its creation", 1, []*corev1.Node{blank}, 1, 50 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
+			want, again := replicas(tt.have, placement, tt.nodes, now, grace)
+			if want != tt.want || again != tt.again {
+				t.Errorf("replicas = %d, again after %v; want %d after %v", want, again, tt.want, tt.again)
+			}
+		})
+	}
+}
+
+func BenchmarkReplicas(b *testing.B) {
+	now := time.Now()
+	nodes := make([]*corev1.Node, 1000)
+	for i := range nodes {
+		nodes[i] = base(fmt.Sprint(i), corev1.ConditionTrue, now)
+	}
+	placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
+	b.ReportAllocs()
+	for b.Loop() {
+		if want, _ := replicas(1, placement, nodes, now, time.Minute); want != 1000 {
+			b.Fatal(want)
+		}
+	}
+}

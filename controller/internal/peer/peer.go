@@ -1,0 +1,150 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// Options says what to follow and how quickly. Client, Deployments, Nodes, Identity and Logger are
+// required.
+type Options struct {
+	// Client patches the scale of Deployments and holds the Lease.
+	Client kubernetes.Interface
+	// Deployments and Nodes are shared informers of the whole cluster; the caller starts them. Nodes may
+	// be restricted to those of bases.
+	Deployments appsinformers.DeploymentInformer
+	Nodes       coreinformers.NodeInformer
+	// Env is the environment of the controller. A Deployment that is labelled with another one is
+	// left to that one's controller.
+	Env string
+	// AddEnvToleration says that the controller adds the environment's toleration to Pods that name no
+	// environment, so that such Deployments count bases too. Default false. A cluster with several
+	// environments should name the environment in each Deployment.
+	AddEnvToleration bool
+
+	// Identity tells the instances of the controller apart.
+	Identity string
+	// LeaseNamespace and LeaseName say where the instances agree on a leader. Default: kube-node-lease,
+	// and module-controller-peer. followed by the environment in lower case.
+	LeaseNamespace, LeaseName string
+	// LeaseDuration is how long a leader that has died keeps the others waiting, RenewDeadline how long
+	// a leader that cannot renew goes on, RetryPeriod how often each tries. Default: 15 s, 10 s, 2 s.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// Debounce is how long changes of bases are gathered before Deployments follow: at most one patch a
+	// Deployment in that time, however many bases register. Default: 1 s.
+	Debounce time.Duration
+	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the time
+	// after which a silent base is taken for dead. A base whose Node is gone has none.
+	Grace time.Duration
+
+	// Changed, if set, is told of each change and each failed change of replicas. It must not block.
+	Changed func(Change)
+	// Logger gets a line for each change.
+	Logger *slog.Logger
+}
+
+// Change is a change of the replicas of a Deployment, or the attempt.
+type Change struct {
+	Namespace, Name string
+	From, To        int32
+	// Err is nil if the change was made; else it bears an error code and the attempt is repeated.
+	Err error
+}
+
+// Controller keeps replicas. Make it with New.
+type Controller struct{ o Options }
+
+// New returns a Controller.
+func New(o Options) *Controller {
+	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, corev1.NamespaceNodeLease)
+	o.LeaseName = cmp.Or(o.LeaseName, "module-controller-peer."+strings.ToLower(o.Env))
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
+	o.RenewDeadline = cmp.Or(o.RenewDeadline, 10*time.Second)
+	o.RetryPeriod = cmp.Or(o.RetryPeriod, 2*time.Second)
+	o.Debounce = cmp.Or(o.Debounce, time.Second)
+	o.Grace = cmp.Or(o.Grace, time.Minute)
+	if o.Changed == nil {
+		o.Changed = func(Change) {}
+	}
+	return &Controller{o}
+}
+
+// Start waits for the informers, then keeps replicas whenever this instance leads. It blocks until ctx
+// is done, gives the Lease back, and returns nil. An error means that the durations of the Lease do
+// not fit together. Call it once.
+func (c *Controller) Start(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
+		return nil
+	}
+	for ctx.Err() == nil {
+		if err := c.compete(ctx); err != nil {
+			return fmt.Errorf("keeping replicas of peer Deployments: %w", err)
+		}
+	}
+	return nil
+}
+
+// compete waits to be the leader and leads until the lead is lost or ctx is done. The election outlives
+// ctx by a moment, so that the work has ended before another instance can take the lead.
+func (c *Controller) compete(ctx context.Context) error {
+	terms := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name: c.o.LeaseName,
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: c.o.LeaseNamespace, Name: c.o.LeaseName},
+			Client:     c.o.Client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity},
+		},
+		LeaseDuration:   c.o.LeaseDuration,
+		RenewDeadline:   c.o.RenewDeadline,
+		RetryPeriod:     c.o.RetryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { terms <- term },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+
+	logged := klog.NewContext(ctx, logr.FromSlogHandler(c.o.Logger.Handler()))
+	election, stop := context.WithCancel(context.WithoutCancel(logged))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		elector.Run(election)
+	}()
+	defer func() {
+		stop()
+		<-ended
+	}()
+
+	select {
+	case <-ctx.Done():
+	case <-ended:
+	case term := <-terms:
+		working, done := context.WithCancel(ctx)
+		defer done()
+		defer context.AfterFunc(term, done)()
+		c.o.Logger.InfoContext(ctx, "leading peer replicas", "lease", c.o.LeaseName)
+		return c.lead(working)
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
+)
+
+// fieldManager owns spec.replicas in a Deployment's managed fields.
+const fieldManager = "module-controller"
+
+// all stands in the queue for every peer Deployment.
+var all = types.NamespacedName{}
+
+// term is the work of one leadership.
+type term struct {
+	o     Options
+	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+}
+
+// lead follows bases and Deployments until ctx is done. The informers' handlers see everything that is
+// there already as added, so each term begins with a look at all of it.
+func (c *Controller) lead(ctx context.Context) error {
+	t := &term{o: c.o, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
+	)}
+	var work sync.WaitGroup
+	work.Go(func() { t.work(ctx) })
+	defer work.Wait()
+	defer t.queue.ShutDown()
+
+	nodes := c.o.Nodes.Informer()
+	onNodes, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { t.nodeChanged(nil, object) },
+		UpdateFunc: t.nodeChanged,
+		DeleteFunc: func(object any) { t.nodeChanged(object, nil) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching Nodes: %w", err)
+	}
+	defer func() { _ = nodes.RemoveEventHandler(onNodes) }()
+
+	deployments := c.o.Deployments.Informer()
+	onDeployments, err := deployments.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { t.deploymentChanged(nil, object) },
+		UpdateFunc: t.deploymentChanged,
+	})
+	if err != nil {
+		return fmt.Errorf("watching Deployments: %w", err)
+	}
+	defer func() { _ = deployments.RemoveEventHandler(onDeployments) }()
+
+	<-ctx.Done()
+	return nil
+}
+
+// nodeChanged asks for a look at all Deployments if a base has changed in what they count. Its status
+// is written every few seconds and mostly says nothing new.
+func (t *term) nodeChanged(before, after any) {
+	a, b := asBase(before), asBase(after)
+	if a == nil && b == nil {
+		return
+	}
+	if a != nil && b != nil && isReady(a) == isReady(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
+		return
+	}
+	t.queue.AddAfter(all, t.o.Debounce)
+}
+
+// asBase returns the Node in an informer's event if it is a base, else nil.
+func asBase(object any) *corev1.Node {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	if node, ok := object.(*corev1.Node); ok && workload.IsBase(node) {
+		return node
+	}
+	return nil
+}
+
+// deploymentChanged asks for a look at a Deployment whose specification or labels are new. The many
+// changes of its status change neither.
+func (t *term) deploymentChanged(before, after any) {
+	now, ok := after.(*appsv1.Deployment)
+	if !ok || !t.controls(now) {
+		return
+	}
+	if was, ok := before.(*appsv1.Deployment); ok && was.Generation == now.Generation && maps.Equal(was.Labels, now.Labels) {
+		return
+	}
+	t.queue.Add(types.NamespacedName{Namespace: now.Namespace, Name: now.Name})
+}
+
+func (t *term) controls(d *appsv1.Deployment) bool {
+	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
+}
+
+func (t *term) work(ctx context.Context) {
+	for {
+		key, shutdown := t.queue.Get()
+		if shutdown {
+			return
+		}
+		t.once(ctx, key)
+		t.queue.Done(key)
+	}
+}
+
+// once handles one key. Failures are told to Changed and tried again with growing delay.
+func (t *term) once(ctx context.Context, key types.NamespacedName) {
+	var err error
+	if key == all {
+		err = t.spread()
+	} else {
+		err = t.keep(ctx, key)
+	}
+	if err == nil {
+		t.queue.Forget(key)
+		return
+	}
+	if ctx.Err() == nil {
+		t.o.Logger.WarnContext(ctx, "keeping replicas failed", "deployment", key.String(), "err", err)
+		t.queue.AddRateLimited(key)
+	}
+}
+
+// spread puts every peer Deployment into the queue.
+func (t *term) spread() error {
+	deployments, err := t.o.Deployments.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Deployments: %w", err)
+	}
+	for _, d := range deployments {
+		if t.controls(d) {
+			t.queue.Add(types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	return nil
+}
+
+// keep brings the replicas of one Deployment to what they should be.
+func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
+	d, err := t.o.Deployments.Lister().Deployments(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Deployment %s: %w", key, err)
+	}
+	if !t.controls(d) {
+		return nil
+	}
+	nodes, err := t.o.Nodes.Lister().List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	addEnv := ""
+	if t.o.AddEnvToleration {
+		addEnv = t.o.Env
+	}
+	have := ptr.Deref(d.Spec.Replicas, 1)
+	want, again := replicas(have, workload.NewPlacement(d.Spec.Template.Spec, addEnv), nodes, time.Now(), t.o.Grace)
+	if again > 0 {
+		t.queue.AddAfter(key, again)
+	}
+	if want == have {
+		return nil
+	}
+
+	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
+	change.Err = t.scale(ctx, key, want)
+	if apierrors.IsNotFound(change.Err) || ctx.Err() != nil {
+		return nil
+	}
+	t.o.Changed(change)
+	if change.Err == nil {
+		t.o.Logger.InfoContext(ctx, "replicas follow bases", "deployment", key.String(), "from", have, "to", want)
+	}
+	return change.Err
+}
+
+// scale patches spec.replicas. The answer is a Scale, which the typed client leaves out of its
+// Deployment; the informer brings the new one.
+func (t *term) scale(ctx context.Context, key types.NamespacedName, want int32) error {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want)
+	_, err := t.o.Client.AppsV1().Deployments(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "scale")
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return errcode.Wrap(errcode.OtherUpstreamSecretAKError, err)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
+		return errcode.Wrap(errcode.ModuleControllerRescaleRequirementNotMet, err)
+	}
+	return errcode.Wrap(errcode.ModuleControllerDBAccessError, err)
+}
