@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/metrics"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// baseChanged passes a change on to the rooms that it concerns. It does not block.
+func (c *Controller) baseChanged(change base.Change) {
+	switch change.Kind {
+	case base.Appeared:
+		c.wake()
+		c.keeper.Changed(change.Identity)
+	case base.InfoChanged, base.LivenessChanged:
+		c.keeper.Changed(change.Identity)
+		c.provider.BaseChanged(change)
+	case base.HealthChanged, base.Disappeared:
+		c.keeper.Changed(change.Identity)
+	case base.ModulesChanged, base.Restarted:
+		c.provider.BaseChanged(change)
+	}
+	if change.Kind == base.LivenessChanged {
+		c.logger.Info("a base changed its liveness", "base", change.Identity, "liveness", change.Liveness.String())
+		c.wake()
+	}
+}
+
+// wake has the sweep run soon.
+func (c *Controller) wake() {
+	select {
+	case c.due <- struct{}{}:
+	default: // it will
+	}
+}
+
+// sweepEvery is how often silence is measured; sweepAtMost bounds how often
+// bases that appear or come back set off one in between.
+const (
+	sweepEvery  = time.Second
+	sweepAtMost = 20 * time.Millisecond
+)
+
+// sweep asks bases what is due, and notices those that fell silent.
+func (c *Controller) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	pause := time.NewTicker(sweepAtMost)
+	defer pause.Stop()
+	for {
+		probes, missed := c.registry.Sweep()
+		c.metrics.Missed(missed)
+		for _, p := range probes {
+			if err := c.dialog.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
+				c.logger.Debug("could not ask a base", "base", p.To.Identity, "command", p.Command, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-pause.C:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-c.due:
+		}
+	}
+}
+
+// listener is the controller as the tunnels see it.
+type listener Controller
+
+// Heartbeat implements tunnel.Handler.
+func (l *listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) { l.registry.Heard(from, h) }
+
+// Health implements tunnel.Handler.
+func (l *listener) Health(from tunnel.Origin, h arklet.Health) { l.registry.SetHealth(from, h) }
+
+// BizList implements tunnel.Handler.
+func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
+	if !l.registry.SetModules(from, list) {
+		l.Rejected(from, "simpleBiz", tunnel.Stale, nil)
+	}
+}
+
+// Answer implements tunnel.Handler. An answer that nobody waits for any more
+// came late: what it tells shows in the modules.
+func (l *listener) Answer(from tunnel.Origin, a arklet.Answer) {
+	l.registry.Touch(from.Identity)
+	if !l.dialog.Answered(from.Identity, a) {
+		l.registry.AskModules(from.Identity)
+		(*Controller)(l).wake()
+	}
+}
+
+// BatchAnswer implements tunnel.Handler.
+func (l *listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
+	l.registry.Touch(from.Identity)
+	for url, failed := range r.Failed {
+		l.logger.Warn("a base did not install a module of its baseline", "base", from.Identity, "url", url, "code", failed.DataCode, "message", failed.DataMessage)
+	}
+	l.registry.AskModules(from.Identity)
+	(*Controller)(l).wake()
+}
+
+// BaselineQuery implements tunnel.Handler.
+func (l *listener) BaselineQuery(from tunnel.Origin, _ arklet.Metadata) []arklet.Module {
+	l.registry.Touch(from.Identity)
+	return nil
+}
+
+// Rejected implements tunnel.Handler.
+func (l *listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
+	l.rejects.add(from, kind, reason, err)
+}
+
+// rejections counts messages that were not acted on, and logs one a minute for
+// each base: whoever sends nonsense must not fill the log too.
+type rejections struct {
+	metrics *metrics.Metrics
+	logger  *slog.Logger
+
+	mu     sync.Mutex
+	minute time.Time
+	logged map[string]bool
+}
+
+// maxLogged bounds the identities remembered in a minute: anybody can make up more.
+const maxLogged = 1000
+
+func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {
+	return &rejections{metrics: m, logger: l, logged: map[string]bool{}}
+}
+
+func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
+	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now().Truncate(time.Minute); now != r.minute {
+		r.minute = now
+		clear(r.logged)
+	}
+	if r.logged[from.Identity] || len(r.logged) >= maxLogged {
+		return
+	}
+	r.logged[from.Identity] = true
+	r.logger.Warn("a message was not acted on", "base", from.Identity, "kind", kind, "reason", reason, "err", err)
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/controller"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func newApp() *cli.App {
+	return &cli.App{
+		Name:            "module-controller",
+		Usage:           "show the bases of Koupleless to Kubernetes as Nodes, and their modules as Pods",
+		Version:         version,
+		HideHelpCommand: true,
+		Flags:           flags(),
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return fmt.Errorf("unexpected argument %q", c.Args().First())
+			}
+			opts, err := options(c)
+			if err != nil {
+				return err
+			}
+			m, err := controller.New(opts)
+			if err != nil {
+				return err
+			}
+			return m.Start(c.Context)
+		},
+	}
+}
+
+func flags() []cli.Flag {
+	text := func(name, env, value, usage string) cli.Flag {
+		return &cli.StringFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage}
+	}
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "enable-mqtt-tunnel", EnvVars: []string{"ENABLE_MQTT_TUNNEL"}, Usage: "reach bases over MQTT"},
+		text("mqtt-broker", "MQTT_BROKER", "", "`HOST` or URL of the broker"),
+		&cli.IntFlag{Name: "mqtt-port", EnvVars: []string{"MQTT_PORT"}, Usage: "`PORT` of the broker (default: 1883, with TLS 8883)"},
+		text("mqtt-username", "MQTT_USERNAME", "", "`USER` at the broker"),
+		text("mqtt-password", "MQTT_PASSWORD", "", "`PASSWORD` at the broker"),
+		text("mqtt-client-prefix", "MQTT_CLIENT_PREFIX", "koupleless", "`PREFIX` of the MQTT client id"),
+		text("mqtt-ca-path", "MQTT_CA_PATH", "", "`FILE` with the authority that signed the broker's certificate; turns TLS on"),
+		text("mqtt-client-crt-path", "MQTT_CLIENT_CRT_PATH", "", "`FILE` with the client certificate for mutual TLS"),
+		text("mqtt-client-key-path", "MQTT_CLIENT_KEY_PATH", "", "`FILE` with its key"),
+		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
+		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
+		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
+		&cli.IntFlag{Name: "workload-max-level", EnvVars: []string{"WORKLOAD_MAX_LEVEL"}, Value: 3, Usage: "workload `LEVELS` by which controllers of a cluster share the bases"},
+		&cli.IntFlag{Name: "vnode-worker-num", EnvVars: []string{"VNODE_WORKER_NUM"}, Value: 8, Usage: "`NUMBER` of modules that one base installs or uninstalls at once"},
+		&cli.DurationFlag{Name: "base-unreachable-after", EnvVars: []string{"BASE_UNREACHABLE_AFTER"}, Usage: "silence after which a base's Node turns Unknown (default: 25s)"},
+		&cli.DurationFlag{Name: "base-dead-after", EnvVars: []string{"BASE_DEAD_AFTER"}, Usage: "silence after which a base's Node is removed (default: 60s)"},
+		&cli.DurationFlag{Name: "health-interval", EnvVars: []string{"HEALTH_INTERVAL"}, Usage: "how often a base is asked for its health (default: 10s)"},
+		&cli.DurationFlag{Name: "list-interval", EnvVars: []string{"LIST_INTERVAL"}, Usage: "how often a base is asked for its modules (default: 15s)"},
+		&cli.DurationFlag{Name: "install-timeout", EnvVars: []string{"INSTALL_TIMEOUT"}, Usage: "how long a base may take to install a module (default: 5m)"},
+		&cli.DurationFlag{Name: "uninstall-timeout", EnvVars: []string{"UNINSTALL_TIMEOUT"}, Usage: "how long a base may take to uninstall a module (default: 1m)"},
+		&cli.IntFlag{Name: "install-attempts", EnvVars: []string{"INSTALL_ATTEMPTS"}, Usage: "how often a module is installed in vain (default: 6)"},
+		&cli.DurationFlag{Name: "drain", EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all (default: 2s)"},
+		text("kubeconfig", "KUBECONFIG", "", "`FILE` that reaches the Kubernetes API (default: the cluster that this runs in)"),
+		text("metrics-addr", "METRICS_ADDR", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
+		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz and /readyz; empty: none"),
+		&cli.BoolFlag{Name: "profiling", EnvVars: []string{"PROFILING"}, Usage: "serve /debug/pprof beside the metrics"},
+		text("log-level", "LOG_LEVEL", "info", "`LEVEL`: debug, info, warn or error"),
+		text("log-format", "LOG_FORMAT", "text", "`FORMAT`: text or json"),
+	}
+}
+
+func options(c *cli.Context) (controller.Options, error) {
+	logger, err := newLogger(c.App.ErrWriter, c.String("log-level"), c.String("log-format"))
+	if err != nil {
+		return controller.Options{}, err
+	}
+	config, err := restConfig(c.String("kubeconfig"))
+	if err != nil {
+		return controller.Options{}, err
+	}
+	o := controller.Options{
+		Config:           config,
+		ClientID:         c.String("client-id"),
+		Env:              c.String("env"),
+		Cluster:          c.Bool("is-cluster"),
+		WorkloadMaxLevel: c.Int("workload-max-level"),
+		VNodeWorkers:     c.Int("vnode-worker-num"),
+		UnreachableAfter: c.Duration("base-unreachable-after"),
+		DeadAfter:        c.Duration("base-dead-after"),
+		HealthInterval:   c.Duration("health-interval"),
+		ListInterval:     c.Duration("list-interval"),
+		InstallTimeout:   c.Duration("install-timeout"),
+		UninstallTimeout: c.Duration("uninstall-timeout"),
+		InstallAttempts:  c.Int("install-attempts"),
+		Drain:            c.Duration("drain"),
+		MetricsAddr:      c.String("metrics-addr"),
+		HealthAddr:       c.String("health-addr"),
+		Profiling:        c.Bool("profiling"),
+		Logger:           logger,
+	}
+	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM"} {
+		if c.Int(flag) < 1 {
+			return o, fmt.Errorf("%s is %d: it must be at least 1", env, c.Int(flag))
+		}
+	}
+	if o.ClientID == "" {
+		o.ClientID = string(uuid.NewUUID())
+	}
+	if c.Bool("enable-mqtt-tunnel") {
+		o.MQTT, err = mqttOptions(c)
+	}
+	return o, err
+}
+
+func mqttOptions(c *cli.Context) (*controller.MQTTOptions, error) {
+	m := &controller.MQTTOptions{
+		Broker: c.String("mqtt-broker"), Port: c.Int("mqtt-port"),
+		Username: c.String("mqtt-username"), Password: c.String("mqtt-password"),
+		ClientPrefix: c.String("mqtt-client-prefix"),
+	}
+	if m.Port < 0 || m.Port > 65535 {
+		return nil, fmt.Errorf("MQTT_PORT is %d: it must be between 1 and 65535", m.Port)
+	}
+	var err error
+	m.TLS, err = clientTLS(c.String("mqtt-ca-path"), c.String("mqtt-client-crt-path"), c.String("mqtt-client-key-path"))
+	return m, err
+}
+
+// clientTLS is nil when no file is named.
+func clientTLS(ca, crt, key string) (*tls.Config, error) {
+	if ca == "" && crt == "" && key == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("reading MQTT_CA_PATH: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("MQTT_CA_PATH %s holds no certificate in PEM form", ca)
+		}
+	}
+	if (crt == "") != (key == "") {
+		return nil, errors.New("MQTT_CLIENT_CRT_PATH and MQTT_CLIENT_KEY_PATH go together: set both or none")
+	}
+	if crt != "" {
+		pair, err := tls.LoadX509KeyPair(crt, key)
+		if err != nil {
+			return nil, fmt.Errorf("reading MQTT_CLIENT_CRT_PATH and MQTT_CLIENT_KEY_PATH: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("finding the Kubernetes API (KUBECONFIG=%q): %w", kubeconfig, err)
+	}
+	return config, nil
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("LOG_LEVEL is %q: use debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch strings.ToLower(format) {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	default:
+		return nil, fmt.Errorf("LOG_FORMAT is %q: use text or json", format)
+	}
+}

@@ -1,0 +1,68 @@
+package arklet
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Command is the name of an arklet command: the last segment of an MQTT topic,
+// or the path of an HTTP request (protocol 3.4 and 4.2).
+type Command string
+
+// The commands that the controller sends.
+const (
+	CommandInstallBiz   Command = "installBiz"
+	CommandUninstallBiz Command = "uninstallBiz"
+	CommandQueryAllBiz  Command = "queryAllBiz"
+	CommandHealth       Command = "health"
+	// CommandSwitchBiz exists over HTTP only (protocol 3.3).
+	CommandSwitchBiz Command = "switchBiz"
+	// CommandBatchInstallBiz is what a base runs when it is sent a baseline.
+	CommandBatchInstallBiz Command = "batchInstallBiz"
+)
+
+// Module is a biz at a version and the URL of its jar. In a request for
+// installBiz all three are set; uninstallBiz and switchBiz leave URL empty.
+type Module struct {
+	Name    string `json:"bizName"`
+	Version string `json:"bizVersion"`
+	URL     string `json:"bizUrl,omitempty"`
+}
+
+// Identity is how arklet names a biz in locks and messages: name:version.
+func (m Module) Identity() string { return m.Name + ":" + m.Version }
+
+// Request is one command for one base.
+type Request struct {
+	Command Command
+	// Module is what install, uninstall and switch work on; queries leave it zero.
+	Module Module
+}
+
+// Body is the JSON body of the request. Queries send an empty object, as the
+// original controller does.
+func (r Request) Body() ([]byte, error) {
+	switch r.Command {
+	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
+		b, err := json.Marshal(r.Module)
+		if err != nil {
+			return nil, fmt.Errorf("encoding %s for %s: %w", r.Command, r.Module.Identity(), err)
+		}
+		return b, nil
+	default:
+		return []byte("{}"), nil
+	}
+}
+
+// BaselineBody is the answer to a queryBaseline: a bare JSON array, which is
+// empty, not null, when there is nothing to install (protocol 3.6).
+func BaselineBody(modules []Module) ([]byte, error) {
+	if modules == nil {
+		modules = []Module{}
+	}
+	b, err := json.Marshal(modules)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a baseline of %d modules: %w", len(modules), err)
+	}
+	return b, nil
+}

@@ -1,0 +1,67 @@
+package arklet
+
+import (
+	"fmt"
+	"time"
+)
+
+// Unlimited is the maximum of a metaspace without -XX:MaxMetaspaceSize.
+const Unlimited = -1
+
+// Health is the part of a base's health document that the controller uses
+// (protocol 7).
+type Health struct {
+	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes;
+	// -1 where the JVM sets no limit or reports no metaspace.
+	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
+	// RunTime is how long the JVM runs; a value that goes back tells of a restart.
+	RunTime time.Duration
+	// MasterActive says whether the base itself is activated.
+	MasterActive bool
+}
+
+// DecodeHealth reads a health answer: the data of a base/health message, or the
+// body of an HTTP answer.
+func DecodeHealth(body []byte) (Health, error) {
+	var w struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		Data    struct {
+			HealthData struct {
+				JVM *struct {
+					Used      *int64  `json:"java used metaspace"`
+					Committed *int64  `json:"java committed metaspace"`
+					Max       *int64  `json:"java max metaspace"`
+					RunTime   float64 `json:"run time(s)"`
+				} `json:"jvm"`
+				Master struct {
+					State string `json:"bizState"`
+				} `json:"masterBizInfo"`
+			} `json:"healthData"`
+		} `json:"data"`
+	}
+	if err := decode(body, &w); err != nil {
+		return Health{}, err
+	}
+	if w.Code != codeSuccess {
+		return Health{}, fmt.Errorf("base answered %s to health: %s", w.Code, w.Message)
+	}
+	jvm := w.Data.HealthData.JVM
+	if jvm == nil {
+		return Health{}, fmt.Errorf("health without jvm")
+	}
+	return Health{
+		MetaspaceUsed:      orUnlimited(jvm.Used),
+		MetaspaceCommitted: orUnlimited(jvm.Committed),
+		MetaspaceMax:       orUnlimited(jvm.Max),
+		RunTime:            time.Duration(jvm.RunTime * float64(time.Second)),
+		MasterActive:       ParseState(w.Data.HealthData.Master.State) == StateActivated,
+	}, nil
+}
+
+func orUnlimited(v *int64) int64 {
+	if v == nil || *v < 0 {
+		return Unlimited
+	}
+	return *v
+}

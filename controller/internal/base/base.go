@@ -1,0 +1,98 @@
+package base
+
+import (
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// Info is what a base says of itself.
+type Info struct {
+	Identity string
+	Name     string
+	Version  string
+	Cluster  string
+	IP       string
+	HostName string
+	// Port is the arklet HTTP port; 0 over MQTT.
+	Port   int
+	Tunnel tunnel.Key
+}
+
+// Liveness is how long ago a base gave a sign of life.
+type Liveness int
+
+// The three stages of silence.
+const (
+	// Alive bases were heard of within Options.UnreachableAfter.
+	Alive Liveness = iota
+	// Unreachable bases are silent, but may come back: nothing is sent but probes.
+	Unreachable
+	// Gone bases were silent for Options.DeadAfter, or said that they are not activated.
+	Gone
+)
+
+func (l Liveness) String() string {
+	return [...]string{"alive", "unreachable", "gone"}[l]
+}
+
+// Snapshot is everything that is known of a base at one moment. It is a copy;
+// Modules is shared and must not be changed.
+type Snapshot struct {
+	Info
+	Liveness Liveness
+	// LastSeen is when the last message arrived, by the controller's clock.
+	LastSeen time.Time
+	// Health is the last health document; HealthAt is zero before the first.
+	Health   arklet.Health
+	HealthAt time.Time
+	// Modules is the last list of modules; nil before the first, empty when the base has none.
+	Modules []arklet.Biz
+	// ListedAt is the Origin.At of that list.
+	ListedAt time.Time
+}
+
+// Module finds a module in the last list.
+func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
+	for _, m := range s.Modules {
+		if m.Name == name && m.Version == version {
+			return m, true
+		}
+	}
+	return arklet.Biz{}, false
+}
+
+// record is the state of one base; the Registry's lock guards it.
+type record struct {
+	info     Info
+	liveness Liveness
+	owned    bool
+	lastSeen time.Time
+
+	health   arklet.Health
+	healthAt time.Time
+	modules  []arklet.Biz
+	listed   bool
+	listedAt time.Time
+	older    int // lists in a row that were older than listedAt
+	// listTurn counts accepted lists; a question waits for a later turn than it saw.
+	listTurn uint64
+	turned   chan struct{} // closed and renewed at every accepted list; nil while nobody waits
+
+	nextHealth time.Time
+	nextList   time.Time
+	missed     bool // a missed heartbeat was counted for this silence
+}
+
+func (r *record) snapshot() Snapshot {
+	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt}
+	if r.listed {
+		s.Modules = r.modules
+	}
+	return s
+}
+
+func (r *record) address() tunnel.Address {
+	return tunnel.Address{Identity: r.info.Identity, IP: r.info.IP, Port: r.info.Port}
+}

@@ -1,0 +1,191 @@
+package base
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// Errors of a dialog that callers tell apart.
+var (
+	// ErrUnknownBase says that the base is not known, or no more.
+	ErrUnknownBase = errors.New("base not known")
+	// ErrNoAnswer says that the base did not answer in time.
+	ErrNoAnswer = errors.New("base did not answer in time")
+)
+
+// sender is a tunnel, as far as a dialog needs one.
+type sender interface {
+	Key() tunnel.Key
+	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
+}
+
+// Dialog asks bases and waits for their answers. The protocol has no
+// correlation id: an answer belongs to the question about the same command and
+// module on the same base. It may be used concurrently.
+type Dialog struct {
+	registry *Registry
+	tunnels  map[tunnel.Key]sender
+
+	mu      sync.Mutex
+	waiting map[question]chan arklet.Answer
+}
+
+type question struct {
+	base    string
+	command arklet.Command
+	module  string // name:version
+}
+
+// NewDialog returns a dialog with the bases of a registry.
+func NewDialog(registry *Registry) *Dialog {
+	return &Dialog{registry: registry, tunnels: map[tunnel.Key]sender{}, waiting: map[question]chan arklet.Answer{}}
+}
+
+// Use adds a tunnel. Call it before the first question.
+func (d *Dialog) Use(t sender) { d.tunnels[t.Key()] = t }
+
+// Send sends a request without waiting for an answer.
+func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
+	t, ok := d.tunnels[key]
+	if !ok {
+		return fmt.Errorf("asking base %q: tunnel %q is not enabled", to.Identity, key)
+	}
+	return t.Send(ctx, to, r)
+}
+
+// Ask sends a question to a base without waiting; the answer comes like any other message.
+func (d *Dialog) Ask(ctx context.Context, identity string, command arklet.Command) error {
+	return d.send(ctx, identity, arklet.Request{Command: command})
+}
+
+func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) error {
+	s, known := d.registry.Get(identity)
+	if !known {
+		return fmt.Errorf("asking base %q: %w", identity, ErrUnknownBase)
+	}
+	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
+}
+
+// Do sends install, uninstall or switch and waits for the base's answer, at
+// most until ctx ends: then the error is ErrNoAnswer, and what the base does
+// is unknown until it is asked.
+// A second Do for the same command, base and module while one is under way is an error.
+func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
+	q := question{identity, r.Command, r.Module.Identity()}
+	answer := make(chan arklet.Answer, 1)
+	d.mu.Lock()
+	if _, busy := d.waiting[q]; busy {
+		d.mu.Unlock()
+		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q is under way", r.Command, q.module, identity)
+	}
+	d.waiting[q] = answer
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		delete(d.waiting, q)
+		d.mu.Unlock()
+	}()
+	if err := d.send(ctx, identity, r); err != nil {
+		return arklet.Answer{}, err
+	}
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-ctx.Done():
+		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module, identity, ErrNoAnswer, context.Cause(ctx))
+	}
+}
+
+// Answered hands an answer to the question that it belongs to, and reports
+// whether there was one. Generations A and B leave the module out after an
+// exception: such an answer belongs to the only question of that command, if it is the only one.
+func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := question{identity, a.Command, a.Module.Identity()}
+	if a.Module.Name == "" {
+		candidates := 0
+		for w := range d.waiting {
+			if w.base == identity && w.command == a.Command {
+				q = w
+				candidates++
+			}
+		}
+		if candidates != 1 {
+			return false
+		}
+	}
+	c, waiting := d.waiting[q]
+	if !waiting {
+		return false
+	}
+	select {
+	case c <- a:
+		return true
+	default: // answered already: a duplicate
+		return false
+	}
+}
+
+// resendList is how long a question for the modules waits before it is sent again.
+const resendList = 2 * time.Second
+
+// Modules asks a base for its modules and returns a snapshot whose list was
+// made not before notBefore, by the clock of Origin.At. It blocks until there is one or ctx ends.
+func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
+	turn, next, err := d.registry.nextList(identity)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	for {
+		if err := d.send(ctx, identity, arklet.Request{Command: arklet.CommandQueryAllBiz}); err != nil {
+			return Snapshot{}, err
+		}
+		resend := d.registry.opts.Clock.NewTimer(resendList)
+		for waiting := true; waiting; {
+			select {
+			case <-next:
+			case <-resend.C():
+				waiting = false
+			case <-ctx.Done():
+				resend.Stop()
+				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, context.Cause(ctx))
+			}
+			s, nowTurn, nowNext, err := d.registry.list(identity)
+			if err != nil {
+				resend.Stop()
+				return Snapshot{}, err
+			}
+			if nowTurn > turn && !s.ListedAt.Before(notBefore) {
+				resend.Stop()
+				return s, nil
+			}
+			next = nowNext
+		}
+	}
+}
+
+// nextList returns the number of lists accepted so far and a channel that closes at the next one.
+func (r *Registry) nextList(identity string) (uint64, <-chan struct{}, error) {
+	_, turn, next, err := r.list(identity)
+	return turn, next, err
+}
+
+func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.bases[identity]
+	if !known {
+		return Snapshot{}, 0, nil, fmt.Errorf("queryAllBiz on base %q: %w", identity, ErrUnknownBase)
+	}
+	if b.turned == nil {
+		b.turned = make(chan struct{})
+	}
+	return b.snapshot(), b.listTurn, b.turned, nil
+}

@@ -1,0 +1,10 @@
+// Package base knows which bases exist, how alive they are, which modules they
+// say they have, and who asks them what.
+//
+//	base.go      one base and what is known of it
+//	registry.go  all bases: what messages change, what time changes
+//	dialog.go    ask a base and wait for its answer
+//
+// The package holds state and an injected clock; messages go out through the
+// tunnels that it is given, and it knows no Kubernetes.
+package base

@@ -1,0 +1,388 @@
+package base
+
+import (
+	"hash/fnv"
+	"reflect"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// Options configure a Registry. A zero duration means its default.
+type Options struct {
+	// UnreachableAfter is the silence after which a base counts as unreachable; default 25 s.
+	UnreachableAfter time.Duration
+	// DeadAfter is the silence after which a base counts as gone; default 60 s.
+	DeadAfter time.Duration
+	// HealthInterval is how often a base is asked for its health; default 10 s.
+	HealthInterval time.Duration
+	// ListInterval is how often a base is asked for its modules; default 15 s.
+	ListInterval time.Duration
+	// Clock defaults to the real one.
+	Clock clock.Clock
+	// Observer hears of every change, outside the lock and possibly from several
+	// goroutines at once; it must not block. Nil hears nothing.
+	Observer func(Change)
+}
+
+// The defaults are the intervals of the original controller
+// (virtual-kubelet of Koupleless, model/consts.go).
+const (
+	DefaultUnreachableAfter = 25 * time.Second
+	DefaultDeadAfter        = 60 * time.Second
+	DefaultHealthInterval   = 10 * time.Second
+	DefaultListInterval     = 15 * time.Second
+)
+
+// ChangeKind says what changed about a base.
+type ChangeKind int
+
+// The kinds of change.
+const (
+	Appeared       ChangeKind = iota // a base that was not known, or was gone
+	InfoChanged                      // its metadata or address
+	HealthChanged                    // its metaspace
+	ModulesChanged                   // its list of modules, Change.Names says which
+	LivenessChanged
+	Disappeared // gone; the registry knows it no more
+	Restarted   // the JVM is a new one under the same identity
+)
+
+// Change is one change of one base.
+type Change struct {
+	Kind     ChangeKind
+	Identity string
+	// Liveness is set with LivenessChanged.
+	Liveness Liveness
+	// Names are the module names whose entries changed, with ModulesChanged.
+	Names []string
+}
+
+// Registry holds all bases. It may be used concurrently.
+type Registry struct {
+	opts  Options
+	mu    sync.Mutex
+	bases map[string]*record
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(opts Options) *Registry {
+	setDefault(&opts.UnreachableAfter, DefaultUnreachableAfter)
+	setDefault(&opts.DeadAfter, DefaultDeadAfter)
+	setDefault(&opts.HealthInterval, DefaultHealthInterval)
+	setDefault(&opts.ListInterval, DefaultListInterval)
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Observer == nil {
+		opts.Observer = func(Change) {}
+	}
+	return &Registry{opts: opts, bases: map[string]*record{}}
+}
+
+func setDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+// Adopt makes a base known that was there before this controller started, so
+// that it is probed and its silence is counted from now on. A base that is
+// already known is left as it is.
+func (r *Registry) Adopt(info Info) {
+	r.mu.Lock()
+	_, known := r.bases[info.Identity]
+	if !known {
+		r.add(info)
+	}
+	r.mu.Unlock()
+	if !known {
+		r.opts.Observer(Change{Kind: Appeared, Identity: info.Identity})
+	}
+}
+
+func (r *Registry) add(info Info) *record {
+	now := r.opts.Clock.Now()
+	b := &record{info: info, lastSeen: now, nextHealth: now, nextList: now}
+	r.bases[info.Identity] = b
+	return b
+}
+
+// Heard takes a heartbeat. A base belongs to the tunnel that brought it first,
+// until it is gone: one that speaks over both has one Node.
+func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
+	if !h.Active {
+		r.forget(from.Identity)
+		return
+	}
+	info := Info{
+		Identity: from.Identity, Name: h.Name, Version: h.Version, Cluster: h.Cluster,
+		IP: h.IP, HostName: h.HostName, Port: h.Port, Tunnel: from.Tunnel,
+	}
+	var changes []Change
+	r.mu.Lock()
+	b, known := r.bases[info.Identity]
+	switch {
+	case !known:
+		r.add(info)
+		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
+	case b.info.Tunnel != info.Tunnel:
+		changes = r.touch(b)
+	default:
+		changes = r.touch(b)
+		if b.info != info {
+			b.info = info
+			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
+		}
+	}
+	r.mu.Unlock()
+	r.tell(changes)
+}
+
+// Touch takes any other message of a base as a sign of life
+// (protocol 3.2: a real base may lose its heartbeat for ever).
+func (r *Registry) Touch(identity string) {
+	r.mu.Lock()
+	var changes []Change
+	if b, known := r.bases[identity]; known {
+		changes = r.touch(b)
+	}
+	r.mu.Unlock()
+	r.tell(changes)
+}
+
+func (r *Registry) touch(b *record) []Change {
+	b.lastSeen, b.missed = r.opts.Clock.Now(), false
+	if b.liveness == Alive {
+		return nil
+	}
+	b.liveness = Alive
+	b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
+	return []Change{{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive}}
+}
+
+// SetHealth takes a health answer. A run time that went back tells of a restart
+// under the same identity: the list of modules is void then.
+func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
+	r.mu.Lock()
+	b, known := r.bases[from.Identity]
+	if !known {
+		r.mu.Unlock()
+		return
+	}
+	changes := r.touch(b)
+	if !b.healthAt.IsZero() && h.RunTime < b.health.RunTime {
+		b.nextList = r.opts.Clock.Now()
+		changes = append(changes, Change{Kind: Restarted, Identity: from.Identity})
+	}
+	before := b.health
+	first := b.healthAt.IsZero()
+	b.health, b.healthAt = h, r.opts.Clock.Now()
+	before.RunTime, h.RunTime = 0, 0
+	if first || before != h {
+		changes = append(changes, Change{Kind: HealthChanged, Identity: from.Identity})
+	}
+	r.mu.Unlock()
+	r.tell(changes)
+}
+
+// believedAfter is how many lists in a row must be older than the newest one
+// before they are believed: the base's clock was set back then. One or two are
+// messages that were overtaken or delivered twice.
+const believedAfter = 3
+
+// SetModules takes a list of modules. It reports false for a list that is older
+// than one already seen (reordered or duplicated on the way), which changes nothing.
+func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
+	r.mu.Lock()
+	b, known := r.bases[from.Identity]
+	if !known {
+		r.mu.Unlock()
+		return true
+	}
+	changes := r.touch(b)
+	if b.listed && from.At.Before(b.listedAt) {
+		if b.older++; b.older < believedAfter {
+			r.mu.Unlock()
+			r.tell(changes)
+			return false
+		}
+	}
+	b.older = 0
+	names := changedNames(b.modules, list)
+	if len(names) > 0 || !b.listed {
+		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
+	}
+	b.modules, b.listed, b.listedAt = list, true, from.At
+	b.listTurn++
+	if b.turned != nil {
+		close(b.turned)
+		b.turned = nil
+	}
+	r.mu.Unlock()
+	r.tell(changes)
+	return true
+}
+
+// changedNames lists the module names whose entries differ in any way.
+func changedNames(before, after []arklet.Biz) []string {
+	index := func(list []arklet.Biz) map[arklet.Module]arklet.Biz {
+		m := make(map[arklet.Module]arklet.Biz, len(list))
+		for _, b := range list {
+			m[b.Module()] = b
+		}
+		return m
+	}
+	old, fresh := index(before), index(after)
+	seen := map[string]bool{}
+	var names []string
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	for k, b := range fresh {
+		if o, ok := old[k]; !ok || !reflect.DeepEqual(o, b) {
+			add(k.Name)
+		}
+	}
+	for k := range old {
+		if _, ok := fresh[k]; !ok {
+			add(k.Name)
+		}
+	}
+	return names
+}
+
+// Own says whether this controller serves the base. Others are asked for their
+// health once, so that whoever comes to serve them can show it, and no more.
+func (r *Registry) Own(identity string, owned bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b, known := r.bases[identity]; known && b.owned != owned {
+		b.owned = owned
+		b.nextList = r.opts.Clock.Now()
+	}
+}
+
+// AskModules makes the question for a base's modules due at once: something
+// happened there that nobody waits for.
+func (r *Registry) AskModules(identity string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b, known := r.bases[identity]; known {
+		b.nextList = r.opts.Clock.Now()
+	}
+}
+
+// Get returns what is known of a base.
+func (r *Registry) Get(identity string) (Snapshot, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.bases[identity]
+	if !known {
+		return Snapshot{}, false
+	}
+	return b.snapshot(), true
+}
+
+// Count returns the number of bases by liveness.
+func (r *Registry) Count() map[Liveness]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := map[Liveness]int{Alive: 0, Unreachable: 0}
+	for _, b := range r.bases {
+		n[b.liveness]++
+	}
+	return n
+}
+
+// Probe is a question that is due.
+type Probe struct {
+	Tunnel  tunnel.Key
+	To      tunnel.Address
+	Command arklet.Command
+}
+
+// Sweep moves bases between the stages of silence and returns the questions
+// that are due now, and how many bases missed a heartbeat since the last sweep.
+// Call it about once a second; it costs nothing for a base with nothing due.
+func (r *Registry) Sweep() (probes []Probe, missed int) {
+	now := r.opts.Clock.Now()
+	var changes []Change
+	r.mu.Lock()
+	for id, b := range r.bases {
+		silence := now.Sub(b.lastSeen)
+		if silence >= missedAfter && !b.missed {
+			b.missed = true
+			missed++
+		}
+		switch {
+		case silence >= r.opts.DeadAfter:
+			b.liveness = Gone
+			delete(r.bases, id)
+			changes = append(changes, Change{Kind: Disappeared, Identity: id})
+			continue
+		case silence >= r.opts.UnreachableAfter && b.liveness == Alive:
+			b.liveness = Unreachable
+			changes = append(changes, Change{Kind: LivenessChanged, Identity: id, Liveness: Unreachable})
+		}
+		if !b.owned && !b.healthAt.IsZero() {
+			continue
+		}
+		if !now.Before(b.nextHealth) {
+			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
+			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
+		}
+		if b.owned && !now.Before(b.nextList) {
+			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
+			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
+		}
+	}
+	r.mu.Unlock()
+	r.tell(changes)
+	return probes, missed
+}
+
+// missedAfter is one heartbeat of 12 s (the slower tunnel, protocol 4.1) and some delay.
+const missedAfter = 15 * time.Second
+
+// ProbeAll makes every question due at once: after the broker came back, what
+// was said meanwhile is lost.
+func (r *Registry) ProbeAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.opts.Clock.Now()
+	for _, b := range r.bases {
+		b.nextHealth, b.nextList = now, now
+	}
+}
+
+func (r *Registry) forget(identity string) {
+	r.mu.Lock()
+	_, known := r.bases[identity]
+	delete(r.bases, identity)
+	r.mu.Unlock()
+	if known {
+		r.opts.Observer(Change{Kind: Disappeared, Identity: identity})
+	}
+}
+
+func (r *Registry) tell(changes []Change) {
+	for _, c := range changes {
+		r.opts.Observer(c)
+	}
+}
+
+// spread is up to a tenth of an interval more, fixed by the identity, so that
+// bases that came together are not asked together for ever.
+func spread(identity string, interval time.Duration) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(identity)) // never fails
+	return time.Duration(h.Sum32()%100) * interval / 1000
+}

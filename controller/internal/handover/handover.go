@@ -1,0 +1,73 @@
+// Package handover says in which order the Pods of one module on one base turn
+// Not Ready and Ready, so that a rolling update loses no request (Module
+// Controller V2 document 5.1, "module release", steps 4 and 5). It is pure: no
+// I/O, no time of its own.
+package handover
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Pod is one Pod of a module on a base, as it is and as it is to be.
+type Pod struct {
+	// Key names the Pod to the caller.
+	Key string
+	// Created orders the Pods: the newest one's version is the one that serves.
+	Created time.Time
+	// Seen orders Pods that were created in the same second, the resolution of Kubernetes.
+	Seen uint64
+	// IsReady is what the API server says now; Ready is what it should say.
+	IsReady, Ready bool
+}
+
+// Step is one write. Steps are made one after the other, each acknowledged by
+// the API server before the next begins.
+type Step struct {
+	Key string
+	// PreferDeletion asks to mark the Pod as the one to delete first, before
+	// another one turns Ready while it still is. The status is not written then.
+	PreferDeletion bool
+}
+
+// Order returns the writes for the Pods of one module on one base.
+//
+// Pods that turn Not Ready come first, oldest first, so that the Deployment,
+// which deletes Not Ready Pods before others, takes the old Pod of this base and
+// not one that still serves elsewhere; then come the Pods that turn Ready.
+//
+// served says whether another base has a Ready Pod of the module; it is asked only
+// when both kinds are there. If none has, the Service would have no endpoint
+// between the two writes. The new Pod then turns Ready
+// first, and the old one is marked for deletion beforehand to keep the preference.
+// Requests reach the same base through either Pod, so the overlap is harmless.
+//
+// Pods whose readiness stays come last, since the order does not matter to them.
+func Order(pods []Pod, served func() bool) []Step {
+	sorted := slices.Clone(pods)
+	slices.SortStableFunc(sorted, func(a, b Pod) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Seen, b.Seen), cmp.Compare(a.Key, b.Key))
+	})
+	var down, up, same []Step
+	stays := false
+	for _, p := range sorted {
+		switch {
+		case p.IsReady && !p.Ready:
+			down = append(down, Step{Key: p.Key})
+		case !p.IsReady && p.Ready:
+			up = append(up, Step{Key: p.Key})
+		default:
+			stays = stays || p.Ready
+			same = append(same, Step{Key: p.Key})
+		}
+	}
+	if stays || len(down) == 0 || len(up) == 0 || served() {
+		return slices.Concat(down, up, same)
+	}
+	steps := make([]Step, 0, len(pods)+len(down))
+	for _, d := range down {
+		steps = append(steps, Step{Key: d.Key, PreferDeletion: true})
+	}
+	return slices.Concat(steps, up, down, same)
+}

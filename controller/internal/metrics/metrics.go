@@ -1,0 +1,116 @@
+// Package metrics is what the controller shows to Prometheus.
+package metrics
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics are the counters of one controller. Their methods may be called concurrently.
+type Metrics struct {
+	registry   *prometheus.Registry
+	requests   *prometheus.CounterVec
+	rejected   *prometheus.CounterVec
+	operations *prometheus.HistogramVec
+	missed     prometheus.Counter
+}
+
+// New returns metrics with a registry of their own.
+func New() *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "module_controller_api_requests_total",
+			Help: "Requests to the Kubernetes API by method and resource; PUT, POST, PATCH and DELETE are writes.",
+		}, []string{"method", "resource"}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "module_controller_rejected_messages_total",
+			Help: "Messages of bases that were not acted on, by tunnel, kind and reason.",
+		}, []string{"tunnel", "kind", "reason"}),
+		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "module_controller_operation_seconds",
+			Help:    "Time from a command to the base's answer, by command and error code (empty for success).",
+			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
+		}, []string{"command", "code"}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "module_controller_missed_heartbeats_total",
+			Help: "Times that a base gave no sign of life for longer than a heartbeat.",
+		}),
+	}
+	m.registry.MustRegister(m.requests, m.rejected, m.operations, m.missed,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Gauge adds a value that is read when it is asked for.
+func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+}
+
+// Registry is for rooms that register counters of their own.
+func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
+
+// Rejected counts a message that was not acted on. Kinds that no base sends
+// count as one, since whoever may publish chooses their names.
+func (m *Metrics) Rejected(tunnel, kind, reason string) {
+	if !kinds[kind] {
+		kind = "other"
+	}
+	m.rejected.WithLabelValues(tunnel, kind, reason).Inc()
+}
+
+var kinds = map[string]bool{
+	"heart": true, "heartbeat": true, "queryBaseline": true, "health": true, "simpleBiz": true, "biz": true,
+	"bizOperation": true, "batchInstallBizResponse": true, "installBiz": true, "uninstallBiz": true, "switchBiz": true, "queryAllBiz": true,
+}
+
+// Operation notes how long a base took to answer.
+func (m *Metrics) Operation(command, code string, took time.Duration) {
+	m.operations.WithLabelValues(command, code).Observe(took.Seconds())
+}
+
+// Missed counts missed heartbeats.
+func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// CountRequests wraps the transport of a Kubernetes client.
+func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		m.requests.WithLabelValues(r.Method, resource(r.URL.Path)).Inc()
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// resource reads resource and subresource from a path of the Kubernetes API:
+// /api/v1/namespaces/<ns>/pods/<name>/status is pods/status.
+func resource(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return "other"
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}

@@ -1,0 +1,67 @@
+// Package tunnel names the two ways to a base and what they have in common.
+// Its folders mqtt and http carry arklet messages; neither knows Kubernetes.
+package tunnel
+
+import (
+	"errors"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// Key names a tunnel; it is the value of the label vnode.koupleless.io/tunnel.
+type Key string
+
+// The two tunnels (Module Controller V2 documents, "vnode" example).
+const (
+	MQTT Key = "mqtt_tunnel_provider"
+	HTTP Key = "http_tunnel_provider"
+)
+
+// ErrNotSupported says that a tunnel has no such command: switchBiz over MQTT
+// (protocol 3.3).
+var ErrNotSupported = errors.New("command not supported by this tunnel")
+
+// Address is where commands for a base go.
+type Address struct {
+	Identity string
+	// IP and Port are what the base said of itself; only HTTP uses them.
+	IP   string
+	Port int
+}
+
+// Origin tells which base said something, and when.
+type Origin struct {
+	Tunnel   Key
+	Identity string
+	// At is a clock that never runs backwards for one base over one tunnel
+	// unless the base's clock was set: the base's publishTimestamp over MQTT;
+	// over HTTP the controller's time, of the request for a list and of the answer for an operation.
+	At time.Time
+}
+
+// Handler receives what bases say. Tunnels call it from their reading
+// goroutines, so it must not block; calls for one base come in the order of arrival.
+type Handler interface {
+	Heartbeat(from Origin, h arklet.Heartbeat)
+	BaselineQuery(from Origin, m arklet.Metadata) []arklet.Module
+	Health(from Origin, h arklet.Health)
+	BizList(from Origin, list []arklet.Biz)
+	Answer(from Origin, a arklet.Answer)
+	BatchAnswer(from Origin, r arklet.BatchResult)
+	// Rejected counts a message that was not acted on: kind is the last topic segment or the path.
+	Rejected(from Origin, kind string, reason Rejection, err error)
+}
+
+// Rejection is why a message was not acted on; it is the label of a metric.
+type Rejection string
+
+// The reasons to reject a message.
+const (
+	Malformed     Rejection = "malformed"
+	Oversized     Rejection = "oversized"
+	Stale         Rejection = "stale"
+	WrongIdentity Rejection = "wrong-identity"
+	Retained      Rejection = "retained"
+	Unexpected    Rejection = "unexpected"
+)

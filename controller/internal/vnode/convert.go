@@ -1,0 +1,299 @@
+package vnode
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// The labels of a vnode: those of all versions of the Module Controller V2
+// documents at once, since their samples select on either.
+const (
+	LabelComponent   = "virtual-kubelet.koupleless.io/component"
+	LabelEnv         = "virtual-kubelet.koupleless.io/env"
+	LabelBaseName    = "base.koupleless.io/name"
+	LabelBaseVersion = "base.koupleless.io/version"
+	LabelBaseStack   = "base.koupleless.io/stack"
+	LabelBaseCluster = "base.koupleless.io/cluster-name"
+	LabelBaseHost    = "base.koupleless.io/host-name"
+	LabelTunnel      = "vnode.koupleless.io/tunnel"
+	LabelTunnelPort  = "base.koupleless.io/tunnel-port"
+	labelNodeName    = "vnode.koupleless.io/name"
+	labelNodeVersion = "vnode.koupleless.io/version"
+
+	// ComponentVnode is the value of LabelComponent on a vnode.
+	ComponentVnode = "vnode"
+	componentLease = "vnode-lease"
+)
+
+// The taints of a vnode, both NoExecute: the first keeps ordinary Pods away, the
+// second the modules of another environment.
+const (
+	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
+	TaintEnv         = "schedule.koupleless.io/node-env"
+)
+
+// AnnotationIdentity holds the base's identity as the base writes it, which a
+// label or a name could not hold always.
+const AnnotationIdentity = "base.koupleless.io/identity"
+
+const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are limited by metaspace
+
+// Settings are what Nodes have in common.
+type Settings struct {
+	// Env is the environment of the controller: a label and a taint of every vnode.
+	Env string
+	// NamePrefix goes before the identity in a Node's name; empty means "vnode.".
+	NamePrefix string
+	// KubeletAddress and KubeletPort are where the API server reaches logs and exec;
+	// port 0 leaves the endpoint out. The address is published as InternalDNS,
+	// apart from InternalIP, which is the base's.
+	KubeletAddress string
+	KubeletPort    int32
+	// DefaultMemory is the capacity of a base without a metaspace limit, in bytes; 0 leaves memory out.
+	DefaultMemory int64
+	// MemoryPressureAt is the part of the metaspace in use, 0 to 1, above which a
+	// Node is under memory pressure; 0 means 0.9.
+	MemoryPressureAt float64
+}
+
+const defaultMemoryPressureAt = 0.9
+
+// Name is the name of a base's Node: vnode.<identity>, as the documents have it.
+// An identity that is no DNS name is changed as little as needed and made unique by a hash.
+func (s Settings) Name(identity string) string {
+	prefix := s.NamePrefix
+	if prefix == "" {
+		prefix = "vnode."
+	}
+	if name := prefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(identity), "-"), "-.")
+	if limit := 200 - len(prefix); len(safe) > limit {
+		safe = strings.Trim(safe[:limit], "-.")
+	}
+	return prefix + safe + "-" + hash(identity)
+}
+
+var (
+	notDNS   = regexp.MustCompile(`[^a-z0-9-]+`)
+	notLabel = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+)
+
+func hash(s string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s)) // never fails
+	return strconv.FormatUint(uint64(h.Sum32()), 36)
+}
+
+// labelValue makes any text a label value; text that is one already stays as it is.
+func labelValue(s string) string {
+	if len(validation.IsValidLabelValue(s)) == 0 {
+		return s
+	}
+	safe := notLabel.ReplaceAllString(s, "-")
+	if len(safe) > 50 {
+		safe = safe[:50]
+	}
+	return strings.Trim(safe, "-._") + "-" + hash(s)
+}
+
+// Labels are the labels of a base's vnode. Baselines are chosen by them too.
+func (s Settings) Labels(b base.Info) map[string]string {
+	name := s.Name(b.Identity)
+	host := b.HostName
+	if host == "" {
+		host = name
+	}
+	labels := map[string]string{
+		LabelComponent:           ComponentVnode,
+		LabelEnv:                 labelValue(s.Env),
+		LabelBaseName:            labelValue(b.Name),
+		labelNodeName:            labelValue(b.Name),
+		LabelBaseVersion:         labelValue(b.Version),
+		labelNodeVersion:         labelValue(b.Version),
+		LabelBaseStack:           "java",
+		LabelTunnel:              string(b.Tunnel),
+		LabelBaseHost:            labelValue(host),
+		corev1.LabelHostname:     labelValue(host),
+		corev1.LabelTopologyZone: labelValue(name), // unique, so that the documents' anti-affinity spreads
+		"type":                   "virtual-kubelet",
+		"kubernetes.io/role":     "agent",
+	}
+	if b.Cluster != "" {
+		labels[LabelBaseCluster] = labelValue(b.Cluster)
+	}
+	if b.Tunnel == tunnel.HTTP && b.Port > 0 {
+		labels[LabelTunnelPort] = strconv.Itoa(b.Port)
+	}
+	return labels
+}
+
+// Taints are the taints of every vnode.
+func (s Settings) Taints() []corev1.Taint {
+	return []corev1.Taint{
+		{Key: TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
+		{Key: TaintEnv, Value: labelValue(s.Env), Effect: corev1.TaintEffectNoExecute},
+	}
+}
+
+// Node converts a base into its Node. requested is the memory that the module
+// Pods on it request, in bytes; now dates conditions that changed against before,
+// the Node as it was (nil for a new one).
+func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.Name(b.Identity),
+			Labels:      s.Labels(b.Info),
+			Annotations: map[string]string{AnnotationIdentity: b.Identity},
+		},
+		Spec: corev1.NodeSpec{Taints: s.Taints()},
+		Status: corev1.NodeStatus{
+			Phase:     corev1.NodeRunning,
+			Addresses: s.addresses(b.Info),
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion:          "koupleless-" + firstOf(b.Version, "unknown"),
+				ContainerRuntimeVersion: "arklet://" + firstOf(b.Name, "unknown"),
+				OperatingSystem:         runtime.GOOS,
+				Architecture:            runtime.GOARCH,
+			},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},
+		},
+	}
+	n.Status.Capacity, n.Status.Allocatable = s.resources(b, requested)
+	var old []corev1.NodeCondition
+	if before != nil {
+		old = before.Status.Conditions
+	}
+	n.Status.Conditions = s.conditions(b, old, now)
+	return n
+}
+
+func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
+	ip := b.IP
+	if ip == "" {
+		ip = "127.0.0.1"
+	}
+	a := []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: ip},
+		{Type: corev1.NodeHostName, Address: firstOf(b.HostName, s.Name(b.Identity))},
+	}
+	if s.KubeletPort != 0 && s.KubeletAddress != "" {
+		a = append(a, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: s.KubeletAddress})
+	}
+	return a
+}
+
+// mebibyte is the step of allocatable memory: less is not worth a write.
+const mebibyte = 1 << 20
+
+// resources shows the metaspace as memory. The scheduler subtracts what Pods
+// request from allocatable itself, so allocatable leaves out only what the base
+// uses beyond that: it then sees the maximum less the larger of the two.
+func (s Settings) resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
+	pods := resource.MustParse(maxPods)
+	capacity = corev1.ResourceList{corev1.ResourcePods: pods}
+	allocatable = corev1.ResourceList{corev1.ResourcePods: pods}
+	limit := b.Health.MetaspaceMax
+	if b.HealthAt.IsZero() || limit == arklet.Unlimited {
+		limit = s.DefaultMemory
+	}
+	if limit <= 0 {
+		return capacity, allocatable
+	}
+	free := limit - max(inUse(b)-requested, 0)
+	capacity[corev1.ResourceMemory] = *resource.NewQuantity(limit/1024*1024, resource.BinarySI)
+	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(free/mebibyte*mebibyte, 0), resource.BinarySI)
+	return capacity, allocatable
+}
+
+// inUse is the committed metaspace: the limit of the JVM is on what is committed.
+func inUse(b base.Snapshot) int64 {
+	if b.HealthAt.IsZero() {
+		return 0
+	}
+	return max(b.Health.MetaspaceCommitted, b.Health.MetaspaceUsed, 0)
+}
+
+func (s Settings) conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated", Message: "the base sends signs of life"}
+	if b.Liveness != base.Alive {
+		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
+		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
+	}
+	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "MetaspaceSufficient"}
+	threshold := s.MemoryPressureAt
+	if threshold == 0 {
+		threshold = defaultMemoryPressureAt
+	}
+	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 && float64(inUse(b)) > threshold*float64(limit) {
+		memory.Status, memory.Reason = corev1.ConditionTrue, "MetaspaceAboveThreshold"
+		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", threshold*100)
+	}
+	list := []corev1.NodeCondition{
+		ready,
+		memory,
+		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
+		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
+		{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "TunnelConnected"},
+	}
+	for i := range list {
+		list[i].LastTransitionTime = metav1.NewTime(now)
+		list[i].LastHeartbeatTime = metav1.NewTime(now)
+		for _, o := range old {
+			if o.Type == list[i].Type && o.Status == list[i].Status {
+				list[i].LastTransitionTime = o.LastTransitionTime
+			}
+		}
+	}
+	return list
+}
+
+// Info reads a base back from its Node, so that a restarted controller knows it
+// before it says anything. ok is false for a Node that is no vnode.
+func Info(n *corev1.Node) (info base.Info, ok bool) {
+	identity := n.Annotations[AnnotationIdentity]
+	if n.Labels[LabelComponent] != ComponentVnode || identity == "" {
+		return base.Info{}, false
+	}
+	info = base.Info{
+		Identity: identity,
+		Name:     n.Labels[LabelBaseName],
+		Version:  n.Labels[LabelBaseVersion],
+		Cluster:  n.Labels[LabelBaseCluster],
+		Tunnel:   tunnel.Key(n.Labels[LabelTunnel]),
+	}
+	info.Port, _ = strconv.Atoi(n.Labels[LabelTunnelPort]) // absent over MQTT
+	for _, a := range n.Status.Addresses {
+		switch a.Type {
+		case corev1.NodeInternalIP:
+			info.IP = a.Address
+		case corev1.NodeHostName:
+			info.HostName = a.Address
+		}
+	}
+	return info, true
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,12 @@
+// Package vnode shows each base to Kubernetes as a Node, with a Lease that says
+// which controller serves it.
+//
+//	convert.go  a base becomes a Node; pure
+//	keeper.go   a queue that keeps Nodes as they should be
+//	lease.go    who serves which base
+//
+// virtual-kubelet's NodeController is not used: it runs five goroutines and a
+// GET before every write for each Node, writes every status once a minute
+// whether it changed or not, and names the Node as holder of the Lease, which
+// leaves no room for several controllers that share the bases.
+package vnode

@@ -1,0 +1,286 @@
+package vpod
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corev1informers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// The indexes find Pods by the Node they are bound to, and by namespace and module name.
+const (
+	indexNode   = "node"
+	indexModule = "module"
+)
+
+// Informer is the module Pods of the cluster, as PodController of
+// virtual-kubelet sees them: one watch for each spelling of the label, only the
+// Pods of Nodes that this controller serves, and added anew when it begins to serve a Node.
+//
+// It gives PodController the Pods in a form that keeps it from a habit: a Pod
+// that is deleted while its containers wait (a module that a newer version
+// replaced) would be taken out of the API at once, before its module is
+// uninstalled. Such Pods are shown as running until the provider lets go.
+type Informer struct {
+	cache.SharedIndexInformer // the first watch: what PodController does not use of it stays as it is
+	watches                   []cache.SharedIndexInformer
+	serves                    func(nodeName string) bool
+
+	mu        sync.Mutex
+	handler   cache.ResourceEventHandler
+	delivered map[types.NamespacedName]bool
+}
+
+var _ corev1informers.PodInformer = (*Informer)(nil)
+
+// NewInformer returns an informer that is not running yet. serves says whether
+// this controller serves a Node; it must not block.
+func NewInformer(client kubernetes.Interface, serves func(nodeName string) bool) *Informer {
+	i := &Informer{serves: serves, delivered: map[types.NamespacedName]bool{}}
+	// The second watch leaves out what the first has, so that no Pod comes twice.
+	selectors := []string{
+		ModuleLabels[0] + "=" + ComponentModule,
+		ModuleLabels[1] + "=" + ComponentModule + "," + ModuleLabels[0] + "!=" + ComponentModule,
+	}
+	for _, selector := range selectors {
+		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector = selector
+		}), informers.WithTransform(slim))
+		watch := factory.Core().V1().Pods().Informer()
+		// Neither fails before the informer runs.
+		_ = watch.AddIndexers(cache.Indexers{
+			indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
+			indexModule: func(obj any) (keys []string, _ error) {
+				pod := obj.(*corev1.Pod)
+				for _, c := range pod.Spec.Containers {
+					keys = append(keys, pod.Namespace+"/"+c.Name)
+				}
+				return keys, nil
+			},
+		})
+		i.watches = append(i.watches, watch)
+	}
+	i.SharedIndexInformer = i.watches[0]
+	return i
+}
+
+// slim drops what nobody here reads: it is most of a Pod's size.
+func slim(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	pod.ManagedFields = nil
+	pod.Spec.Affinity = nil
+	pod.Spec.Volumes = nil
+	for c := range pod.Spec.Containers {
+		pod.Spec.Containers[c].VolumeMounts = nil
+	}
+	return pod, nil
+}
+
+// Informer implements corev1informers.PodInformer.
+func (i *Informer) Informer() cache.SharedIndexInformer { return i }
+
+// Lister implements corev1informers.PodInformer.
+func (i *Informer) Lister() corev1listers.PodLister { return lister{i} }
+
+// Start runs the watches until ctx ends.
+func (i *Informer) Start(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, w := range i.watches {
+		wg.Go(func() { w.RunWithContext(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// HasSynced says whether both watches have listed.
+func (i *Informer) HasSynced() bool {
+	for _, w := range i.watches {
+		if !w.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// Observe calls changed for every event of a module Pod, of whatever Node.
+func (i *Informer) Observe(changed func(*corev1.Pod)) error {
+	return i.watch(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { changed(obj.(*corev1.Pod)) },
+		DeleteFunc: func(obj any) {
+			if pod := podOf(obj); pod != nil {
+				changed(pod)
+			}
+		},
+	})
+}
+
+func (i *Informer) watch(h cache.ResourceEventHandler) error {
+	for _, w := range i.watches {
+		if _, err := w.AddEventHandler(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddEventHandler registers PodController's handler, the only one that goes
+// through here. It hears of a Pod when this controller serves its Node.
+func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	i.handler = h
+	i.mu.Unlock()
+	return nil, i.watch(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { i.deliver(obj.(*corev1.Pod), nil) },
+		UpdateFunc: func(before, obj any) { i.deliver(obj.(*corev1.Pod), before.(*corev1.Pod)) },
+		DeleteFunc: func(obj any) {
+			if pod := podOf(obj); pod != nil {
+				i.withdraw(pod)
+			}
+		},
+	})
+}
+
+func podOf(obj any) *corev1.Pod {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	pod, _ := obj.(*corev1.Pod)
+	return pod
+}
+
+// deliver passes a Pod on as added or updated, whichever PodController must hear:
+// it panics at an update of a Pod that it never got as an add.
+func (i *Informer) deliver(pod, before *corev1.Pod) {
+	if pod.Spec.NodeName == "" || !i.serves(pod.Spec.NodeName) {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.handler == nil {
+		return
+	}
+	key := nameOf(pod)
+	if i.delivered[key] && before != nil {
+		i.handler.OnUpdate(before, pod)
+		return
+	}
+	i.delivered[key] = true
+	i.handler.OnAdd(pod, false)
+}
+
+func (i *Informer) withdraw(pod *corev1.Pod) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if key := nameOf(pod); i.delivered[key] {
+		delete(i.delivered, key)
+		i.handler.OnDelete(pod)
+	}
+}
+
+// Deliver hands all Pods of a Node to PodController, as added: this controller
+// began to serve it.
+func (i *Informer) Deliver(nodeName string) {
+	for _, pod := range i.On(nodeName) {
+		i.deliver(pod, nil)
+	}
+}
+
+// Forget makes the Pods of a Node unknown to PodController without a word to
+// it: this controller ceased to serve the Node, and the modules stay.
+func (i *Informer) Forget(nodeName string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, pod := range i.On(nodeName) {
+		delete(i.delivered, nameOf(pod))
+	}
+}
+
+// On lists the module Pods that are bound to a Node.
+func (i *Informer) On(nodeName string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, w := range i.watches {
+		objects, _ := w.GetIndexer().ByIndex(indexNode, nodeName) // the index exists
+		for _, o := range objects {
+			pods = append(pods, o.(*corev1.Pod))
+		}
+	}
+	return pods
+}
+
+// readyElsewhere says whether a module has a Ready Pod on another Node, not
+// counting those Nodes where it is being handed over.
+func (i *Informer) readyElsewhere(namespace, module, nodeName string, gap map[string]int) bool {
+	for _, w := range i.watches {
+		objects, _ := w.GetIndexer().ByIndex(indexModule, namespace+"/"+module) // the index exists
+		for _, o := range objects {
+			pod := o.(*corev1.Pod)
+			if n := pod.Spec.NodeName; n != nodeName && gap[n] == 0 && pod.DeletionTimestamp == nil && isReady(&pod.Status) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Get finds a Pod as the API server last showed it.
+func (i *Informer) Get(name types.NamespacedName) (*corev1.Pod, bool) {
+	for _, w := range i.watches {
+		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // a cache gives no error
+			return o.(*corev1.Pod), true
+		}
+	}
+	return nil, false
+}
+
+// lister is what PodController reads Pods from.
+type lister struct{ informer *Informer }
+
+func (l lister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	return l.Pods(metav1.NamespaceAll).List(selector)
+}
+
+func (l lister) Pods(namespace string) corev1listers.PodNamespaceLister {
+	return namespaceLister{l.informer, namespace}
+}
+
+type namespaceLister struct {
+	informer  *Informer
+	namespace string
+}
+
+func (l namespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, w := range l.informer.watches {
+		err := cache.ListAllByNamespace(w.GetIndexer(), l.namespace, selector, func(o any) { pods = append(pods, o.(*corev1.Pod)) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return pods, nil
+}
+
+func (l namespaceLister) Get(name string) (*corev1.Pod, error) {
+	pod, ok := l.informer.Get(types.NamespacedName{Namespace: l.namespace, Name: name})
+	if !ok {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	if pod.DeletionTimestamp == nil {
+		return pod, nil
+	}
+	shown := pod.DeepCopy()
+	shown.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	return shown, nil
+}

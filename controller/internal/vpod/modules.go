@@ -1,0 +1,108 @@
+package vpod
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// EnvVersion is the environment variable of a container that holds the
+// module's version (Module Controller V2 document, "module and vPod").
+const EnvVersion = "BIZ_VERSION"
+
+// ModuleLabels are the labels that mark a Pod as a module, either of which
+// counts: the documents' older and newer spelling.
+var ModuleLabels = []string{"virtual-kubelet.koupleless.io/component", "module-controller.koupleless.io/component"}
+
+// ComponentModule is the value of a module Pod's label.
+const ComponentModule = "module"
+
+// module is one container of a Pod: a module that a base should have, or why it
+// can't be told which.
+type module struct {
+	arklet.Module
+	invalid error // carries an error code
+}
+
+// modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image
+// are biz name, version and URL. The result has an entry for each container.
+func modulesOf(pod *corev1.Pod) []module {
+	modules := make([]module, 0, len(pod.Spec.Containers))
+	seen := map[string]bool{}
+	for _, c := range pod.Spec.Containers {
+		m := module{Module: arklet.Module{Name: c.Name, Version: versionOf(pod, c), URL: c.Image}}
+		switch {
+		case seen[c.Name]:
+			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
+		case m.Version == "":
+			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, EnvVersion)
+		default:
+			m.invalid = checkURL(c)
+		}
+		seen[c.Name] = true
+		modules = append(modules, m)
+	}
+	return modules
+}
+
+// versionOf reads BIZ_VERSION: a plain value, or a field reference to an
+// annotation or a label of the Pod, which can change while the Pod runs.
+func versionOf(pod *corev1.Pod, c corev1.Container) string {
+	for _, e := range c.Env {
+		if e.Name != EnvVersion {
+			continue
+		}
+		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
+			return strings.TrimSpace(e.Value)
+		}
+		path := e.ValueFrom.FieldRef.FieldPath
+		for prefix, from := range map[string]map[string]string{"metadata.annotations['": pod.Annotations, "metadata.labels['": pod.Labels} {
+			if key, ok := strings.CutPrefix(path, prefix); ok {
+				return strings.TrimSpace(from[strings.TrimSuffix(key, "']")])
+			}
+		}
+	}
+	return ""
+}
+
+func checkURL(c corev1.Container) error {
+	u, err := url.Parse(c.Image)
+	switch {
+	case err != nil:
+		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q is no URL: %w", c.Image, c.Name, err)
+	case u.Scheme != "file" && u.Scheme != "http" && u.Scheme != "https":
+		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q is no file://, http:// or https:// URL of a module's jar", c.Image, c.Name)
+	case u.Scheme != "file" && u.Host == "", u.Path == "":
+		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q names no jar", c.Image, c.Name)
+	}
+	return nil
+}
+
+// containerID names a module on a base: arklet://<base IP>:<module>:<version>.
+func containerID(ip string, m arklet.Module) string {
+	return fmt.Sprintf("arklet://%s:%s:%s", ip, m.Name, m.Version)
+}
+
+// IsModule says whether a Pod is a module, by its labels.
+func IsModule(pod *corev1.Pod) bool {
+	for _, key := range ModuleLabels {
+		if pod.Labels[key] == ComponentModule {
+			return true
+		}
+	}
+	return false
+}
+
+// Requested is the memory that a Pod requests, in bytes.
+func Requested(pod *corev1.Pod) int64 {
+	var total int64
+	for _, c := range pod.Spec.Containers {
+		total += c.Resources.Requests.Memory().Value()
+	}
+	return total
+}

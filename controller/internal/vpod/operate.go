@@ -1,0 +1,154 @@
+package vpod
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+)
+
+// failure is what went wrong last with a module of a Pod.
+type failure struct {
+	err      error // carries an error code; nil means nothing went wrong
+	attempts int   // of installs or uninstalls in vain, in a row
+	next     time.Time
+	final    bool // no further attempt until the Pod or the base changes
+}
+
+// truthTimeout is how long a base may take to list its modules.
+const truthTimeout = 10 * time.Second
+
+// install sends installBiz and asks the base what came of it. The error carries
+// a code; the snapshot is the newest either way.
+func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+	answer, err := p.do(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+	if err != nil {
+		return b, err
+	}
+	b, err = p.truth(ctx, b, answer.PublishedAt)
+	if err != nil {
+		return b, err
+	}
+	if answer.Succeeded() || answer.AlreadyInstalled() {
+		return b, nil // the list says what became of it
+	}
+	return b, p.failed(answer, b, errcode.ClassifyInstall, errcode.ForInstall)
+}
+
+// uninstall sends uninstallBiz and asks the base whether the module is gone.
+func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+	answer, err := p.do(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
+	if err != nil {
+		return b, err
+	}
+	b, err = p.truth(ctx, b, answer.PublishedAt)
+	if err != nil {
+		return b, err
+	}
+	if _, there := b.Module(m.Name, m.Version); !there {
+		return b, nil
+	}
+	if answer.Succeeded() || answer.NotInstalled() {
+		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", b.Identity, m.Identity())
+	}
+	return b, p.failed(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall)
+}
+
+// do asks and measures; an error without an answer gets a code here.
+func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
+	began := p.opts.Clock.Now()
+	asking, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := p.dialog.Do(asking, identity, r)
+	switch {
+	case err == nil:
+		code := errcode.Code("")
+		if !answer.Succeeded() {
+			code = codeOf(answer, r.Command)
+		}
+		p.opts.Answered(r.Command, code, p.opts.Clock.Since(began))
+		return answer, nil
+	case ctx.Err() != nil:
+		return answer, err
+	case errors.Is(err, base.ErrNoAnswer):
+		err = errcode.Wrap(late, err)
+	default:
+		err = errcode.Wrap(errcode.ArkletNetworkError, err)
+	}
+	p.opts.Answered(r.Command, errcode.Of(err), p.opts.Clock.Since(began))
+	return answer, err
+}
+
+func codeOf(a arklet.Answer, c arklet.Command) errcode.Code {
+	if c == arklet.CommandUninstallBiz {
+		return errcode.ClassifyUninstall(classify(a, ""))
+	}
+	return errcode.ClassifyInstall(classify(a, ""))
+}
+
+func classify(a arklet.Answer, state arklet.State) errcode.Answer {
+	return errcode.Answer{ErrorCode: a.ErrorCode, Code: a.Code, Message: a.Message, DataCode: a.DataCode, DataMessage: a.DataMessage, BizState: string(state)}
+}
+
+// truth asks the base for its modules; the list is not older than notBefore.
+func (p *Provider) truth(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
+	asking, cancel := context.WithTimeout(ctx, truthTimeout)
+	defer cancel()
+	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
+	if err != nil {
+		return b, errcode.Wrap(errcode.ArkletNetworkError, err)
+	}
+	return fresh, nil
+}
+
+// failed turns an answer into an error with the controller's code, which holds arklet's.
+func (p *Provider) failed(a arklet.Answer, b base.Snapshot, of func(errcode.Answer) errcode.Code, as func(errcode.Code) errcode.Code) error {
+	biz, _ := b.Module(a.Module.Name, a.Module.Version)
+	code := of(classify(a, biz.State))
+	if code == "" {
+		return nil
+	}
+	message := firstLine(a.Message)
+	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
+		message = firstLine(a.DataMessage)
+	}
+	return errcode.Wrap(as(code), errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), b.Identity, message))
+}
+
+// noteFailure remembers what went wrong with a module of a Pod, decides when to
+// try again, and tells of it once.
+func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) failure {
+	f := v.failure
+	before := f.err
+	f.err = err
+	switch errcode.Of(err) {
+	case errcode.ArkletNetworkError, errcode.ArkletInstallModuleExecuting:
+		// not the module's fault: does not count
+		f.next = p.opts.Clock.Now().Add(backoff(1))
+	default:
+		f.attempts++
+		f.next = p.opts.Clock.Now().Add(backoff(f.attempts))
+	}
+	if limit > 0 && f.attempts >= limit {
+		f.final = true
+		f.err = errcode.Wrap(errcode.ModuleControllerRetryTimesExceeded, err)
+	}
+	p.store.change(func() { v.entry.failures[m.Name] = f })
+	if before == nil || before.Error() != f.err.Error() {
+		p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "attempts", f.attempts, "err", f.err)
+		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(f.err).Type(), errcode.Message(f.err))
+		p.opts.Failed(v.pod, v.identity, m, f.err)
+	}
+	return f
+}
+
+func (p *Provider) clearFailure(v view, name string) {
+	if v.failure.err != nil {
+		p.store.change(func() { delete(v.entry.failures, name) })
+	}
+}

@@ -1,0 +1,342 @@
+package vpod
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+)
+
+// Options configure a Provider. A zero duration or number means its default.
+type Options struct {
+	// Workers is how many modules one base installs or uninstalls at once
+	// (VNODE_WORKER_NUM); default 8.
+	Workers int
+	// InstallTimeout and UninstallTimeout are how long a base may take to answer; defaults 5 min and 1 min.
+	InstallTimeout, UninstallTimeout time.Duration
+	// MaxAttempts is how often a module is installed in vain before RetryTimesExceeded; default 6.
+	MaxAttempts int
+	// Drain is how long the module of a Pod that was Ready stays installed after
+	// the Pod began to be deleted, so that the Service has forgotten it; default 2 s, negative means none.
+	Drain time.Duration
+	// AcceptAfter is how long an install may take before the Pod is written as
+	// accepted and waiting; a quicker one saves that write. Default 1 s.
+	AcceptAfter time.Duration
+	// Recorder receives the Events of Pods; nil discards them.
+	Recorder record.EventRecorder
+	// Failed hears of every failed install and uninstall, for reports and metrics; it must not block. Nil is fine.
+	Failed func(pod *corev1.Pod, identity string, m arklet.Module, err error)
+	// Answered hears how long an install or uninstall took, with the code of its
+	// failure or "" for a success; it must not block. Nil is fine.
+	Answered func(command arklet.Command, code errcode.Code, took time.Duration)
+	// Clock defaults to the real one.
+	Clock  clock.WithDelayedExecution
+	Logger *slog.Logger
+}
+
+// Defaults of Options.
+const (
+	DefaultWorkers          = 8
+	DefaultInstallTimeout   = 5 * time.Minute
+	DefaultUninstallTimeout = time.Minute
+	DefaultMaxAttempts      = 6
+	DefaultDrain            = 2 * time.Second
+	defaultAcceptAfter      = time.Second
+)
+
+// Provider serves the Pods of all bases of this controller. PodController calls
+// it; the rest of the controller tells it of bases. Its methods may be called concurrently.
+type Provider struct {
+	opts     Options
+	registry *base.Registry
+	dialog   *base.Dialog
+	informer *Informer
+	store    *store
+	writer   *writer
+	lanes    *lanes
+	gaps     gaps
+
+	mu    sync.RWMutex
+	nodes map[string]string // identity by the name of the Node, for those served
+
+}
+
+// New returns a provider. Nothing happens before Start.
+func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
+	setDefault(&opts.Workers, DefaultWorkers)
+	setDefault(&opts.InstallTimeout, DefaultInstallTimeout)
+	setDefault(&opts.UninstallTimeout, DefaultUninstallTimeout)
+	setDefault(&opts.MaxAttempts, DefaultMaxAttempts)
+	setDefault(&opts.Drain, DefaultDrain)
+	setDefault(&opts.AcceptAfter, defaultAcceptAfter)
+	if opts.Recorder == nil {
+		opts.Recorder = &record.FakeRecorder{} // without a channel it discards
+	}
+	if opts.Failed == nil {
+		opts.Failed = func(*corev1.Pod, string, arklet.Module, error) {}
+	}
+	if opts.Answered == nil {
+		opts.Answered = func(arklet.Command, errcode.Code, time.Duration) {}
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Provider{
+		opts:     opts,
+		registry: registry,
+		dialog:   dialog,
+		store:    newStore(),
+		nodes:    map[string]string{},
+		gaps:     gaps{open: map[string]map[string]int{}},
+	}
+	p.informer = NewInformer(client, p.Serves)
+	p.writer = &writer{client: client, pods: p.informer}
+	p.lanes = &lanes{
+		work:    p.settle,
+		clock:   opts.Clock,
+		logger:  opts.Logger,
+		limiter: &limiter{size: opts.Workers, sems: map[string]*semaphore{}},
+		lanes:   map[laneKey]*lane{},
+	}
+	return p
+}
+
+func setDefault[T comparable](v *T, value T) {
+	var zero T
+	if *v == zero {
+		*v = value
+	}
+}
+
+// Informer is where PodController and others find the module Pods.
+func (p *Provider) Informer() *Informer { return p.informer }
+
+// Start works until ctx ends, and waits for what is under way.
+func (p *Provider) Start(ctx context.Context) error {
+	if err := p.informer.Observe(p.observed); err != nil {
+		return err
+	}
+	p.lanes.start(ctx)
+	defer p.lanes.stop()
+	return p.informer.Start(ctx)
+}
+
+// Serves says whether the Node of that name is served here.
+func (p *Provider) Serves(nodeName string) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	_, ok := p.nodes[nodeName]
+	return ok
+}
+
+// Serve begins to serve a base: its Pods are taken up.
+func (p *Provider) Serve(identity, nodeName string) {
+	p.mu.Lock()
+	p.nodes[nodeName] = identity
+	p.mu.Unlock()
+	p.informer.Deliver(nodeName)
+}
+
+// Leave ceases to serve a base: its Pods are forgotten, its modules stay.
+func (p *Provider) Leave(identity, nodeName string) {
+	p.mu.Lock()
+	delete(p.nodes, nodeName)
+	p.mu.Unlock()
+	p.informer.Forget(nodeName)
+	for _, e := range p.store.on(identity) {
+		p.store.remove(e)
+	}
+}
+
+// Remove takes the Pods of a base that is gone out of the API at once:
+// Kubernetes itself would leave them Ready for 40 s and more.
+func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error {
+	var errs []error
+	for _, pod := range p.informer.On(nodeName) {
+		errs = append(errs, p.writer.delete(ctx, pod))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for _, e := range p.store.on(identity) {
+		p.store.remove(e)
+	}
+	return nil
+}
+
+// BaseChanged takes a change of a base. It does not block.
+func (p *Provider) BaseChanged(c base.Change) {
+	switch c.Kind {
+	case base.ModulesChanged:
+		for _, name := range c.Names {
+			p.lanes.kickIf(laneKey{c.Identity, name}, p.store)
+		}
+	case base.Restarted:
+		p.store.change(func() {
+			for _, e := range p.store.byBase[c.Identity] {
+				e.failures = map[string]failure{}
+			}
+		})
+		p.kickAll(c.Identity)
+	case base.LivenessChanged, base.InfoChanged:
+		p.kickAll(c.Identity)
+	case base.Appeared, base.HealthChanged, base.Disappeared: // the Node's business
+	}
+}
+
+func (p *Provider) kickAll(identity string) {
+	for _, name := range p.store.names(identity) {
+		p.lanes.kick(laneKey{identity, name})
+	}
+}
+
+// Requested is the memory that the Pods on a Node request, in bytes.
+func (p *Provider) Requested(nodeName string) int64 {
+	var total int64
+	for _, pod := range p.informer.On(nodeName) {
+		total += Requested(pod)
+	}
+	return total
+}
+
+// Pods is the number of Pods served, Depth that of lanes that work.
+func (p *Provider) Pods() int  { return p.store.count() }
+func (p *Provider) Depth() int { return p.lanes.depth() }
+
+// observed hears of every module Pod of the cluster. PodController finds a Pod by
+// its name: one that was deleted and made anew under the same name it would
+// take for an update, so the old one is marked here.
+func (p *Provider) observed(pod *corev1.Pod) {
+	if _, there := p.informer.Get(nameOf(pod)); there {
+		return
+	}
+	p.begone(pod.UID)
+}
+
+// CreatePod implements node.PodLifecycleHandler.
+func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
+	p.mu.RLock()
+	identity, ok := p.nodes[pod.Spec.NodeName]
+	p.mu.RUnlock()
+	if !ok {
+		return nil // not ours any more
+	}
+	e, names := p.store.put(pod, identity, p.opts.Clock.Now())
+	for _, name := range names {
+		p.lanes.kick(laneKey{identity, name})
+	}
+	p.opts.Clock.AfterFunc(p.opts.AcceptAfter, func() {
+		p.lanes.aside(func(ctx context.Context) { p.writeAccepted(ctx, e) })
+	})
+	return nil
+}
+
+// UpdatePod implements node.PodLifecycleHandler.
+func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
+	e, known := p.store.get(pod.UID)
+	if !known {
+		return p.CreatePod(ctx, pod)
+	}
+	_, names := p.store.put(pod, e.identity, p.opts.Clock.Now())
+	for _, name := range names {
+		p.lanes.kick(laneKey{e.identity, name})
+	}
+	return nil
+}
+
+// DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod
+// leaves the API when its modules are uninstalled.
+func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+	if _, known := p.store.get(pod.UID); !known {
+		if _, there := p.informer.Get(nameOf(pod)); !there {
+			return errdefs.NotFoundf("pod %s is not served here", nameOf(pod))
+		}
+		// Deleted before this controller took it up: its modules may be there.
+		if err := p.CreatePod(ctx, pod); err != nil {
+			return err
+		}
+	}
+	p.begone(pod.UID)
+	return nil
+}
+
+func (p *Provider) begone(uid types.UID) {
+	e, names, ok := p.store.markDeleting(uid, p.opts.Clock.Now())
+	if !ok {
+		return
+	}
+	for _, name := range names {
+		p.lanes.kick(laneKey{e.identity, name})
+	}
+}
+
+// GetPod implements node.PodLifecycleHandler.
+func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod := p.store.find(types.NamespacedName{Namespace: namespace, Name: name})
+	if pod == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s is not served here", namespace, name)
+	}
+	return pod, nil
+}
+
+// GetPodStatus implements node.PodLifecycleHandler.
+func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	pod, err := p.GetPod(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &pod.Status, nil
+}
+
+// GetPods implements node.PodLifecycleHandler. At the start, when PodController
+// asks, none is served yet.
+func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
+
+// NotifyPods implements node.PodNotifier. The provider writes status itself, in
+// an order that PodController's queue could not keep.
+func (p *Provider) NotifyPods(context.Context, func(*corev1.Pod)) {}
+
+// gaps knows on which Nodes a module's old Pod is Not Ready already and its new
+// one not Ready yet: such a Node does not count as one that serves.
+type gaps struct {
+	mu   sync.Mutex
+	open map[string]map[string]int // by module of a namespace, then Node
+}
+
+// enter opens a gap on a Node unless no other Node serves; served is asked with
+// the Nodes that are in a gap.
+func (g *gaps) enter(module, node string, served func(gap map[string]int) bool) (leave func(), ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !served(g.open[module]) {
+		return func() {}, false
+	}
+	if g.open[module] == nil {
+		g.open[module] = map[string]int{}
+	}
+	g.open[module][node]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.open[module][node]--; g.open[module][node] == 0 {
+			delete(g.open[module], node)
+			maps.DeleteFunc(g.open, func(_ string, nodes map[string]int) bool { return len(nodes) == 0 })
+		}
+	}, true
+}

@@ -1,0 +1,156 @@
+package vpod
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+// writer makes the writes to Pods. They are made in the caller's goroutine, so
+// that the caller knows when the API server has acknowledged one.
+type writer struct {
+	client kubernetes.Interface
+	pods   *Informer
+}
+
+// status writes a Pod's status as compute makes it from what the API server has,
+// if it differs. It reports whether the Pod is Ready afterwards; gone says that the Pod is no more.
+func (w *writer) status(ctx context.Context, e *entry, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	live := w.newest(e, pod)
+	for range 3 {
+		status := compute(live.Status)
+		if sameStatus(live.Status, status) {
+			return false, nil
+		}
+		update := &corev1.Pod{ObjectMeta: *live.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status
+		written, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+		switch {
+		case err == nil:
+			e.status, e.rv = &written.Status, written.ResourceVersion
+			return false, nil
+		case apierrors.IsNotFound(err):
+			return true, nil
+		case !apierrors.IsConflict(err):
+			return false, fmt.Errorf("writing the status of pod %s: %w", nameOf(pod), err)
+		}
+		if live, err = w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+			return apierrors.IsNotFound(err), ignoreNotFound(err)
+		}
+		if live.UID != e.uid {
+			return true, nil
+		}
+	}
+	return false, fmt.Errorf("writing the status of pod %s: it changed three times meanwhile", nameOf(pod))
+}
+
+// newest is the Pod as last acknowledged to this writer or shown by the informer, whichever is newer.
+func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
+	live := pod
+	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
+		live = cached
+	}
+	if e.status != nil && newer(e.rv, live.ResourceVersion) {
+		mine := live.DeepCopy()
+		mine.Status, mine.ResourceVersion = *e.status.DeepCopy(), e.rv
+		return mine
+	}
+	return live
+}
+
+// isReady says whether the API server has the Pod as Ready.
+func (w *writer) isReady(e *entry, pod *corev1.Pod) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return isReady(&w.newest(e, pod).Status)
+}
+
+// preferDeletion marks a Pod as the first of its ReplicaSet to be deleted.
+func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cost {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"-1"}}}`, corev1.PodDeletionCost)
+	written, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return ignoreNotFound(fmt.Errorf("marking pod %s for deletion first: %w", nameOf(pod), err))
+	}
+	e.cost, e.status, e.rv = true, &written.Status, written.ResourceVersion
+	return nil
+}
+
+// delete takes a Pod out of the API: its modules are settled, or its base is gone.
+func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
+	err := w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0),
+		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting pod %s: %w", nameOf(pod), err)
+	}
+	return nil
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// limiter bounds how many lanes of one base work at once (VNODE_WORKER_NUM).
+type limiter struct {
+	size int
+	mu   sync.Mutex
+	sems map[string]*semaphore
+}
+
+type semaphore struct {
+	slots chan struct{}
+	users int
+}
+
+func (l *limiter) acquire(ctx context.Context, identity string) (release func(), err error) {
+	l.mu.Lock()
+	s := l.sems[identity]
+	if s == nil {
+		s = &semaphore{slots: make(chan struct{}, l.size)}
+		l.sems[identity] = s
+	}
+	s.users++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s.users--; s.users == 0 {
+			delete(l.sems, identity)
+		}
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// newer says whether one resource version of an object is later than another.
+func newer(a, b string) bool {
+	c, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && c > 0
+}
+
+const apiTimeout = 30 * time.Second // for one write; the API server's own limit is 60 s

@@ -1,0 +1,129 @@
+package controller
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Options configure a Controller. The names in brackets are the environment
+// variables of Module Controller V2 document 5.4, which cmd/module-controller reads.
+type Options struct {
+	// Config reaches the Kubernetes API. Required.
+	Config *rest.Config
+	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
+	ClientID string
+	// Env keeps environments apart: a label and a taint of every Node, and part of every topic [ENV]. Empty means "dev".
+	Env string
+	// MQTT is the MQTT tunnel [ENABLE_MQTT_TUNNEL]; nil leaves it out.
+	MQTT *MQTTOptions
+	// Cluster says that several controllers share the bases [IS_CLUSTER].
+	Cluster bool
+	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means 3.
+	WorkloadMaxLevel int
+	// VNodeWorkers is how many modules one base installs or uninstalls at once [VNODE_WORKER_NUM]; 0 means 8.
+	VNodeWorkers int
+
+	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns
+	// Unknown and goes; 0 means 25 s and 60 s.
+	UnreachableAfter, DeadAfter time.Duration
+	// HealthInterval and ListInterval are how often a base is asked for its health
+	// and its modules; 0 means 10 s and 15 s.
+	HealthInterval, ListInterval time.Duration
+	// InstallTimeout and UninstallTimeout are how long a base may take; 0 means 5 min and 1 min.
+	InstallTimeout, UninstallTimeout time.Duration
+	// InstallAttempts is how often a module is installed in vain; 0 means 6.
+	InstallAttempts int
+	// Drain is how long the module of a deleted Pod that was Ready stays; 0 means 2 s, negative none.
+	Drain time.Duration
+
+	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are
+	// served; empty leaves them out. Profiling adds /debug/pprof to the metrics.
+	MetricsAddr, HealthAddr string
+	Profiling               bool
+	// Logger is where the controller logs; nil discards.
+	Logger *slog.Logger
+}
+
+// MQTTOptions configure the MQTT tunnel.
+type MQTTOptions struct {
+	// Broker is host, host:port or a URL with the scheme tcp, mqtt, ssl, tls or mqtts [MQTT_BROKER]. Required.
+	Broker string
+	// Port is used where Broker names none [MQTT_PORT]; 0 means 1883, or 8883 with TLS.
+	Port int
+	// Username and Password are the broker's login [MQTT_USERNAME, MQTT_PASSWORD].
+	Username, Password string
+	// ClientPrefix begins the MQTT client id [MQTT_CLIENT_PREFIX]; empty means "koupleless".
+	ClientPrefix string
+	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]; the broker's certificate is verified.
+	TLS *tls.Config
+}
+
+// complete fills in defaults and reports every problem at once.
+func (o *Options) complete() error {
+	var errs []error
+	if o.Config == nil {
+		errs = append(errs, errors.New("no Kubernetes API is configured"))
+	}
+	if o.ClientID == "" {
+		errs = append(errs, errors.New("CLIENT_ID is empty"))
+	}
+	if o.MQTT == nil {
+		errs = append(errs, errors.New("no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"))
+	} else if o.MQTT.Broker == "" {
+		errs = append(errs, errors.New("MQTT_BROKER is empty: name the broker's host, or its URL"))
+	}
+	if o.Env == "" {
+		o.Env = "dev"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for name, d := range map[string]time.Duration{
+		"UnreachableAfter": o.UnreachableAfter, "DeadAfter": o.DeadAfter, "HealthInterval": o.HealthInterval,
+		"ListInterval": o.ListInterval, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
+	} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s is negative: %s", name, d))
+		}
+	}
+	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
+		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
+	}
+	return errors.Join(errs...)
+}
+
+// url is the broker as the MQTT library wants it.
+func (m MQTTOptions) url() (string, error) {
+	scheme, host, found := strings.Cut(m.Broker, "://")
+	if !found {
+		scheme, host = "", m.Broker
+	}
+	secure := m.TLS != nil
+	switch scheme {
+	case "", "tcp", "mqtt":
+	case "ssl", "tls", "mqtts":
+		secure = true
+	default:
+		return "", fmt.Errorf("MQTT_BROKER has the scheme %q: use tcp, mqtt, ssl, tls or mqtts", scheme)
+	}
+	port := m.Port
+	if port == 0 {
+		port = 1883
+		if secure {
+			port = 8883
+		}
+	}
+	if i := strings.LastIndex(host, ":"); i < 0 || strings.HasSuffix(host, "]") {
+		host = fmt.Sprintf("%s:%d", host, port)
+	}
+	if secure {
+		return "ssl://" + host, nil
+	}
+	return "tcp://" + host, nil
+}

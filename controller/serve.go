@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// servers listens at once, so that a port that is taken stops the start, and
+// returns what serves there until its context ends.
+func (c *Controller) servers() ([]func(context.Context) error, error) {
+	health := http.NewServeMux()
+	health.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	health.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := c.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	show := http.NewServeMux()
+	show.Handle("/metrics", c.Metrics())
+	if c.opts.Profiling {
+		show.HandleFunc("/debug/pprof/", pprof.Index)
+		show.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		show.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		show.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	var serve []func(context.Context) error
+	for _, s := range []struct {
+		what, addr string
+		handler    http.Handler
+	}{{"health", c.opts.HealthAddr, health}, {"metrics", c.opts.MetricsAddr, show}} {
+		if s.addr == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", s.addr)
+		if err != nil {
+			return nil, fmt.Errorf("serving %s: %w", s.what, err)
+		}
+		c.logger.Info("serving", "what", s.what, "addr", l.Addr().String())
+		serve = append(serve, func(ctx context.Context) error { return serveUntil(ctx, l, s.handler) })
+	}
+	return serve, nil
+}
+
+// serveUntil serves HTTP on a listener until ctx ends.
+func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
