@@ -36,7 +36,8 @@ func inspect(pid int) (usage, error) {
 		return usage{}, errNoProcess
 	case err != nil:
 		return usage{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
-	case stat.State == "Z", stat.State == "X":
+	case stat.State == "X", stat.State == "Z" && stat.NumThreads <= 1:
+		// With threads left it is still ending: its files and ports stay open until the last one goes.
 		return usage{}, errNoProcess
 	}
 	return usage{

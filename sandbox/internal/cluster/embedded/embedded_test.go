@@ -1,12 +1,21 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -15,16 +24,14 @@ import (
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("needs the control plane's program, which is not built: %v", err)
 	}
 	return path
 }
 
-// newControlPlane is one in dir that ends with the test.
+// newControlPlane is one in dir, with a supervisor of its own, that ends with the test.
 func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPlane {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -36,9 +43,7 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 		change(&o)
 	}
 	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Down(context.Background()); err != nil {
 			t.Error(err)
@@ -47,7 +52,7 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 	return c
 }
 
-// up runs the steps and logs how long each took.
+// up runs the steps and logs how long they took.
 func up(t testing.TB, c *ControlPlane) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -61,15 +66,184 @@ func up(t testing.TB, c *ControlPlane) {
 	}
 }
 
-func TestUp(t *testing.T) {
-	c := newControlPlane(t, t.TempDir(), nil)
-	up(t, c)
-	for _, st := range c.o.Supervisor.Status(t.Context()) {
-		t.Logf("%s %s ready=%v %s rss=%d MB cpu=%s", st.Name, st.State, st.Ready, st.Reason, st.RSS>>20, st.CPU)
-	}
-	b := time.Now()
-	if err := c.Down(t.Context()); err != nil {
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("down %s", time.Since(b))
+}
+
+func TestNewRefuses(t *testing.T) {
+	dir := t.TempDir()
+	supervisor := supervise.New(supervise.Options{Dir: dir})
+	plain := filepath.Join(dir, "plain")
+	must(t, os.WriteFile(plain, nil, 0o600))
+	program := filepath.Join(dir, "program")
+	must(t, os.WriteFile(program, nil, 0o700))
+	good := Options{Sandbox: "demo", Dir: dir, Binary: program, Supervisor: supervisor}
+	for name, tc := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"no sandbox":              {func(o *Options) { o.Sandbox = "" }, "are required"},
+		"no program":              {func(o *Options) { o.Binary = filepath.Join(dir, "missing") }, "is not there"},
+		"a file that cannot run":  {func(o *Options) { o.Binary = plain }, "cannot be executed"},
+		"no network":              {func(o *Options) { o.ServiceCIDR = "10.96.0.0" }, "service network"},
+		"a network of no address": {func(o *Options) { o.ServiceCIDR = "10.96.0.1/32" }, "service network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := good
+			tc.change(&o)
+			if _, err := New(o); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("New: %v, want %q", err, tc.want)
+			}
+		})
+	}
+	c, err := New(good)
+	must(t, err)
+	if err := c.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), "somebody", nil); !errors.Is(err, errNotPrepared) {
+		t.Errorf("WriteKubeconfig before the first step: %v", err)
+	}
+	if _, _, err := c.IssueServing("localhost"); !errors.Is(err, errNotPrepared) {
+		t.Errorf("IssueServing before the first step: %v", err)
+	}
+}
+
+// One state folder lives through stop, start, a crash of the supervisor, and a wipe.
+func TestStateFolder(t *testing.T) {
+	dir := t.TempDir()
+	c := newControlPlane(t, dir, func(o *Options) { o.Durable = true })
+	up(t, c)
+	_, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{})
+	must(t, err)
+	kubeconfig, err := os.ReadFile(c.Cluster().Kubeconfig)
+	must(t, err)
+
+	begin := time.Now()
+	must(t, c.Down(t.Context()))
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("Down took %s, more than a second", took)
+	}
+	exits := map[string]string{}
+	for _, st := range c.o.Supervisor.Status(t.Context()) {
+		exits[st.Name] = st.ExitError
+	}
+	want := map[string]string{
+		etcd:      "signal: terminated", // with Durable it closes its files
+		apiserver: "signal: killed", controllerManager: "signal: killed", scheduler: "signal: killed",
+	}
+	if diff := cmp.Diff(want, exits); diff != "" {
+		t.Errorf("how the components ended (-want +got):\n%s", diff)
+	}
+	if records, err := supervise.Records(filepath.Join(dir, "run")); err != nil || len(records) != 0 {
+		t.Errorf("after Down there are the records %v (%v)", records, err)
+	}
+
+	// The second supervisor crashes: nobody calls its Down, and the third cleans up after it.
+	crashed := newControlPlane(t, dir, nil)
+	up(t, crashed)
+	ended, err := supervise.CleanStale(t.Context(), filepath.Join(dir, "run"))
+	must(t, err)
+	if len(ended) != len(componentNames) {
+		t.Errorf("CleanStale ended %v", ended)
+	}
+
+	again := newControlPlane(t, dir, nil)
+	up(t, again)
+	if _, err := again.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object of the first start: %v", err)
+	}
+	if got, err := os.ReadFile(again.Cluster().Kubeconfig); err != nil || !bytes.Equal(got, kubeconfig) {
+		t.Errorf("the kubeconfig changed (%v)", err)
+	}
+	must(t, again.Down(t.Context()))
+
+	wiped := newControlPlane(t, dir, func(o *Options) { o.Wipe = true })
+	up(t, wiped)
+	_, err = wiped.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("an object from before the wipe: %v", err)
+	}
+}
+
+func TestDamagedData(t *testing.T) {
+	dir := t.TempDir()
+	c := newControlPlane(t, dir, nil)
+	must(t, c.prepare(t.Context()))
+	must(t, c.startEtcd(t.Context()))
+	must(t, c.Down(t.Context()))
+	wals, err := filepath.Glob(filepath.Join(c.etcdDir(), "member", "wal", "*.wal"))
+	must(t, err)
+	if len(wals) == 0 {
+		t.Fatal("etcd has written no log")
+	}
+	for _, wal := range wals {
+		must(t, os.WriteFile(wal, bytes.Repeat([]byte("damaged "), 1024), 0o600))
+	}
+
+	c = newControlPlane(t, dir, nil)
+	must(t, c.prepare(t.Context()))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = c.startEtcd(ctx)
+	var notReady *supervise.NotReadyError
+	if !errors.As(err, &notReady) || !notReady.Exited || len(notReady.LastLines) == 0 {
+		t.Errorf("no exit with log lines: %v", err)
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "etcd does not start on the data in "+c.etcdDir()) {
+		t.Errorf("the sentence is: %v", err)
+	}
+}
+
+// A port can be taken between the moment it is picked and the moment the component listens.
+func TestPortTakenInBetween(t *testing.T) {
+	for _, name := range componentNames {
+		t.Run(name, func(t *testing.T) {
+			c := newControlPlane(t, t.TempDir(), nil)
+			steps := c.Steps()
+			must(t, steps[0].Run(t.Context()))
+			picked := c.ports[name]
+			stranger, err := listen(picked)
+			must(t, err)
+			defer stranger.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, step := range steps[1:] {
+				if err := step.Run(ctx); err != nil {
+					t.Fatalf("%s: %v", step.Name, err)
+				}
+			}
+			if c.ports[name] == picked {
+				t.Error("the taken port is still in use")
+			}
+			for _, st := range c.o.Supervisor.Status(ctx) {
+				if !st.Ready {
+					t.Errorf("%s is not ready: %s", st.Name, st.Reason)
+				}
+			}
+		})
+	}
+}
+
+// Whoever gives up in the middle is left with nothing running after Down.
+func TestCancelledStart(t *testing.T) {
+	dir := t.TempDir()
+	c := newControlPlane(t, dir, nil)
+	must(t, c.prepare(t.Context()))
+	must(t, c.startEtcd(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.startAPIServer(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("the step that was cancelled: %v", err)
+	}
+	must(t, c.Down(t.Context()))
+	for _, st := range c.o.Supervisor.Status(t.Context()) {
+		if st.State != supervise.Exited {
+			t.Errorf("%s is %s", st.Name, st.State)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pki.new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half-made certificates: %v", err)
+	}
 }

@@ -1,0 +1,44 @@
+package embedded
+
+import (
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPortsAreKeptUnlessTaken(t *testing.T) {
+	dir := t.TempDir()
+	p := loadPorts(dir)
+	must(t, p.pick(componentNames...))
+	must(t, p.save(dir))
+
+	distinct := map[int]bool{}
+	for _, port := range p {
+		distinct[port] = true
+	}
+	if len(distinct) != len(componentNames) || distinct[0] {
+		t.Fatalf("ports %v", p)
+	}
+
+	again := loadPorts(dir)
+	must(t, again.pick(componentNames...))
+	if diff := cmp.Diff(p, again); diff != "" {
+		t.Errorf("free ports were not kept (-first +second):\n%s", diff)
+	}
+
+	stranger, err := listen(p[apiserver])
+	must(t, err)
+	defer stranger.Close()
+	if !again.taken(apiserver) || again.taken(etcd) {
+		t.Errorf("taken: apiserver %v, etcd %v", again.taken(apiserver), again.taken(etcd))
+	}
+	must(t, again.pick(componentNames...))
+	if again[apiserver] == stranger.Addr().(*net.TCPAddr).Port {
+		t.Error("a taken port was picked")
+	}
+	again[apiserver] = p[apiserver]
+	if diff := cmp.Diff(p, again); diff != "" {
+		t.Errorf("the others changed too (-want +got):\n%s", diff)
+	}
+}
