@@ -230,12 +230,12 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 		w.expect("without a base", "one: default/peer 1 -> 0")
 
 		for i := range 20 {
-			w.addBases(i*50, (i+1)*50)
+			w.addBases(i*15, (i+1)*15)
 			w.pass(100 * time.Millisecond)
 		}
 		w.settle()
-		if got := w.replicas("peer"); got != 1000 {
-			t.Errorf("replicas = %d, want 1000", got)
+		if got := w.replicas("peer"); got != 300 {
+			t.Errorf("replicas = %d, want 300", got)
 		}
 		if got := len(w.changes); got > 3 {
 			t.Errorf("%d patches, want 3 at most: %q", got, w.changes)

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+// hook is one address with its queue.
+type hook struct {
+	o       Options
+	name    string // the host, for people
+	address string
+	queue   chan Event
+	limit   *rate.Limiter
+	dropped atomic.Int64 // since it was last logged
+}
+
+func newHook(o Options, address *url.URL) *hook {
+	return &hook{
+		o: o, name: address.Host, address: address.String(),
+		queue: make(chan Event, o.Queue),
+		limit: rate.NewLimiter(rate.Every(time.Minute/time.Duration(o.PerMinute)), o.PerMinute),
+	}
+}
+
+func (h *hook) offer(e Event) {
+	select {
+	case h.queue <- e:
+	default:
+		h.drop()
+	}
+}
+
+func (h *hook) drop() {
+	h.dropped.Add(1)
+	count(h.o.Counters.Dropped)
+}
+
+func (h *hook) dropRest() {
+	for range len(h.queue) {
+		<-h.queue
+		h.drop()
+	}
+}
+
+// send posts events one after the other until ctx is done.
+func (h *hook) send(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-h.queue:
+			err := h.deliver(ctx, e)
+			switch {
+			case ctx.Err() != nil && err != nil:
+				h.drop()
+				return
+			case err != nil:
+				count(h.o.Counters.Failed)
+				h.o.Logger.ErrorContext(ctx, "report hook refused an event", "hook", h.name,
+					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err", errcode.Message(err))
+			default:
+				count(h.o.Counters.Sent)
+			}
+		}
+	}
+}
+
+// deliver posts one event and tries again where that may help.
+func (h *hook) deliver(ctx context.Context, e Event) error {
+	body, err := e.body()
+	if err != nil {
+		return fmt.Errorf("encoding event %q: %w", e.Event, err)
+	}
+	var last error
+	backoff := wait.Backoff{Duration: h.o.Delay, Factor: 3, Jitter: 0.1, Steps: h.o.Attempts}
+	err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		if err := h.limit.Wait(ctx); err != nil {
+			return false, err
+		}
+		hopeless, err := h.post(ctx, body)
+		last = err
+		if hopeless {
+			return false, err
+		}
+		return err == nil, nil
+	})
+	if wait.Interrupted(err) && last != nil {
+		return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "tried %d times: %w", h.o.Attempts, last)
+	}
+	return err
+}
+
+// post makes one attempt. hopeless says that another one would end the same way.
+func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.address, bytes.NewReader(body))
+	if err != nil {
+		return true, withoutAddress(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := h.o.Client.Do(request)
+	if err != nil {
+		return false, withoutAddress(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	if err != nil {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	return judge(response.StatusCode, text)
+}
+
+// robotAnswer is what DingTalk says, with status 200 also when it refuses.
+type robotAnswer struct {
+	Code    int    `json:"errcode"`
+	Message string `json:"errmsg"`
+}
+
+// The codes of DingTalk robots that decide what to do next.
+const (
+	robotTooFast   = 130101 // more than 20 messages a minute
+	robotNoToken   = 300001 // the token does not exist
+	robotForbidden = 310000 // key word, signature or sender's address does not match
+)
+
+// judge says whether an answer is a success, and if not, whether to try again.
+func judge(status int, text []byte) (hopeless bool, err error) {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "status %d", status)
+	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
+		return false, fmt.Errorf("status %d", status)
+	case status >= 300:
+		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d", status)
+	}
+	var answer robotAnswer
+	if json.Unmarshal(text, &answer) != nil { // an answer of something other than DingTalk's robots
+		return false, nil
+	}
+	switch answer.Code {
+	case 0:
+		return false, nil
+	case robotTooFast:
+		return false, fmt.Errorf("robot answers %d: %s", answer.Code, answer.Message)
+	case robotNoToken, robotForbidden:
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot answers %d: %s", answer.Code, answer.Message)
+	}
+	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot answers %d: %s", answer.Code, answer.Message)
+}

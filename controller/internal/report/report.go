@@ -1,0 +1,137 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options says where events go. Only Logger is required.
+type Options struct {
+	// Hooks are the addresses of DingTalk robots; see ParseHooks. None means that nothing is reported.
+	Hooks []*url.URL
+	// Client posts the messages. Default: http.DefaultClient.
+	Client *http.Client
+	// Timeout is how long one attempt may take. Default: 5 s.
+	Timeout time.Duration
+	// Attempts is how often a message is tried, with growing delay from Delay on. Default: 4, and 1 s.
+	Attempts int
+	Delay    time.Duration
+	// PerMinute is how many messages a hook gets in a minute, all at once at most. Default: 20, which is
+	// what DingTalk takes before it blocks a robot for ten minutes.
+	PerMinute int
+	// Queue is how many events wait for one hook before further ones are dropped. Default: 256.
+	Queue int
+	// Counters count messages; nil counters are left out.
+	Counters Counters
+	// Logger gets a line for each message that failed, and one a minute on dropped events.
+	Logger *slog.Logger
+}
+
+// Counters count messages of all hooks. Register them where the controller's metrics are.
+type Counters struct {
+	// Sent counts messages that a hook took, Failed those that it did not take in the end, Dropped events
+	// that found a queue full or were still waiting at the end.
+	Sent, Failed, Dropped prometheus.Counter
+}
+
+// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped. The
+// error names the position of a bad address and not the address, which may hold a token.
+func ParseHooks(value string) ([]*url.URL, error) {
+	var hooks []*url.URL
+	for i, text := range strings.Split(value, ";") {
+		text = strings.TrimSpace(text)
+		if text == "" {
+			continue
+		}
+		hook, err := url.Parse(text)
+		if err != nil || hook.Scheme != "http" && hook.Scheme != "https" || hook.Host == "" || strings.Contains(hook.Host, ",") {
+			return nil, fmt.Errorf("report hook %d is no http or https address: separate addresses by a semicolon", i+1)
+		}
+		hooks = append(hooks, hook)
+	}
+	return hooks, nil
+}
+
+// Reporter reports events. Make it with New. Report may be called concurrently.
+type Reporter struct {
+	o     Options
+	hooks []*hook
+}
+
+// New returns a Reporter. Events are queued from now on and sent once Start runs.
+func New(o Options) *Reporter {
+	o.Client = cmp.Or(o.Client, http.DefaultClient)
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.Attempts = cmp.Or(o.Attempts, 4)
+	o.Delay = cmp.Or(o.Delay, time.Second)
+	o.PerMinute = cmp.Or(o.PerMinute, 20)
+	o.Queue = cmp.Or(o.Queue, 256)
+	r := &Reporter{o: o}
+	for _, address := range o.Hooks {
+		r.hooks = append(r.hooks, newHook(o, address))
+	}
+	return r
+}
+
+// Report queues an event for every hook. It never blocks; a hook whose queue is full misses the event.
+func (r *Reporter) Report(e Event) {
+	for _, h := range r.hooks {
+		h.offer(e)
+	}
+}
+
+// Start sends events until ctx is done, and returns nil. Events that wait then are dropped. Call it
+// once.
+func (r *Reporter) Start(ctx context.Context) error {
+	var senders sync.WaitGroup
+	for _, h := range r.hooks {
+		senders.Go(func() { h.send(ctx) })
+	}
+	minute := time.NewTicker(time.Minute)
+	defer minute.Stop()
+	for {
+		select {
+		case <-minute.C:
+			r.logDropped(ctx)
+		case <-ctx.Done():
+			senders.Wait()
+			for _, h := range r.hooks {
+				h.dropRest()
+			}
+			r.logDropped(ctx)
+			return nil
+		}
+	}
+}
+
+func (r *Reporter) logDropped(ctx context.Context) {
+	for _, h := range r.hooks {
+		if n := h.dropped.Swap(0); n > 0 {
+			r.o.Logger.WarnContext(ctx, "report hook missed events", "hook", h.name, "events", n)
+		}
+	}
+}
+
+func count(counter prometheus.Counter) {
+	if counter != nil {
+		counter.Inc()
+	}
+}
+
+// withoutAddress takes the address out of an error of net/http, which would put a token into the log.
+func withoutAddress(err error) error {
+	if inner, ok := errors.AsType[*url.Error](err); ok {
+		return inner.Err
+	}
+	return err
+}

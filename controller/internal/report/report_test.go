@@ -1,0 +1,357 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+// pipes is a network inside one synctest bubble: host names to listeners.
+type pipes map[string]*pipeListener
+
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
+
+func (p pipes) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	host, _, _ := net.SplitHostPort(address)
+	l, ok := p[host]
+	if !ok {
+		return nil, errors.New("connection refused")
+	}
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// world is a reporter with its hooks, in a bubble where time passes only while everything waits.
+type world struct {
+	t        *testing.T
+	network  pipes
+	client   *http.Client
+	log      logBuffer
+	counters Counters
+	reporter *Reporter
+	stop     func()
+}
+
+// inBubble runs a test with hooks, by host name, that answer as the handlers do.
+func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options), test func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, network: pipes{}}
+		for host, handler := range handlers {
+			w.network[host] = &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+			server := httptest.NewUnstartedServer(handler)
+			_ = server.Listener.Close()
+			server.Listener = w.network[host]
+			server.Start()
+			defer server.Close()
+		}
+		w.client = &http.Client{Transport: &http.Transport{DialContext: w.network.dial, DisableKeepAlives: true}}
+		w.counters = Counters{
+			Sent:    prometheus.NewCounter(prometheus.CounterOpts{Name: "sent"}),
+			Failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "failed"}),
+			Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}),
+		}
+		addresses, err := ParseHooks(hooks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Hooks: addresses, Client: w.client, Counters: w.counters, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
+		if change != nil {
+			change(&o)
+		}
+		w.reporter = New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.reporter.Start(ctx) }()
+		w.stop = func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("Start: %v", err)
+			}
+		}
+		test(w)
+		cancel()
+	})
+}
+
+func (w *world) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// expectCounts compares sent, failed and dropped.
+func (w *world) expectCounts(sent, failed, dropped float64) {
+	w.t.Helper()
+	var got []float64
+	for _, counter := range []prometheus.Counter{w.counters.Sent, w.counters.Failed, w.counters.Dropped} {
+		metric := &dto.Metric{}
+		if err := counter.Write(metric); err != nil {
+			w.t.Fatal(err)
+		}
+		got = append(got, metric.GetCounter().GetValue())
+	}
+	if diff := cmp.Diff([]float64{sent, failed, dropped}, got); diff != "" {
+		w.t.Errorf("sent, failed, dropped (-want +got):\n%s", diff)
+	}
+}
+
+// expectLog wants the log to have a number of lines and to hold some texts, never the token.
+func (w *world) expectLog(lines int, texts ...string) {
+	w.t.Helper()
+	log := w.log.String()
+	if got := strings.Count(log, "\n"); got != lines {
+		w.t.Errorf("%d lines of log, want %d:\n%s", got, lines, log)
+	}
+	for _, text := range texts {
+		if !strings.Contains(log, text) {
+			w.t.Errorf("log does not say %q:\n%s", text, log)
+		}
+	}
+	if strings.Contains(log, "secret") {
+		w.t.Errorf("log holds the token:\n%s", log)
+	}
+}
+
+func answer(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+const robotOK = `{"errcode":0,"errmsg":"ok"}`
+
+func TestMessageReachesEveryHook(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	record := func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.Method+" "+r.Host+r.URL.String()+" "+r.Header.Get("Content-Type")+"\n"+string(body))
+		_, _ = io.WriteString(rw, robotOK)
+	}
+	hooks := "http://one/robot/send?access_token=secret; ;http://two/robot;"
+	inBubble(t, hooks, map[string]http.HandlerFunc{"one": record, "two": record}, nil, func(w *world) {
+		w.reporter.Report(Event{
+			TraceID: "t-1", Scene: "vpod_deploy", Event: "ContainerStart", Result: "FAILED",
+			Code: errcode.UserDiskFull, Message: "no space", TimeUsed: 1500 * time.Millisecond,
+			Labels: map[string]string{"pod": "default/p", "node": "vnode.1"},
+		})
+		w.pass(time.Millisecond)
+		body := `{"msgtype":"markdown","markdown":{"title":"Log Notification","text":"# MC告警\n\n- Trace ID: t-1\n- 工单类型: vpod_deploy` +
+			`\n- 节点: ContainerStart\n- 结果: FAILED\n- 失败信息: no space\n- 错误代码: User.DiskFull\n- 解决方案: 请替换\n- 耗时: 1.5s` +
+			`\n- 部署信息: node=vnode.1, pod=default/p"}}`
+		want := []string{"POST one/robot/send?access_token=secret application/json\n" + body, "POST two/robot application/json\n" + body}
+		if len(got) == 2 && strings.HasPrefix(got[0], "POST two") {
+			got[0], got[1] = got[1], got[0]
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		w.expectCounts(2, 0, 0)
+		w.expectLog(0)
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	tests := []struct {
+		name         string
+		status       int
+		body         string
+		sent, failed float64
+		attempts     int64
+		log          string
+	}{
+		{"ok", 200, robotOK, 1, 0, 1, ""},
+		{"no robot", 204, "", 1, 0, 1, ""},
+		{"unauthorised", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
+		{"forbidden", 403, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
+		{"not found", 404, "", 0, 1, 1, "OtherUpstream.InvalidParameter: status 404"},
+		{"server error", 500, "", 0, 1, 4, "ModuleController.RetryTimesExceeded: tried 4 times: status 500"},
+		{"too many", 429, "", 0, 1, 4, "status 429"},
+		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1, "OtherUpstream.SecretAKError: robot answers 300001"},
+		{"robot's security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1, "OtherUpstream.SecretAKError: robot answers 310000"},
+		{"robot is asked too often", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "robot answers 130101"},
+		{"robot finds fault", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1, "OtherUpstream.InvalidParameter: robot answers 400102"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var attempts atomic.Int64
+			handler := func(w http.ResponseWriter, r *http.Request) {
+				attempts.Add(1)
+				answer(tt.status, tt.body)(w, r)
+			}
+			inBubble(t, "http://one/?access_token=secret", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
+				w.reporter.Report(Event{Event: "ContainerStart"})
+				w.pass(30 * time.Second)
+				w.expectCounts(tt.sent, tt.failed, 0)
+				if got := attempts.Load(); got != tt.attempts {
+					t.Errorf("%d attempts, want %d", got, tt.attempts)
+				}
+				w.expectLog(int(tt.failed), tt.log)
+			})
+		})
+	}
+}
+
+func TestRetrySucceeds(t *testing.T) {
+	var attempts atomic.Int64
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if attempts.Add(1) < 3 {
+			answer(502, "")(w, r)
+		}
+	}
+	inBubble(t, "http://one/", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
+		w.reporter.Report(Event{})
+		w.pass(30 * time.Second)
+		w.expectCounts(1, 0, 0)
+		w.expectLog(0)
+	})
+}
+
+// A hook that hangs and one that is not there leave the third one and the caller alone.
+func TestDeadHooksSlowNobody(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}
+	const events = 10
+	hooks := "http://slow/?access_token=secret;http://dead/?access_token=secret;http://good/"
+	handlers := map[string]http.HandlerFunc{"slow": hang, "good": answer(200, robotOK)}
+	inBubble(t, hooks, handlers, func(o *Options) { o.Queue = 4 }, func(w *world) {
+		before := time.Now()
+		for range events {
+			w.reporter.Report(Event{Event: "ContainerStart"})
+			synctest.Wait()
+		}
+		if took := time.Since(before); took != 0 {
+			t.Errorf("Report took %v", took)
+		}
+		w.expectCounts(events, 0, 2*(events-4-1)) // each has one event in hand and four waiting
+		w.expectLog(0)
+		w.pass(61 * time.Second)
+		w.stop()
+		w.expectLog(9, "hook=slow events=5", "hook=dead events=5", "connection refused", "context deadline exceeded")
+	})
+}
+
+func TestRobotsLimitIsKept(t *testing.T) {
+	inBubble(t, "http://one/", map[string]http.HandlerFunc{"one": answer(200, robotOK)}, nil, func(w *world) {
+		for range 50 {
+			w.reporter.Report(Event{})
+		}
+		w.pass(time.Second)
+		w.expectCounts(20, 0, 0)
+		w.pass(time.Minute)
+		w.expectCounts(40, 0, 0)
+		w.stop()
+		w.expectCounts(40, 0, 10)
+		w.expectLog(1, "events=10")
+	})
+}
+
+func TestNoHooksNothingToDo(t *testing.T) {
+	inBubble(t, "", nil, nil, func(w *world) {
+		w.reporter.Report(Event{})
+		w.pass(2 * time.Minute)
+		w.expectCounts(0, 0, 0)
+	})
+}
+
+func TestParseHooks(t *testing.T) {
+	tests := []struct {
+		value string
+		want  []string
+		err   string
+	}{
+		{"", nil, ""},
+		{" ; ;", nil, ""},
+		{"https://a/x?t=1;http://b", []string{"https://a/x?t=1", "http://b"}, ""},
+		{"https://a,https://b c", nil, "report hook 1 is no http or https address: separate addresses by a semicolon"},
+		{"https://a;oapi/robot?secret", nil, "report hook 2 is no http or https address: separate addresses by a semicolon"},
+		{"ftp://a", nil, "report hook 1 is no http or https address: separate addresses by a semicolon"},
+	}
+	for _, tt := range tests {
+		hooks, err := ParseHooks(tt.value)
+		var got []string
+		for _, hook := range hooks {
+			got = append(got, hook.String())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("ParseHooks(%q) (-want +got):\n%s", tt.value, diff)
+		}
+		if message := fmt.Sprint(err); err == nil && tt.err != "" || err != nil && message != tt.err {
+			t.Errorf("ParseHooks(%q): error %v, want %q", tt.value, err, tt.err)
+		}
+	}
+}
+
+func TestShorten(t *testing.T) {
+	if got := shorten(strings.Repeat("a", longest)); len(got) != longest {
+		t.Errorf("a text of the longest length became %d bytes", len(got))
+	}
+	got := shorten(strings.Repeat("错", longest))
+	if want := strings.Repeat("错", longest/len("错")) + "…"; got != want {
+		t.Errorf("a long text became %d bytes, want %d", len(got), len(want))
+	}
+}
