@@ -1,0 +1,267 @@
+package fakebase
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+// healthStatus is an actuator status.
+type healthStatus string
+
+// The statuses that a base can have.
+const (
+	statusUp      healthStatus = "UP"
+	statusUnknown healthStatus = "UNKNOWN"
+	statusDown    healthStatus = "DOWN"
+)
+
+// phase is where a module stands for its health.
+type phase int
+
+const (
+	phaseStarting phase = iota
+	phaseStarted
+	phaseFailed
+)
+
+// moduleInput is what health must know of one module.
+type moduleInput struct {
+	id        string
+	origin    ark.Origin
+	phase     phase
+	unhealthy bool
+}
+
+// healthInput is what the health of a base depends on (protocol 8.4).
+type healthInput struct {
+	base      string // name:version
+	starting  bool   // the application or its static modules are not ready yet
+	failed    bool   // it never will be
+	unhealthy bool   // a health check of the base itself is DOWN
+	withAll   bool   // withAllBizReadiness
+	faithful  bool   // with the arithmetic of the runtime's code (protocol 8.3)
+	modules   []moduleInput
+}
+
+// namedStatus keeps the order in which details are shown.
+type namedStatus struct {
+	name   string
+	status healthStatus
+}
+
+// baseHealth is the health of a base and its parts.
+type baseHealth struct {
+	overall, aggregate, startUp healthStatus
+	aggregateDetails            []namedStatus // by module, the started ones
+	startUpDetails              []namedStatus // the base and all modules
+}
+
+// judge works out the health of a base. A static or replayed module counts
+// while it starts and when that fails; a hot one only with withAllBizReadiness;
+// a running one always.
+func judge(in healthInput) baseHealth {
+	own := statusUp
+	switch {
+	case in.failed:
+		own = statusDown
+	case in.starting:
+		own = statusUnknown
+	}
+	h := baseHealth{startUp: own, aggregate: statusUp}
+	h.startUpDetails = append(h.startUpDetails, namedStatus{in.base, own})
+	for _, m := range in.modules {
+		started := statusUp
+		switch m.phase {
+		case phaseStarting:
+			started = statusUnknown
+		case phaseFailed:
+			started = statusDown
+		}
+		h.startUpDetails = append(h.startUpDetails, namedStatus{m.id, started})
+		counts := in.withAll || (m.origin != ark.Hot && !in.faithful)
+		if counts {
+			h.startUp = worst(h.startUp, started)
+		}
+		if m.phase == phaseStarting && in.faithful {
+			// No application context yet, and so no indicator that could be UP.
+			h.aggregateDetails = append(h.aggregateDetails, namedStatus{m.id, statusDown})
+			h.aggregate = statusDown
+		}
+		if m.phase != phaseStarted {
+			continue
+		}
+		running := statusUp
+		if m.unhealthy {
+			running = statusDown
+		}
+		h.aggregateDetails = append(h.aggregateDetails, namedStatus{m.id, running})
+		h.aggregate = worst(h.aggregate, running)
+	}
+	h.overall = worst(h.startUp, h.aggregate)
+	if in.faithful && h.overall == statusUnknown {
+		h.overall = statusUp // ping and diskSpace are UP, and UP comes before UNKNOWN
+	}
+	if in.unhealthy {
+		h.overall = statusDown
+	}
+	return h
+}
+
+// worst is the first of DOWN, UNKNOWN, UP that is there.
+func worst(a, b healthStatus) healthStatus {
+	for _, s := range []healthStatus{statusDown, statusUnknown} {
+		if a == s || b == s {
+			return s
+		}
+	}
+	return statusUp
+}
+
+// healthLocked works out the health of now; the base is locked.
+func (l *life) healthLocked() baseHealth {
+	fs := &l.b.faults
+	_, broken := fs.holds(FaultStartFailed, subject{})
+	in := healthInput{
+		base: ark.ID(l.b.opts.Name, masterVersion), starting: !l.booted || l.staticsPending, failed: broken,
+		withAll: l.b.opts.WithAllBizReadiness, faithful: l.b.opts.Faithful,
+		unhealthy: l.unhealthy("", ""),
+	}
+	for _, b := range l.container.List() {
+		m := moduleInput{id: b.ID(), origin: b.Origin, phase: phaseStarted, unhealthy: l.unhealthy(b.Name, b.Version)}
+		switch b.State {
+		case ark.Resolved:
+			m.phase = phaseStarting
+		case ark.Broken:
+			m.phase = phaseFailed
+		}
+		in.modules = append(in.modules, m)
+	}
+	for id, f := range l.failures {
+		if _, listed := l.container.Get(id); !listed && !(l.b.opts.Faithful && f.origin == ark.Hot) {
+			in.modules = append(in.modules, moduleInput{id: id, origin: f.origin, phase: phaseFailed})
+		}
+	}
+	slices.SortStableFunc(in.modules, func(a, b moduleInput) int {
+		switch {
+		case a.id < b.id:
+			return -1
+		case a.id > b.id:
+			return 1
+		}
+		return 0
+	})
+	return judge(in)
+}
+
+// unhealthy asks whether a fault makes the health check of a module, or with
+// empty names that of the base, DOWN.
+func (l *life) unhealthy(name, version string) bool {
+	_, there := l.b.faults.holdsIf(func(f *Fault) bool {
+		if f.Kind != FaultActuatorDown {
+			return false
+		}
+		if !f.Match.narrow() {
+			return name == ""
+		}
+		return name != "" && f.Match.covers(subject{biz: name, version: version})
+	})
+	return there
+}
+
+// The documents of the actuator.
+type (
+	statusDoc struct {
+		Status healthStatus `json:"status"`
+	}
+	componentDoc struct {
+		Status  healthStatus `json:"status"`
+		Details any          `json:"details,omitempty"`
+	}
+	healthDoc struct {
+		Status     healthStatus            `json:"status"`
+		Components map[string]componentDoc `json:"components"`
+	}
+	diskSpace struct {
+		Total     int64 `json:"total"`
+		Free      int64 `json:"free"`
+		Threshold int64 `json:"threshold"`
+		Exists    bool  `json:"exists"`
+	}
+	infoDoc struct {
+		ArkBizInfo    []wireBizInfo `json:"arkBizInfo"`
+		ArkPluginInfo []plugin      `json:"arkPluginInfo"`
+	}
+)
+
+var simulatedDisk = diskSpace{Total: 494384795648, Free: 272435396608, Threshold: 10485760, Exists: true}
+
+// serveHealth is GET /actuator/health. The components have the names of the
+// documents, or of the code if the base is faithful (protocol 8.1).
+func (l *life) serveHealth(rw http.ResponseWriter) {
+	l.b.mu.Lock()
+	h := l.healthLocked()
+	l.b.mu.Unlock()
+	aggregateName, startUpName := "arkBizAggregate", "masterBizStartUp"
+	if l.b.opts.Faithful {
+		aggregateName, startUpName = "compositeAllBiz", "baseStartUp"
+	}
+	aggregate := map[string]componentDoc{}
+	for _, d := range h.aggregateDetails {
+		aggregate[d.name] = componentDoc{Status: d.status, Details: map[string]componentDoc{
+			"diskSpace": {Status: statusUp, Details: simulatedDisk},
+			"pingHe":    {Status: d.status, Details: struct{}{}},
+		}}
+	}
+	startUp := map[string]statusDoc{}
+	for _, d := range h.startUpDetails {
+		startUp[d.name] = statusDoc{d.status}
+	}
+	doc := healthDoc{Status: h.overall, Components: map[string]componentDoc{
+		aggregateName: {Status: h.aggregate, Details: aggregate},
+		startUpName:   {Status: h.startUp, Details: startUp},
+	}}
+	if l.b.opts.Faithful {
+		doc.Components["diskSpace"] = componentDoc{Status: statusUp, Details: simulatedDisk}
+		doc.Components["ping"] = componentDoc{Status: statusUp}
+	}
+	writeJSON(rw, healthCode(h.overall), doc)
+}
+
+// serveModuleHealth is GET /{webContextPath}/actuator/health.
+func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
+	l.b.mu.Lock()
+	biz, ok := l.container.Serving(path)
+	l.b.mu.Unlock()
+	if !ok {
+		writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
+		return
+	}
+	status := statusUp
+	if l.unhealthy(biz.Name, biz.Version) {
+		status = statusDown
+	}
+	writeJSON(rw, healthCode(status), healthDoc{Status: status, Components: map[string]componentDoc{
+		"diskSpace": {Status: statusUp, Details: simulatedDisk},
+		"ping":      {Status: status},
+	}})
+}
+
+// serveInfo is GET /actuator/info.
+func (l *life) serveInfo(rw http.ResponseWriter) {
+	d := mqttDialect(false)
+	doc := infoDoc{ArkPluginInfo: basePlugins}
+	for _, b := range append(l.reported(), l.master()) {
+		doc.ArkBizInfo = append(doc.ArkBizInfo, *d.info(&b))
+	}
+	writeJSON(rw, http.StatusOK, doc)
+}
+
+// healthCode is Spring's mapping of a status to HTTP.
+func healthCode(s healthStatus) int {
+	if s == statusDown {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}

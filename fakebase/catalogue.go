@@ -1,0 +1,285 @@
+package fakebase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
+)
+
+// Fetch says which jars a catalogue really opens.
+type Fetch string
+
+// The ways to treat a URL that no Module of the catalogue names.
+const (
+	// FetchAuto, the empty value, opens file and http URLs if the file is there
+	// and a biz jar; everything else, https too, is simulated. Nothing fails
+	// because a URL leads nowhere.
+	FetchAuto Fetch = ""
+	// FetchNever opens nothing: every URL is simulated.
+	FetchNever Fetch = "never"
+	// FetchAlways opens every URL, https too, and fails as a real base does
+	// when there is no jar.
+	FetchAlways Fetch = "always"
+)
+
+// Module is what the catalogue knows about one module version.
+type Module struct {
+	// URL is the exact URL of the jar; empty = the entry is found by Name and,
+	// if given, Version.
+	URL string `json:"url,omitempty"`
+	// Name and Version are what the manifest says. Name is required.
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	// Priority orders batches and lists, ascending; nil = 100.
+	Priority *int `json:"priority,omitempty"`
+	// WebContextPath is where it serves, without slashes; empty = Name.
+	WebContextPath string `json:"webContextPath,omitempty"`
+	// MainClass; empty = com.example.<Name>.Application.
+	MainClass string `json:"mainClass,omitempty"`
+	// Metaspace is what it occupies, in bytes; zero = Metaspace.PerModule of the base.
+	Metaspace int64 `json:"metaspace,omitempty"`
+	// PullTime, InstallTime and UninstallTime are how long download, start and
+	// stop take; zero = those of the catalogue.
+	PullTime      Delay `json:"pullTime,omitzero"`
+	InstallTime   Delay `json:"installTime,omitzero"`
+	UninstallTime Delay `json:"uninstallTime,omitzero"`
+}
+
+// Catalogue says what is behind the URLs of modules. The zero value is an
+// empty catalogue: every module is made up from its request or its file name
+// and installs in no time. A catalogue may be shared by any number of bases;
+// its fields must not change after the first use.
+//
+// What a URL contains is found in this order: the Module with this URL; the
+// manifest of the jar, as far as Fetch lets it be opened; the name and
+// version that the request gives; the name and version in the file name. The
+// latter two then take the entry of their name for everything else.
+type Catalogue struct {
+	// Modules are the known ones; more specific entries go first.
+	Modules []Module `json:"modules,omitempty"`
+	// Fetch says which jars are really opened; empty = FetchAuto.
+	Fetch Fetch `json:"fetch,omitempty"`
+	// PullTime, InstallTime and UninstallTime are for modules without their own.
+	PullTime      Delay `json:"pullTime,omitzero"`
+	InstallTime   Delay `json:"installTime,omitzero"`
+	UninstallTime Delay `json:"uninstallTime,omitzero"`
+	// MaxJarSize is the largest jar that is read, in bytes; zero = 256 MiB.
+	MaxJarSize int64 `json:"maxJarSize,omitempty"`
+	// ConnectTimeout and PullTimeout bound a download; zero = 2 s and 30 s.
+	ConnectTimeout Duration `json:"connectTimeout,omitempty"`
+	PullTimeout    Duration `json:"pullTimeout,omitempty"`
+
+	once   sync.Once
+	reader *jar.Reader
+}
+
+// Validate reports everything that is wrong with the catalogue, or nil.
+func (c *Catalogue) Validate() error {
+	var errs []error
+	switch c.Fetch {
+	case FetchAuto, FetchNever, FetchAlways:
+	default:
+		errs = append(errs, fmt.Errorf("fetch %q: use never, always or nothing", c.Fetch))
+	}
+	for i, m := range c.Modules {
+		field := fmt.Sprintf("modules[%d]", i)
+		if m.Name == "" {
+			errs = append(errs, fmt.Errorf("%s.name: is required", field))
+		}
+		if m.Metaspace < 0 {
+			errs = append(errs, fmt.Errorf("%s.metaspace %d: must not be negative", field, m.Metaspace))
+		}
+		errs = append(errs, m.PullTime.validate(field+".pullTime"),
+			m.InstallTime.validate(field+".installTime"), m.UninstallTime.validate(field+".uninstallTime"))
+	}
+	if c.MaxJarSize < 0 || c.ConnectTimeout < 0 || c.PullTimeout < 0 {
+		errs = append(errs, errors.New("maxJarSize, connectTimeout, pullTimeout: must not be negative"))
+	}
+	errs = append(errs, c.PullTime.validate("pullTime"),
+		c.InstallTime.validate("installTime"), c.UninstallTime.validate("uninstallTime"))
+	return errors.Join(errs...)
+}
+
+// rootPath is the web context path of a biz that serves everything that no
+// other does.
+const rootPath = "/"
+
+// found is what a URL turned out to contain.
+type found struct {
+	ark.Spec
+	pull, install, uninstall Delay
+}
+
+// resolve finds out what a URL contains. name and version are those of the
+// request, or empty. It blocks while a jar is read.
+func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (found, *exception) {
+	if ex := checkURL(rawURL); ex != nil {
+		return found{}, ex
+	}
+	if i := slices.IndexFunc(c.Modules, func(m Module) bool { return m.URL == rawURL }); i >= 0 {
+		m := c.Modules[i]
+		return c.found(ark.Spec{Name: m.Name, Version: m.Version, URL: rawURL}, &m, perModule), nil
+	}
+	spec, ok, ex := c.open(ctx, rawURL)
+	switch {
+	case ex != nil:
+		return found{}, ex
+	case ok:
+	case name != "" && version != "":
+		spec = ark.Spec{Name: name, Version: version}
+	default:
+		spec.Name, spec.Version = splitFileName(rawURL)
+		if spec.Name == "" {
+			return found{}, thrown(CodePullBizError, "java.io.FileNotFoundException", rawURL)
+		}
+	}
+	spec.URL = rawURL
+	return c.found(spec, c.entry(spec.Name, spec.Version), perModule), nil
+}
+
+// open reads the manifest of a jar, as far as Fetch allows.
+func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *exception) {
+	u, err := url.Parse(rawURL)
+	if err != nil || c.Fetch == FetchNever {
+		return ark.Spec{}, false, nil
+	}
+	if c.Fetch == FetchAuto && u.Scheme != "file" && u.Scheme != "http" {
+		return ark.Spec{}, false, nil
+	}
+	c.once.Do(func() {
+		c.reader = jar.NewReader(jar.Limits{
+			Size: c.MaxJarSize, Connect: time.Duration(c.ConnectTimeout), Total: time.Duration(c.PullTimeout),
+		})
+	})
+	m, err := c.reader.Read(ctx, u)
+	switch {
+	case err != nil && c.Fetch == FetchAuto && !jar.IsMalformed(err):
+		return ark.Spec{}, false, nil
+	case err != nil:
+		return ark.Spec{}, false, javaOf(err, rawURL)
+	}
+	return ark.Spec{
+		Name: m.Name, Version: m.Version, Priority: m.Priority,
+		WebContextPath: m.WebContextPath, MainClass: m.MainClass,
+	}, true, nil
+}
+
+func (c *Catalogue) entry(name, version string) *Module {
+	for i, m := range c.Modules {
+		if m.Name == name && (m.Version == "" || m.Version == version) {
+			return &c.Modules[i]
+		}
+	}
+	return nil
+}
+
+func (c *Catalogue) found(spec ark.Spec, m *Module, perModule int64) found {
+	f := found{Spec: spec, pull: c.PullTime, install: c.InstallTime, uninstall: c.UninstallTime}
+	f.Metaspace = perModule
+	if m != nil {
+		if m.Priority != nil {
+			f.Priority = *m.Priority
+		}
+		first(&f.WebContextPath, m.WebContextPath)
+		first(&f.MainClass, m.MainClass)
+		first(&f.Metaspace, m.Metaspace)
+		first(&f.pull, m.PullTime)
+		first(&f.install, m.InstallTime)
+		first(&f.uninstall, m.UninstallTime)
+	}
+	if f.Priority == 0 && (m == nil || m.Priority == nil) {
+		f.Priority = jar.DefaultPriority
+	}
+	if f.WebContextPath == "" {
+		f.WebContextPath = f.Name
+	}
+	if f.WebContextPath = strings.Trim(f.WebContextPath, "/"); f.WebContextPath == "" {
+		f.WebContextPath = rootPath
+	}
+	if f.MainClass == "" {
+		f.MainClass = "com.example." + f.Name + ".Application"
+	}
+	return f
+}
+
+// first replaces a value by another that is set.
+func first[T comparable](dst *T, v T) {
+	var zero T
+	if v != zero {
+		*dst = v
+	}
+}
+
+// checkURL fails as java.net.URL does.
+func checkURL(raw string) *exception {
+	scheme, _, ok := strings.Cut(raw, ":")
+	if !ok || strings.ContainsAny(scheme, "/?#") || scheme == "" {
+		return thrown(CodeDecodeURLFailed, "java.net.MalformedURLException", "no protocol: "+raw)
+	}
+	switch strings.ToLower(scheme) {
+	case "file", "http", "https", "jar", "ftp", "mailto":
+		return nil
+	default:
+		return thrown(CodeDecodeURLFailed, "java.net.MalformedURLException", "unknown protocol: "+strings.ToLower(scheme))
+	}
+}
+
+// javaOf says a failed read as Java would (protocol 6, rows 5 to 9).
+func javaOf(err error, rawURL string) *exception {
+	var e *jar.Error
+	if !errors.As(err, &e) {
+		return thrown(CodePullBizError, "java.io.IOException", err.Error())
+	}
+	switch e.Kind {
+	case jar.NotFound:
+		return thrown(CodePullBizError, "java.io.FileNotFoundException", rawURL)
+	case jar.Refused:
+		return thrown(CodePullBizError, "java.net.ConnectException", "Connection refused")
+	case jar.UnknownHost:
+		return thrown(CodePullBizError, "java.net.UnknownHostException", e.Detail)
+	case jar.TimedOut:
+		return thrown(CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
+	case jar.NotZip:
+		return thrown(CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found")
+	case jar.NotBiz:
+		return thrown(CodeInstallRequirementNotMet, "java.lang.IllegalArgumentException", e.Detail)
+	default:
+		return thrown(CodePullBizError, "java.io.IOException", e.Detail)
+	}
+}
+
+var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)
+
+// splitFileName reads a name and a version out of a jar's file name as Maven
+// makes it: everything up to the first "-<digit>" is the name. A file name
+// without a version has none that could be guessed: the name is then empty.
+func splitFileName(rawURL string) (name, version string) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "", ""
+	}
+	p := u.Path
+	if p == "" {
+		p = u.Opaque
+	}
+	base, isJar := strings.CutSuffix(path.Base(p), ".jar")
+	if !isJar {
+		return "", ""
+	}
+	base = strings.TrimSuffix(base, "-ark-biz")
+	m := versionStart.FindStringSubmatch(base)
+	if m == nil {
+		return "", ""
+	}
+	return m[1], m[2]
+}

@@ -1,0 +1,256 @@
+package fakebase
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+// The commands of arklet (protocol 4.4).
+const (
+	cmdHelp      = "help"
+	cmdInstall   = "installBiz"
+	cmdBatch     = "batchInstallBiz"
+	cmdUninstall = "uninstallBiz"
+	cmdSwitch    = "switchBiz"
+	cmdQueryAll  = "queryAllBiz"
+	cmdHealth    = "health"
+	cmdQueryOps  = "queryBizOps"
+)
+
+// Response codes inside data (protocol 3.6, 4.6).
+const (
+	codeSuccess      = "SUCCESS"
+	codeFailed       = "FAILED"
+	codeRepeat       = "REPEAT_BIZ"
+	codeNotFound     = "NOT_FOUND_BIZ"
+	codeIllegalState = "ILLEGAL_STATE_BIZ"
+)
+
+// outcome is what a handler comes to, before a tunnel gives it its shape.
+type outcome struct {
+	failed  bool
+	message string
+	data    any // one of the types that wire.go renders; nil = none
+	thrown  *exception
+	code    string // error code of the documents
+	unknown bool   // there is no such command
+	gone    bool   // the process ended, or the command hangs: nothing is answered
+}
+
+// clientResponse is what the operations on biz answer.
+type clientResponse struct {
+	code, message string
+	biz           []Biz
+	elapsed       *int64 // bytes of metaspace; nil = not stated
+}
+
+func ok(data any) outcome { return outcome{data: data} }
+
+func failed(message, code string) outcome {
+	return outcome{failed: true, message: message, code: code}
+}
+
+func thrownOutcome(ex *exception) outcome { return outcome{thrown: ex, code: ex.code} }
+
+// errGone makes a handler stop without an answer.
+var errGone = &exception{class: "process ended"}
+
+func failure(ex *exception) outcome {
+	if ex == errGone {
+		return outcome{gone: true}
+	}
+	return thrownOutcome(ex)
+}
+
+// arrive is what may happen to any command before its handler: latency, a
+// crash, an injected refusal. done = the outcome is final.
+func (l *life) arrive(sub subject) (out outcome, done bool) {
+	fs := &l.b.faults
+	if f, hit := fs.fire(FaultLatency, sub); hit && !l.sleep(f.wait) {
+		return outcome{gone: true}, true
+	}
+	switch {
+	case fs.fail(stepDispatch, sub) != nil:
+		return outcome{unknown: true, code: CodeInvalidRequest}, true
+	case sub.command != cmdInstall && l.crashes(sub):
+		return outcome{gone: true}, true
+	}
+	if ex := fs.fail(stepEnter, sub); ex != nil {
+		return thrownOutcome(ex), true
+	}
+	if ex := fs.fail(stepValidate, sub); ex != nil {
+		return thrownOutcome(ex), true
+	}
+	return outcome{}, false
+}
+
+// hang blocks for ever if a fault says so; true = it did, and the process has ended.
+func (l *life) hang(sub subject) bool {
+	if _, hit := l.b.faults.fire(FaultHang, sub); !hit {
+		return false
+	}
+	<-l.ctx.Done()
+	return true
+}
+
+// exclusively runs an operation while no other has the lock of its identity
+// (protocol 4.8). conflict tells that the operation did not run because another does.
+func (l *life) exclusively(id string, sub subject, op func() outcome) (out outcome, conflict bool) {
+	running, free := l.lock(id, sub.command)
+	if free && l.b.faults.fail(stepLock, sub) != nil {
+		l.unlock(id)
+		running, free = sub.command, false
+	}
+	if !free {
+		return failed(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
+			id, sub.command, running), CodeInstallBizExecuting), true
+	}
+	defer l.unlock(id)
+	if l.hang(sub) {
+		return outcome{gone: true}, false
+	}
+	return op(), false
+}
+
+func (l *life) lock(id, command string) (running string, free bool) {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if running, taken := l.locks[id]; taken {
+		return running, false
+	}
+	if l.locks == nil {
+		l.locks = map[string]string{}
+	}
+	l.locks[id] = command
+	return "", true
+}
+
+func (l *life) unlock(id string) {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	delete(l.locks, id)
+}
+
+// operate carries out a command on one identity, now or asynchronously.
+func (l *life) operate(req *bizRequest, sub subject, op func() outcome) outcome {
+	id := ark.ID(sub.biz, sub.version)
+	if req.Async {
+		return l.operateAsync(req.RequestID.value, id, req, sub, op)
+	}
+	out, _ := l.exclusively(id, sub, func() outcome { return op() })
+	return out
+}
+
+// uninstallCommand is uninstallBiz (protocol 4.6).
+func (l *life) uninstallCommand(req *bizRequest) outcome {
+	return l.namedCommand(cmdUninstall, req, func(sub subject) outcome {
+		resp, ex := l.uninstall(sub)
+		if ex != nil {
+			return failure(ex)
+		}
+		return respond(resp, "uninstall biz not success!", CodeNoMatchedBiz)
+	})
+}
+
+// switchCommand is switchBiz (protocol 4.6).
+func (l *life) switchCommand(req *bizRequest) outcome {
+	return l.namedCommand(cmdSwitch, req, func(sub subject) outcome {
+		return respond(l.switchTo(sub), "switch biz not success!", CodeNoMatchedBiz)
+	})
+}
+
+// namedCommand is what uninstallBiz and switchBiz have in common.
+func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
+	sub := subject{command: command}
+	if req != nil {
+		sub.biz, sub.version = req.BizName.value, req.BizVersion.value
+	}
+	if out, done := l.arrive(sub); done {
+		return out
+	}
+	switch {
+	case req == nil:
+		return thrownOutcome(nullPointer())
+	case bool(req.Async) && blank(req.RequestID):
+		return thrownOutcome(invalid(CodeInvalidParameter, "requestId should not be blank when async is true"))
+	case blank(req.BizName):
+		return thrownOutcome(invalid(CodeInvalidParameter, "bizName should not be blank"))
+	case blank(req.BizVersion):
+		return thrownOutcome(invalid(CodeInvalidParameter, "bizVersion should not be blank"))
+	}
+	return l.operate(req, sub, func() outcome { return op(sub) })
+}
+
+// respond wraps an operation's answer; message stands above one that failed.
+func respond(r clientResponse, message, notFoundCode string) outcome {
+	out := outcome{data: r}
+	if r.code == codeSuccess {
+		return out
+	}
+	out.failed, out.message = true, message
+	switch r.code {
+	case codeNotFound:
+		out.code = notFoundCode
+	case codeIllegalState:
+		out.code = CodeUnknown
+	case codeFailed:
+		out.code = CodeInvalidRequest
+	}
+	return out
+}
+
+// switchTo makes a version the active one.
+func (l *life) switchTo(sub subject) clientResponse {
+	id := ark.ID(sub.biz, sub.version)
+	if l.b.faults.fail(stepFind, sub) != nil {
+		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}
+	}
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	err := l.container.Switch(id, l.b.opts.Clock.Now())
+	switch {
+	case errors.Is(err, ark.ErrNotFound):
+		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}
+	case err != nil:
+		b, _ := l.container.Get(id)
+		return clientResponse{code: codeIllegalState, message: fmt.Sprintf(
+			"Switch Biz: %s's state must not be %s.", id, b.State.Lower())}
+	}
+	return clientResponse{code: codeSuccess, message: "Switch biz: " + id + " is activated."}
+}
+
+// queryAll is queryAllBiz (protocol 4.7).
+func (l *life) queryAll() outcome {
+	sub := subject{command: cmdQueryAll}
+	if out, done := l.arrive(sub); done {
+		return out
+	}
+	if l.hang(sub) {
+		return outcome{gone: true}
+	}
+	if l.b.faults.fail(stepFind, sub) != nil {
+		return failed("can not find biz", CodeNoMatchedBiz)
+	}
+	return ok(l.reported())
+}
+
+// reported is what the base says about its modules: as they are, but for
+// flapping and a skewed clock.
+func (l *life) reported() []Biz {
+	l.b.mu.Lock()
+	list := l.container.List()
+	l.b.mu.Unlock()
+	for i := range list {
+		list[i] = l.asReported(list[i])
+	}
+	return list
+}
+
+func blank(t text) bool { return strings.TrimSpace(t.value) == "" }
+
+func nullPointer() *exception {
+	return &exception{class: "java.lang.NullPointerException", code: CodeInvalidParameter, detail: "null", plain: true}
+}

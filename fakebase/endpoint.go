@@ -1,0 +1,155 @@
+package fakebase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// endpoint is an HTTP server that can be taken away and come back at the same
+// address. Taking it away resets its connections, as the end of a process does.
+type endpoint struct {
+	handler http.Handler
+	log     *slog.Logger
+	listen  func(context.Context) (net.Listener, error) // the first time
+
+	addr atomic.Pointer[string] // of the listener, or of the last one; nil = none yet
+
+	mu    sync.Mutex
+	srv   *http.Server
+	conns map[net.Conn]struct{}
+}
+
+// connKey finds the connection of a request in its context.
+type connKey struct{}
+
+// open listens and serves on a goroutine from spawn. It does nothing while
+// the endpoint is open. An address that has been taken meanwhile is given up
+// for another one.
+func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.srv != nil {
+		return nil
+	}
+	ln, err := e.relisten(ctx)
+	if err != nil {
+		return err
+	}
+	addr := ln.Addr().String()
+	e.addr.Store(&addr)
+	srv := &http.Server{
+		Handler: e.handler, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: 30 * time.Second, DisableGeneralOptionsHandler: true,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		ConnState: e.track,
+	}
+	e.conns = map[net.Conn]struct{}{}
+	if !spawn(func() {
+		if err := srv.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			e.log.Warn("listener ended", "addr", addr, "err", err)
+		}
+	}) {
+		return ln.Close()
+	}
+	e.srv = srv
+	return nil
+}
+
+func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
+	if addr := e.address(); addr != "" {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+		if err == nil {
+			return ln, nil
+		}
+		e.log.Warn("address is not free any more, taking another", "addr", addr, "err", err)
+	}
+	return e.listen(ctx)
+}
+
+// close ends listener and connections.
+func (e *endpoint) close() {
+	e.mu.Lock()
+	srv, conns := e.srv, e.conns
+	e.srv, e.conns = nil, nil
+	for c := range conns {
+		reset(c)
+	}
+	e.mu.Unlock()
+	if srv != nil {
+		_ = srv.Close()
+	}
+}
+
+func (e *endpoint) address() string {
+	if p := e.addr.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+func (e *endpoint) track(c net.Conn, state http.ConnState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.conns == nil {
+		reset(c)
+		return
+	}
+	switch state {
+	case http.StateNew:
+		e.conns[c] = struct{}{}
+	case http.StateClosed:
+		delete(e.conns, c)
+	}
+}
+
+// forget stops tracking a hijacked connection that its handler has closed.
+func (e *endpoint) forget(c net.Conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.conns, c)
+}
+
+// reset closes a connection so that the other end sees a reset.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// listenOn listens on host:port; without address it is 127.0.0.1 and any port.
+func listenOn(addr string) func(context.Context) (net.Listener, error) {
+	if addr == "" {
+		addr = "127.0.0.1:0"
+	}
+	return func(ctx context.Context) (net.Listener, error) {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("listening on %s: %w", addr, err)
+		}
+		return ln, nil
+	}
+}
+
+// listenFirstFree listens on the first free port from first to last.
+func listenFirstFree(ctx context.Context, host string, first, last int) (net.Listener, error) {
+	var err error
+	for port := first; port <= last; port++ {
+		var ln net.Listener
+		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			return ln, nil
+		}
+	}
+	return nil, fmt.Errorf("no free port from %d to %d on %s: %w", first, last, host, err)
+}

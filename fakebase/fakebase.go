@@ -1,0 +1,251 @@
+package fakebase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ErrStarted is what Start answers when the base has been started before.
+var ErrStarted = errors.New("base has been started already")
+
+// Base is one simulated base. Its methods may be called concurrently, before,
+// during and after Start.
+type Base struct {
+	opts   Options
+	log    *slog.Logger
+	faults faultSet
+
+	mu       sync.Mutex
+	started  bool
+	identity string // of the running process, or the last or next one
+	life     *life  // nil while no process runs
+	watchers []*watcher
+	seq      uint64
+	rnd      *rand.Rand
+	cha      *rand.ChaCha8 // for UUIDs
+	revive   chan string   // identities of processes to start
+	comeback *Restart      // how the process that crashes now comes back; nil = not
+	web      webPort
+	requests atomic.Uint64     // module requests served
+	expiries map[string]func() // ends the timers of faults with a limited time
+}
+
+// New checks the options and returns a base that does nothing until Start.
+// The error names every option that is wrong.
+func New(opts Options) (*Base, error) {
+	opts, err := opts.normalise()
+	if err != nil {
+		return nil, fmt.Errorf("options of base %q: %w", opts.Identity, err)
+	}
+	b := &Base{opts: opts, revive: make(chan string, 1)}
+	seed := opts.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+		if opts.Identity != "" {
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(opts.Identity))
+			seed = h.Sum64()
+		}
+	}
+	var key [32]byte
+	for i := range 8 {
+		key[i] = byte(seed >> (8 * i))
+	}
+	b.cha = rand.NewChaCha8(key)
+	b.rnd = rand.New(b.cha)
+	b.faults.seed = seed
+	b.identity = opts.Identity
+	if b.identity == "" {
+		b.identity = opts.IP
+		if opts.Generation != GenerationC {
+			b.identity = b.newIdentity()
+		}
+	}
+	b.log = opts.Logger
+	b.web.init(b)
+	for _, f := range opts.Faults {
+		if _, err := b.Inject(f); err != nil {
+			return nil, fmt.Errorf("options of base %q: %w", b.identity, err)
+		}
+	}
+	return b, nil
+}
+
+// Start runs the base until ctx ends, and then returns nil; crashes and
+// restarts in between do not end it. An error means that a tunnel could not
+// be opened (HTTP port taken; broker unreachable at the start of a faithful
+// base). Everything that Start opened is closed when it returns. At most one
+// Start per Base.
+func (b *Base) Start(ctx context.Context) error {
+	b.mu.Lock()
+	if b.started {
+		b.mu.Unlock()
+		return fmt.Errorf("starting base %q: %w", b.identity, ErrStarted)
+	}
+	b.started = true
+	b.mu.Unlock()
+	defer b.stopExpiries()
+	for {
+		l := b.begin(ctx)
+		err := l.run()
+		l.end()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("running base %q: %w", l.identity, err)
+		}
+		if !b.awaitRestart(ctx) {
+			return nil
+		}
+	}
+}
+
+// awaitRestart blocks until the next process is to start; false = never.
+func (b *Base) awaitRestart(ctx context.Context) bool {
+	b.mu.Lock()
+	plan := b.comeback
+	b.comeback = nil
+	b.mu.Unlock()
+	var due <-chan time.Time
+	if plan != nil {
+		t := b.opts.Clock.NewTimer(time.Duration(plan.After))
+		defer t.Stop()
+		due = t.C()
+	}
+	identity := ""
+	select {
+	case <-ctx.Done():
+		return false
+	case identity = <-b.revive:
+	case <-due:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case identity != "":
+		b.identity = identity
+	case plan != nil && plan.NewIdentity, b.opts.Identity == "" && b.opts.Generation != GenerationC:
+		b.identity = b.newIdentity()
+	}
+	return true
+}
+
+// Crash ends the base's process as kill -9 would: connections break, modules
+// are gone, nothing is said. The base stays down until Restart. Nothing
+// happens while no process runs.
+func (b *Base) Crash() {
+	b.mu.Lock()
+	l := b.life
+	b.mu.Unlock()
+	if l != nil {
+		l.cancel(errCrashed)
+	}
+}
+
+// Restart starts the base's process again after a crash; a running process
+// crashes first. identity is the new one; empty = as before. A base that was
+// never started or whose Start has returned is not affected.
+func (b *Base) Restart(identity string) error {
+	if err := validTopicLevel(identity); err != nil {
+		return fmt.Errorf("restarting base as %q: %w", identity, err)
+	}
+	b.Crash()
+	select {
+	case b.revive <- identity:
+	default: // a restart is under way already
+	}
+	return nil
+}
+
+// Inject adds a fault, whose effect begins at once, and returns its id.
+func (b *Base) Inject(f Fault) (string, error) {
+	f, err := b.faults.add(f)
+	if err != nil {
+		return "", err
+	}
+	if f.For > 0 {
+		timer := b.opts.Clock.AfterFunc(time.Duration(f.For), func() { b.Clear(f.ID) })
+		b.mu.Lock()
+		if b.expiries == nil {
+			b.expiries = map[string]func(){}
+		}
+		b.expiries[f.ID] = func() { timer.Stop() }
+		b.mu.Unlock()
+	}
+	b.faultsChanged(f.Kind)
+	return f.ID, nil
+}
+
+// Clear takes faults away by id, all of them if none is given, and tells how
+// many there were. What they did is not undone: a crashed process stays
+// down, a hanging command hangs.
+func (b *Base) Clear(ids ...string) int {
+	gone := b.faults.remove(ids...)
+	for _, f := range gone {
+		b.mu.Lock()
+		stop := b.expiries[f.ID]
+		delete(b.expiries, f.ID)
+		b.mu.Unlock()
+		if stop != nil {
+			stop()
+		}
+		if f.Kind != FaultCrash {
+			b.faultsChanged(f.Kind)
+		}
+	}
+	return len(gone)
+}
+
+// Faults lists the faults that are there, in order of injection.
+func (b *Base) Faults() []FaultStatus { return b.faults.status() }
+
+// faultsChanged lets faults act that are not asked for on the way of a command.
+func (b *Base) faultsChanged(kind FaultKind) {
+	b.mu.Lock()
+	l := b.life
+	b.mu.Unlock()
+	if l == nil {
+		return
+	}
+	switch kind {
+	case FaultDisconnect:
+		l.applyDisconnect()
+	case FaultWebRefuse:
+		b.applyWebRefuse(l)
+	case FaultCrash:
+		l.armCrash()
+	}
+}
+
+func (b *Base) stopExpiries() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, stop := range b.expiries {
+		stop()
+	}
+	b.expiries = nil
+}
+
+// share draws a number in [0, 1).
+func (b *Base) share() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rnd.Float64()
+}
+
+// newIdentity draws a UUID from the base's seed.
+func (b *Base) newIdentity() string {
+	// ChaCha8 never fails to read.
+	id, _ := uuid.NewRandomFromReader(b.cha)
+	return id.String()
+}

@@ -1,0 +1,272 @@
+package fakebase
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+// javaDouble is a float64 that JSON spells as Java's Double.toString.
+type javaDouble float64
+
+// MarshalJSON spells whole numbers with ".0" and small or large ones with "E".
+func (d javaDouble) MarshalJSON() ([]byte, error) {
+	f := float64(d)
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-3 || abs >= 1e7) {
+		mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
+		if !strings.Contains(mantissa, ".") {
+			mantissa += ".0"
+		}
+		n, err := strconv.Atoi(exponent)
+		return []byte(mantissa + "E" + strconv.Itoa(n)), err
+	}
+	s := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return []byte(s), nil
+}
+
+// healthData is the answer to health: what is nil was not asked for.
+type healthData struct {
+	master  *Biz
+	cpu     *cpuHealth
+	jvm     *jvmHealth
+	biz     *Biz
+	bizs    []Biz
+	plugin  *plugin
+	plugins []plugin
+}
+
+// cpuHealth and jvmHealth are the documents of protocol 7.
+type cpuHealth struct {
+	Count  int        `json:"count"`
+	Type   string     `json:"type"`
+	Total  javaDouble `json:"total used (%)"` // ticks since the start, despite its name
+	User   javaDouble `json:"user used (%)"`
+	System javaDouble `json:"system used (%)"`
+	Free   javaDouble `json:"free (%)"`
+}
+
+type jvmHealth struct {
+	Version          string     `json:"java version"`
+	Home             string     `json:"java home"`
+	Total            javaDouble `json:"total memory(M)"`
+	Max              javaDouble `json:"max memory(M)"`
+	Free             javaDouble `json:"free memory(M)"`
+	InitHeap         javaDouble `json:"init heap memory(M)"`
+	UsedHeap         javaDouble `json:"used heap memory(M)"`
+	CommittedHeap    javaDouble `json:"committed heap memory(M)"`
+	MaxHeap          javaDouble `json:"max heap memory(M)"`
+	InitNonHeap      javaDouble `json:"init non heap memory(M)"`
+	UsedNonHeap      javaDouble `json:"used non heap memory(M)"`
+	CommittedNonHeap javaDouble `json:"committed non heap memory(M)"`
+	MaxNonHeap       javaDouble `json:"max non heap memory(M)"`
+	LoadedClasses    int64      `json:"loaded class count"`
+	UnloadedClasses  int64      `json:"unload class count"`
+	TotalClasses     int64      `json:"total class count"`
+	RunTime          javaDouble `json:"run time(s)"`
+	UsedMeta         int64      `json:"java used metaspace"`
+	CommittedMeta    int64      `json:"java committed metaspace"`
+	MaxMeta          int64      `json:"java max metaspace"`
+}
+
+// plugin is an ark plugin of the base.
+type plugin struct {
+	ArtifactID      string `json:"artifactId"`
+	GroupID         string `json:"groupId"`
+	PluginActivator string `json:"pluginActivator"`
+	PluginName      string `json:"pluginName"`
+	PluginURL       string `json:"pluginUrl"`
+	PluginVersion   string `json:"pluginVersion"`
+}
+
+// basePlugins is what a base with the koupleless starter carries.
+var basePlugins = []plugin{{
+	ArtifactID: "koupleless-base-plugin", GroupID: "com.alipay.sofa.koupleless",
+	PluginActivator: "com.alipay.sofa.koupleless.plugin.ServerlessRuntimeActivator",
+	PluginName:      "koupleless-base-plugin",
+	PluginURL:       "file:/app/lib/koupleless-base-plugin-2.1.11.jar!/", PluginVersion: "2.1.11",
+}}
+
+// masterVersion is the version of the base as a biz, a constant of embed mode.
+const masterVersion = "1.0.0"
+
+// master is the base as a biz.
+func (l *life) master() Biz {
+	return Biz{
+		Spec: ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
+		// The state of the master is set before anything can ask.
+		State: ark.Activated,
+	}
+}
+
+// healthCommand is health (protocol 7).
+func (l *life) healthCommand(req *healthRequest) outcome {
+	if req == nil {
+		req = &healthRequest{}
+	}
+	sub := subject{command: cmdHealth, biz: req.BizName.value, version: req.BizVersion.value}
+	if out, done := l.arrive(sub); done {
+		return out
+	}
+	if l.hang(sub) {
+		return outcome{gone: true}
+	}
+	if l.b.faults.fail(stepFind, sub) != nil {
+		return failed(missingBiz(sub), CodeNoMatchedBiz)
+	}
+	data := healthData{}
+	name, version := req.BizName.value, req.BizVersion.value
+	kind := req.Type.value
+	switch kind {
+	case "", "system", "biz", "plugin":
+	default:
+		return thrownOutcome(invalid(CodeInvalidParameter, "type: "+kind+" can not be found"))
+	}
+	if kind == "" || kind == "system" {
+		if out := l.systemHealth(&data, req.Metrics); out.failed {
+			return out
+		}
+	}
+	if kind == "" || kind == "biz" {
+		if out := l.bizHealth(&data, name, version, kind == ""); out.failed {
+			return out
+		}
+	}
+	if kind == "" || kind == "plugin" {
+		if out := pluginHealth(&data, name, kind == ""); out.failed {
+			return out
+		}
+	}
+	if kind == "" {
+		m := l.master()
+		data.master = &m
+	}
+	return ok(data)
+}
+
+// systemHealth adds the metrics that are asked for, all if none is named.
+func (l *life) systemHealth(data *healthData, metrics []text) outcome {
+	names := []string{"cpu", "jvm"}
+	if len(metrics) > 0 {
+		names = nil
+		for _, m := range metrics {
+			names = append(names, m.value)
+		}
+	}
+	for _, n := range names {
+		switch n {
+		case "cpu":
+			data.cpu = l.cpuHealth()
+		case "jvm":
+			data.jvm = l.jvmHealth()
+		default:
+			return failed("indicator not registered", CodeInvalidParameter)
+		}
+	}
+	return outcome{}
+}
+
+// bizHealth adds one biz or the list of all. In a question for everything, a
+// name without version may be that of a plugin.
+func (l *life) bizHealth(data *healthData, name, version string, everything bool) outcome {
+	all := append([]Biz{l.master()}, l.reported()...)
+	switch {
+	case name == "":
+		data.bizs = all
+	case version == "":
+		if everything && slices.ContainsFunc(basePlugins, func(p plugin) bool { return p.PluginName == name }) {
+			data.bizs = all
+			return outcome{}
+		}
+		data.bizs = slices.DeleteFunc(all, func(b Biz) bool { return b.Name != name })
+		if len(data.bizs) == 0 {
+			return failed(missingBiz(subject{biz: name}), CodeNoMatchedBiz)
+		}
+	default:
+		i := slices.IndexFunc(all, func(b Biz) bool { return b.Name == name && b.Version == version })
+		if i < 0 {
+			return failed(missingBiz(subject{biz: name, version: version}), CodeNoMatchedBiz)
+		}
+		data.biz = &all[i]
+	}
+	return outcome{}
+}
+
+// pluginHealth adds one plugin or the list of all.
+func pluginHealth(data *healthData, name string, everything bool) outcome {
+	i := slices.IndexFunc(basePlugins, func(p plugin) bool { return p.PluginName == name })
+	switch {
+	case i >= 0:
+		data.plugin = &basePlugins[i]
+	case name != "" && !everything:
+		return failed("can not find plugin", CodeNoMatchedBiz)
+	default:
+		data.plugins = basePlugins
+	}
+	return outcome{}
+}
+
+// missingBiz is the text of protocol 6, row 22.
+func missingBiz(s subject) string {
+	if s.version == "" && s.biz != "" {
+		return "can not find biz: " + s.biz
+	}
+	return "can not find biz"
+}
+
+func (l *life) runTime() time.Duration { return l.b.opts.Clock.Now().Sub(l.started) }
+
+func (l *life) cpuHealth() *cpuHealth {
+	const cpus, ticksPerSecond = 4, 100
+	return &cpuHealth{
+		Count: cpus, Type: "Simulated CPU", User: 9.93, System: 6.25, Free: 83.82,
+		Total: javaDouble(math.Floor(l.runTime().Seconds() * cpus * ticksPerSecond)),
+	}
+}
+
+// jvmHealth gives the figures of a small JVM; class counts and non-heap
+// memory follow the metaspace.
+func (l *life) jvmHealth() *jvmHealth {
+	const (
+		classesOfBase   = 10063
+		bytesPerClass   = 5522 // metaspace of protocol 7 divided by its classes
+		otherNonHeap    = 9 * mib
+		unlimitedInMiB  = -1.0 / mib
+		initNonHeapMiB  = 7.3125
+		heapTotal, free = 174.5, 37.36
+	)
+	m := l.metaspace()
+	l.b.mu.Lock()
+	n := l.container.Len()
+	l.b.mu.Unlock()
+	loaded := int64(classesOfBase)
+	if extra := m.Used - l.b.opts.Metaspace.Used; extra > 0 && n > 0 {
+		loaded += extra / bytesPerClass
+	}
+	return &jvmHealth{
+		Version: "17.0.15", Home: "/usr/lib/jvm/java-17-openjdk-amd64",
+		Total: heapTotal, Max: 885.5, Free: free,
+		InitHeap: 64, UsedHeap: heapTotal - free, CommittedHeap: heapTotal, MaxHeap: 885.5,
+		InitNonHeap: initNonHeapMiB, UsedNonHeap: toMiB(m.Used + otherNonHeap),
+		CommittedNonHeap: toMiB(m.Committed + otherNonHeap), MaxNonHeap: unlimitedInMiB,
+		LoadedClasses: loaded, TotalClasses: loaded,
+		RunTime:  javaDouble(float64(l.runTime().Milliseconds()) / 1000),
+		UsedMeta: m.Used, CommittedMeta: m.Committed, MaxMeta: m.Max,
+	}
+}
+
+func toMiB(bytes int64) javaDouble { return javaDouble(float64(bytes) / mib) }
+
+// metaspace gives the figures of now, exhausted if a fault says so.
+func (l *life) metaspace() MetaspaceStatus {
+	_, full := l.b.faults.holds(FaultMetaspaceFull, subject{})
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	return l.meta.status(full)
+}

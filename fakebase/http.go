@@ -1,0 +1,282 @@
+package fakebase
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+const (
+	// firstHTTPPort and lastHTTPPort are where a real arklet looks for a port.
+	firstHTTPPort, lastHTTPPort = 1238, 1337
+	// maxBody is the limit of the real server's aggregator.
+	maxBody = 1 << 20
+	// heartbeatTimeout is the real client's connect and read timeout together.
+	heartbeatTimeout = 40 * time.Second
+)
+
+// httpTunnel is the arklet HTTP server of one process and its heartbeats
+// (protocol 4).
+type httpTunnel struct {
+	l        *life
+	endpoint endpoint
+	client   *http.Client
+	url      string // of the heartbeat; empty = none
+	d        dialect
+}
+
+// openHTTP listens, and begins to send heartbeats if there is an endpoint for them.
+func (l *life) openHTTP(o *HTTPOptions) error {
+	t := &httpTunnel{l: l, client: o.Client, d: httpDialect(!l.b.opts.Faithful)}
+	t.endpoint = endpoint{handler: t, log: l.log, listen: o.listener()}
+	if t.client == nil {
+		t.client = &http.Client{Timeout: heartbeatTimeout}
+	}
+	if err := t.endpoint.open(l.ctx, l.spawn); err != nil {
+		return fmt.Errorf("opening arklet HTTP server: %w", err)
+	}
+	l.b.mu.Lock()
+	l.http = t
+	l.b.mu.Unlock()
+	l.log.Info("arklet listens", "addr", t.endpoint.address())
+	if o.HeartbeatEndpoint != "" {
+		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
+		due := l.b.opts.Clock.Now().Add(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter)))
+		l.after(due.Sub(l.b.opts.Clock.Now()), func() { t.heartbeat(due) })
+	}
+	l.applyDisconnect()
+	return nil
+}
+
+func (l *life) closeHTTP() {
+	if l.http != nil {
+		l.http.endpoint.close()
+	}
+}
+
+// listener finds the port (protocol 2.2).
+func (o *HTTPOptions) listener() func(context.Context) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(o.Addr)
+	switch {
+	case o.Addr == "":
+		host = "127.0.0.1"
+	case err != nil || port != "":
+		return listenOn(o.Addr)
+	}
+	return func(ctx context.Context) (net.Listener, error) {
+		return listenFirstFree(ctx, host, firstHTTPPort, lastHTTPPort)
+	}
+}
+
+func (t *httpTunnel) setRefusing(refuse bool) {
+	if refuse {
+		t.endpoint.close()
+		return
+	}
+	if err := t.endpoint.open(t.l.ctx, t.l.spawn); err != nil {
+		t.l.log.Warn("arklet HTTP server cannot be opened again", "err", err)
+	}
+}
+
+// ServeHTTP takes a command (protocol 4.2). The answer is written by hand: the
+// real server sends neither length nor type and ends the body by closing.
+func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	conn, _, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	defer t.endpoint.forget(conn)
+	defer func() { _ = conn.Close() }()
+	reply := t.reply(r.Method, r.URL.Path, body)
+	if reply == nil {
+		t.wait(conn)
+		return
+	}
+	if _, hit := t.l.b.faults.fire(FaultCorrupt, subject{message: "response"}); hit {
+		reply = spoil(reply)
+	}
+	if _, err := conn.Write(reply); err != nil {
+		t.l.log.Debug("answer not sent", "path", r.URL.Path, "err", err)
+	}
+}
+
+// wait leaves a request without an answer until the client gives up or the
+// process ends.
+func (t *httpTunnel) wait(conn net.Conn) {
+	stop := context.AfterFunc(t.l.ctx, func() { reset(conn) })
+	defer stop()
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// reply is the whole answer to a request; nil = there is none.
+func (t *httpTunnel) reply(method, path string, body []byte) []byte {
+	switch {
+	case method != http.MethodPost:
+		const text = "POST http request only supported by arklet"
+		return []byte("HTTP/1.1 500 Internal Server Error\r\nContent_Length: " +
+			strconv.Itoa(len(text)) + "\r\n\r\n" + text)
+	case len(body) > maxBody:
+		return []byte("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n")
+	}
+	command := strings.TrimPrefix(path, "/")
+	if _, deaf := t.l.b.faults.fire(FaultDeaf, subject{command: command}); deaf {
+		return nil
+	}
+	out, err := t.dispatch(command, body)
+	if err != nil {
+		t.l.log.Warn("command cannot be read", "command", command, "err", err)
+		if t.l.b.opts.Faithful {
+			return nil
+		}
+		out = thrownOutcome(invalid(CodeInvalidParameter, err.Error()))
+	}
+	if out.gone {
+		return nil
+	}
+	answer, err := encode(t.d.response(t.l.identity, out))
+	if err != nil {
+		t.l.log.Warn("answer cannot be encoded", "command", command, "err", err)
+		return nil
+	}
+	var buf bytes.Buffer
+	buf.WriteString("HTTP/1.1 200 OK\r\n\r\n")
+	buf.Write(answer)
+	return buf.Bytes()
+}
+
+// dispatch reads the body and runs the command. The error is that of a body
+// that is not a JSON object.
+func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
+	l := t.l
+	switch command {
+	case cmdHelp:
+		return run(body, func(*struct{}) outcome { return l.help() })
+	case cmdQueryAll:
+		return run(body, func(*struct{}) outcome { return l.queryAll() })
+	case cmdHealth:
+		return run(body, l.healthCommand)
+	case cmdInstall:
+		return run(body, l.installCommand)
+	case cmdUninstall:
+		return run(body, l.uninstallCommand)
+	case cmdSwitch:
+		return run(body, l.switchCommand)
+	case cmdBatch:
+		return run(body, func(r *batchRequest) outcome { return l.batchCommand(r, ark.Hot) })
+	case cmdQueryOps:
+		return run(body, l.queryOps)
+	default:
+		return outcome{unknown: true, code: CodeInvalidRequest}, nil
+	}
+}
+
+func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
+	req, err := decodeObject[T](body, true)
+	if err != nil {
+		return outcome{}, err
+	}
+	return handle(req), nil
+}
+
+// help is the list of commands (protocol 4.4).
+func (l *life) help() outcome {
+	sub := subject{command: cmdHelp}
+	if out, done := l.arrive(sub); done {
+		return out
+	}
+	if l.hang(sub) {
+		return outcome{gone: true}
+	}
+	return ok([]wireCommand{
+		{"list all supported commands", cmdHelp},
+		{"install one ark biz", cmdInstall},
+		{"install one ark biz", cmdBatch},
+		{"uninstall one ark biz", cmdUninstall},
+		{"switch one ark biz", cmdSwitch},
+		{"query all ark biz(including master biz)", cmdQueryAll},
+		{"get all health info", cmdHealth},
+		{"query ark biz ops", cmdQueryOps},
+	})
+}
+
+// heartbeat posts one and arms the next, at a fixed rate; unlike over MQTT
+// a failure never ends them (protocol 4.1).
+func (t *httpTunnel) heartbeat(due time.Time) {
+	if err := t.sendHeartbeat(); err != nil && t.l.ctx.Err() == nil {
+		t.l.log.Debug("heartbeat not sent", "url", t.url, "err", err)
+	}
+	now := t.l.b.opts.Clock.Now()
+	next := due.Add(t.l.b.opts.heartbeatInterval(true))
+	for next.Before(now) { // an answer took longer than the interval
+		next = next.Add(t.l.b.opts.heartbeatInterval(true))
+	}
+	t.l.after(next.Sub(now), func() { t.heartbeat(next) })
+}
+
+func (t *httpTunnel) sendHeartbeat() error {
+	sub := subject{message: "heart"}
+	fs := &t.l.b.faults
+	if _, silent := fs.fire(FaultSilent, sub); silent {
+		return nil
+	}
+	if _, cut := fs.holds(FaultDisconnect, sub); cut {
+		return errors.New("disconnected by a fault")
+	}
+	if f, hit := fs.fire(FaultDelay, sub); hit && !t.l.sleep(f.wait) {
+		return nil
+	}
+	body, err := encode(t.l.heartbeat(t.port()))
+	if err != nil {
+		return err
+	}
+	if _, hit := fs.fire(FaultCorrupt, sub); hit {
+		body = spoil(body)
+	}
+	times := 1
+	if _, hit := fs.fire(FaultDuplicate, sub); hit {
+		times = 2
+	}
+	for range times {
+		if err := t.post(body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *httpTunnel) post(body []byte) error {
+	req, err := http.NewRequestWithContext(t.l.ctx, http.MethodPost, t.url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("making heartbeat: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := t.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("sending heartbeat: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the error only
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("controller answered heartbeat with %s: %s", resp.Status, text)
+	}
+	return nil
+}
+
+func (t *httpTunnel) port() int {
+	_, port, _ := net.SplitHostPort(t.endpoint.address())
+	n, _ := strconv.Atoi(port) // the listener's own address
+	return n
+}

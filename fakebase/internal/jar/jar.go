@@ -1,0 +1,301 @@
+// Package jar reads what a base needs to know of a biz jar: its manifest.
+package jar
+
+import (
+	"archive/zip"
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// DefaultPriority is that of a manifest without one (protocol 3.6).
+const DefaultPriority = 100
+
+// Manifest is what the manifest of a biz jar says (protocol 9.3).
+type Manifest struct {
+	Name, Version  string
+	MainClass      string
+	WebContextPath string
+	Priority       int
+}
+
+// Kind says why a jar could not be read.
+type Kind int
+
+// The kinds of errors, as far as Java tells them apart.
+const (
+	Other       Kind = iota // another I/O error
+	NotFound                // no such file, or 404
+	Refused                 // connection refused
+	UnknownHost             // Detail is the host
+	TimedOut                // a limit of time was reached
+	NotZip                  // not a zip archive
+	NotBiz                  // an archive, but not of a biz; Detail says why
+)
+
+// Error is what Read returns.
+type Error struct {
+	Kind   Kind
+	Detail string
+	err    error
+}
+
+func (e *Error) Error() string {
+	if e.err != nil {
+		return e.Detail + ": " + e.err.Error()
+	}
+	return e.Detail
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
+// IsMalformed tells whether there is a file and it is no biz jar.
+func IsMalformed(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Kind == NotZip || e.Kind == NotBiz)
+}
+
+// Limits bound a read.
+type Limits struct {
+	// Size is the largest jar, in bytes; zero = 256 MiB.
+	Size int64
+	// Connect and Total bound the time of a download; zero = 2 s and 30 s.
+	Connect, Total time.Duration
+}
+
+// Reader reads manifests and remembers those of URLs over HTTP, so that a
+// thousand bases download a jar once. Safe for concurrent use.
+type Reader struct {
+	limits Limits
+	client *http.Client
+	flight singleflight.Group
+
+	mu   sync.Mutex
+	seen map[string]result
+}
+
+type result struct {
+	m     Manifest
+	err   error
+	until time.Time // when a failure may be tried again
+}
+
+const (
+	// remembered bounds the memory of a Reader: it starts anew beyond.
+	remembered = 4096
+	// retryAfter keeps a fleet from asking for an unreachable URL base after base.
+	retryAfter = 5 * time.Second
+)
+
+// NewReader returns a Reader with an empty memory.
+func NewReader(l Limits) *Reader {
+	l.Size = cmp.Or(l.Size, 256<<20)
+	l.Connect = cmp.Or(l.Connect, 2*time.Second)
+	l.Total = cmp.Or(l.Total, 30*time.Second)
+	dialer := &net.Dialer{Timeout: l.Connect}
+	return &Reader{
+		limits: l,
+		client: &http.Client{
+			Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
+			Timeout:   l.Total,
+		},
+		seen: map[string]result{},
+	}
+}
+
+// Read opens a file or downloads an http or https URL and reads its manifest.
+// Every error is an *Error. It blocks for Limits.Total at most.
+func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
+	switch u.Scheme {
+	case "file":
+		return r.readFile(u.Path)
+	case "http", "https":
+	default:
+		return Manifest{}, &Error{Kind: Other, Detail: "cannot read " + u.Scheme + " URLs"}
+	}
+	key := u.String()
+	r.mu.Lock()
+	known, ok := r.seen[key]
+	r.mu.Unlock()
+	if ok && (known.err == nil || time.Now().Before(known.until)) {
+		return known.m, known.err
+	}
+	done := r.flight.DoChan(key, func() (any, error) {
+		// The download serves whoever asks for the URL now, so it does not end
+		// with the first of them; the client's time limit bounds it.
+		m, err := r.download(context.WithoutCancel(ctx), key)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.seen) >= remembered {
+			clear(r.seen)
+		}
+		r.seen[key] = result{m: m, err: err, until: time.Now().Add(retryAfter)}
+		return m, err
+	})
+	select {
+	case <-ctx.Done():
+		return Manifest{}, &Error{Kind: Other, Detail: "download was given up", err: ctx.Err()}
+	case res := <-done:
+		m, _ := res.Val.(Manifest)
+		return m, res.Err
+	}
+}
+
+func (r *Reader) readFile(name string) (Manifest, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Manifest{}, classify(err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return Manifest{}, classify(err)
+	case info.IsDir():
+		return Manifest{}, &Error{Kind: NotFound, Detail: name + " is a directory"}
+	case info.Size() > r.limits.Size:
+		return Manifest{}, tooLarge(r.limits.Size)
+	}
+	return parse(f, info.Size())
+}
+
+func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	if err != nil {
+		return Manifest{}, &Error{Kind: Other, Detail: "requesting jar", err: err}
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return Manifest{}, classify(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
+		return Manifest{}, &Error{Kind: NotFound, Detail: rawURL}
+	case resp.StatusCode != http.StatusOK:
+		return Manifest{}, &Error{Kind: Other, Detail: fmt.Sprintf(
+			"Server returned HTTP response code: %d for URL: %s", resp.StatusCode, rawURL)}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, r.limits.Size+1))
+	switch {
+	case err != nil:
+		return Manifest{}, classify(err)
+	case int64(len(body)) > r.limits.Size:
+		return Manifest{}, tooLarge(r.limits.Size)
+	}
+	return parse(bytes.NewReader(body), int64(len(body)))
+}
+
+func tooLarge(limit int64) error {
+	return &Error{Kind: Other, Detail: fmt.Sprintf("jar is larger than %d bytes", limit)}
+}
+
+// classify turns an I/O error into the kind that Java would throw.
+func classify(err error) error {
+	var dns *net.DNSError
+	var netErr net.Error
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Error{Kind: NotFound, Detail: "no such file", err: err}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return &Error{Kind: Refused, Detail: "connection refused", err: err}
+	case errors.As(err, &dns):
+		return &Error{Kind: UnknownHost, Detail: dns.Name, err: err}
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return &Error{Kind: TimedOut, Detail: "timed out", err: err}
+	default:
+		return &Error{Kind: Other, Detail: err.Error(), err: err}
+	}
+}
+
+// maxManifest bounds the manifest: real ones have a few kilobytes.
+const maxManifest = 1 << 20
+
+func parse(r io.ReaderAt, size int64) (Manifest, error) {
+	z, err := zip.NewReader(r, size)
+	if err != nil {
+		return Manifest{}, &Error{Kind: NotZip, Detail: "not a zip archive", err: err}
+	}
+	f, err := z.Open("META-INF/MANIFEST.MF")
+	if err != nil {
+		return Manifest{}, &Error{Kind: NotBiz, Detail: "Archive must be a ark biz!"}
+	}
+	defer func() { _ = f.Close() }()
+	attrs, err := attributes(io.LimitReader(f, maxManifest))
+	if err != nil {
+		return Manifest{}, &Error{Kind: NotZip, Detail: "manifest cannot be read", err: err}
+	}
+	m := Manifest{
+		Name: attrs["ark-biz-name"], Version: attrs["ark-biz-version"],
+		MainClass:      cmp.Or(attrs["start-class"], attrs["main-class"]),
+		WebContextPath: attrs["web-context-path"],
+		Priority:       DefaultPriority,
+	}
+	switch {
+	case m.Name == "":
+		return Manifest{}, &Error{Kind: NotBiz, Detail: "Biz Name must not be empty!"}
+	case m.Version == "":
+		return Manifest{}, &Error{Kind: NotBiz, Detail: "Biz Version must not be empty!"}
+	case m.MainClass == "":
+		return Manifest{}, &Error{Kind: NotBiz, Detail: "Biz Main Class must not be empty!"}
+	}
+	if p := attrs["priority"]; p != "" {
+		if m.Priority, err = strconv.Atoi(p); err != nil {
+			return Manifest{}, &Error{Kind: NotBiz, Detail: fmt.Sprintf("For input string: %q", p)}
+		}
+	}
+	return m, nil
+}
+
+// attributes reads the main section of a manifest: "Key: value" lines, where
+// a line that begins with a blank continues the one before. Keys are lower-cased.
+func attributes(r io.Reader) (map[string]string, error) {
+	attrs := map[string]string{}
+	key := ""
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, maxManifest)
+	for s.Scan() {
+		line := s.Text()
+		if line == "" {
+			if len(attrs) > 0 {
+				break // the sections of single entries follow
+			}
+			continue
+		}
+		if line[0] == ' ' {
+			if key != "" {
+				attrs[key] += line[1:]
+			}
+			continue
+		}
+		k, v, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, fmt.Errorf("manifest line %q has no colon", line)
+		}
+		key = strings.ToLower(strings.TrimSpace(k))
+		attrs[key] = strings.TrimPrefix(v, " ")
+	}
+	if err := s.Err(); err != nil {
+		return nil, fmt.Errorf("reading manifest: %w", err)
+	}
+	for k, v := range attrs {
+		attrs[k] = strings.TrimSpace(v)
+	}
+	return attrs, nil
+}

@@ -1,0 +1,102 @@
+package fakebase
+
+import "time"
+
+// The states of an asynchronous command (protocol 4.8).
+const (
+	opsInitialized = "INITIALIZED"
+	opsExecuting   = "EXECUTING"
+	opsSucceeded   = "SUCCEEDED"
+	opsFailed      = "FAILED"
+)
+
+// processRecord is what is known of an asynchronous command. It is kept as
+// long as the process lives, guarded by the base's mutex.
+type processRecord struct {
+	requestID string
+	meta      any // the request, echoed
+	status    string
+	thread    string
+	thrown    *exception
+	code      string
+	message   string
+	start     time.Time
+	end       time.Time // zero = not done
+}
+
+// operateAsync starts a command and answers with its record at once.
+func (l *life) operateAsync(requestID, id string, req any, sub subject, op func() outcome) outcome {
+	r := &processRecord{requestID: requestID, meta: req, status: opsInitialized, start: l.now(),
+		thread: "arklet-async-" + requestID}
+	l.b.mu.Lock()
+	if _, known := l.ops[requestID]; known {
+		l.b.mu.Unlock()
+		return failed("The request corresponding to the requestId("+requestID+") has been executed.", CodeInvalidParameter)
+	}
+	if l.ops == nil {
+		l.ops = map[string]*processRecord{}
+	}
+	l.ops[requestID] = r
+	snapshot := *r
+	l.b.mu.Unlock()
+	l.async.submit(func() { l.execute(r, id, sub, op) })
+	return ok(snapshot)
+}
+
+// execute runs an asynchronous command and writes its record.
+func (l *life) execute(r *processRecord, id string, sub subject, op func() outcome) {
+	out, conflict := l.exclusively(id, sub, func() outcome {
+		l.b.mu.Lock()
+		r.status = opsExecuting
+		l.b.mu.Unlock()
+		return op()
+	})
+	if out.gone {
+		return
+	}
+	now := l.now()
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	r.end = now
+	switch {
+	case conflict:
+		r.message, r.code = "command conflict, exist unfinished command for this biz", out.code
+		if l.b.opts.Faithful {
+			// A record may fail only while it executes, and the lock that is let
+			// go is that of the command which runs.
+			delete(l.locks, id)
+		} else {
+			r.status = opsFailed
+		}
+	case out.thrown != nil:
+		r.status, r.thrown, r.message, r.code = opsFailed, out.thrown, out.thrown.message(), out.code
+	default:
+		r.status = opsSucceeded
+		if out.failed {
+			r.status, r.message, r.code = opsFailed, out.message, out.code
+		}
+	}
+}
+
+// queryOps is queryBizOps (protocol 4.8).
+func (l *life) queryOps(req *opsRequest) outcome {
+	sub := subject{command: cmdQueryOps}
+	if out, done := l.arrive(sub); done {
+		return out
+	}
+	switch {
+	case l.hang(sub):
+		return outcome{gone: true}
+	case req == nil:
+		return thrownOutcome(invalid(CodeInvalidParameter, "request is null"))
+	case blank(req.RequestID):
+		return thrownOutcome(invalid(CodeInvalidParameter, "requestId is blank"))
+	}
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	r, known := l.ops[req.RequestID.value]
+	if !known {
+		return failed("Not found the corresponding ops record.", CodeInvalidParameter)
+	}
+	return ok(*r)
+}

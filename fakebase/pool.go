@@ -1,0 +1,48 @@
+package fakebase
+
+import "sync"
+
+// pool runs tasks as Java's ThreadPoolExecutor with caller-runs does
+// (protocol 3.3): core threads first, then the queue, then up to limit
+// threads, then the caller itself. Goroutines exist only while they work.
+type pool struct {
+	core, limit, queued int
+	spawn               func(func()) bool
+
+	mu      sync.Mutex
+	running int
+	queue   []func()
+}
+
+// submit runs the task now, later, or before it returns.
+func (p *pool) submit(task func()) {
+	p.mu.Lock()
+	switch {
+	case p.running < p.core, len(p.queue) >= p.queued && p.running < p.limit:
+		p.running++
+		p.mu.Unlock()
+		p.spawn(func() { p.work(task) })
+	case len(p.queue) < p.queued:
+		p.queue = append(p.queue, task)
+		p.mu.Unlock()
+	default:
+		p.mu.Unlock()
+		task()
+	}
+}
+
+func (p *pool) work(task func()) {
+	for {
+		task()
+		p.mu.Lock()
+		if len(p.queue) == 0 {
+			p.running--
+			p.queue = nil
+			p.mu.Unlock()
+			return
+		}
+		task = p.queue[0]
+		p.queue = p.queue[1:]
+		p.mu.Unlock()
+	}
+}

@@ -1,0 +1,357 @@
+package fakebase
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// dialect is how a tunnel spells things: the same models leave a base in two
+// ways (protocol 3.5 and 4.3). Fields of the wire types stand in the order of
+// their keys, alphabetical as fastjson writes beans.
+type dialect struct {
+	state  func(State) string
+	reason func(Reason) string
+	codes  bool // error codes of the documents are added
+}
+
+func mqttDialect(codes bool) dialect {
+	return dialect{
+		state:  func(s State) string { return string(s) },
+		reason: func(r Reason) string { return string(r) },
+		codes:  codes,
+	}
+}
+
+func httpDialect(codes bool) dialect {
+	return dialect{state: State.Lower, reason: Reason.Text, codes: codes}
+}
+
+type wireRecord struct {
+	ChangeTime int64  `json:"changeTime"`
+	Message    string `json:"message"`
+	Reason     string `json:"reason"`
+	State      string `json:"state"`
+}
+
+// wireBiz is the serialised biz model of an install's answer.
+type wireBiz struct {
+	Attributes      struct{}     `json:"attributes"`
+	BizName         string       `json:"bizName"`
+	BizState        string       `json:"bizState"`
+	BizStateRecords []wireRecord `json:"bizStateRecords"`
+	BizVersion      string       `json:"bizVersion"`
+	DeclaredMode    bool         `json:"declaredMode"`
+	Identity        string       `json:"identity"`
+	MainClass       string       `json:"mainClass"`
+	Priority        int          `json:"priority"`
+	WebContextPath  string       `json:"webContextPath"`
+}
+
+// wireListedBiz is an element of queryAllBiz.
+type wireListedBiz struct {
+	BizName         string       `json:"bizName"`
+	BizState        string       `json:"bizState"`
+	BizStateRecords []wireRecord `json:"bizStateRecords"`
+	BizVersion      string       `json:"bizVersion"`
+	MainClass       string       `json:"mainClass"`
+	WebContextPath  string       `json:"webContextPath"`
+}
+
+// wireBizInfo is a biz as health shows it.
+type wireBizInfo struct {
+	BizName        string `json:"bizName"`
+	BizState       string `json:"bizState"`
+	BizVersion     string `json:"bizVersion"`
+	WebContextPath string `json:"webContextPath"`
+}
+
+type wireClientResponse struct {
+	BizInfos     []wireBiz `json:"bizInfos,omitempty"`
+	Code         string    `json:"code"`
+	ElapsedSpace *int64    `json:"elapsedSpace,omitempty"`
+	Message      string    `json:"message"`
+}
+
+type wireBatchResponse struct {
+	BizURLToResponse map[string]wireClientResponse `json:"bizUrlToResponse"`
+	Code             string                        `json:"code"`
+	ElapsedSpace     int64                         `json:"elapsedSpace"`
+	Message          string                        `json:"message"`
+}
+
+type wireHealth struct {
+	HealthData wireHealthData `json:"healthData"`
+}
+
+type wireHealthData struct {
+	CPU            *cpuHealth    `json:"cpu,omitempty"`
+	JVM            *jvmHealth    `json:"jvm,omitempty"`
+	MasterBizInfo  *wireBizInfo  `json:"masterBizInfo,omitempty"`
+	BizInfo        *wireBizInfo  `json:"bizInfo,omitempty"`
+	BizListInfo    []wireBizInfo `json:"bizListInfo,omitempty"`
+	PluginInfo     *plugin       `json:"pluginInfo,omitempty"`
+	PluginListInfo []plugin      `json:"pluginListInfo,omitempty"`
+}
+
+type wireCommand struct {
+	Desc string `json:"desc"`
+	ID   string `json:"id"`
+}
+
+// wireRequest is a request as a process record echoes it.
+type wireRequest struct {
+	Args            []string          `json:"args,omitempty"`
+	Async           bool              `json:"async"`
+	BizList         []wireRequest     `json:"bizList,omitempty"`
+	BizName         *string           `json:"bizName,omitempty"`
+	BizURL          *string           `json:"bizUrl,omitempty"`
+	BizVersion      *string           `json:"bizVersion,omitempty"`
+	Envs            map[string]string `json:"envs,omitempty"`
+	InstallStrategy *string           `json:"installStrategy,omitempty"`
+	RequestID       *string           `json:"requestId,omitempty"`
+}
+
+type wireThrowable struct {
+	Message *string `json:"message,omitempty"`
+}
+
+type wireProcessRecord struct {
+	ArkBizMeta     any            `json:"arkBizMeta"`
+	ElapsedTime    int64          `json:"elapsedTime"`
+	EndTime        *int64         `json:"endTime,omitempty"`
+	EndTimestamp   int64          `json:"endTimestamp"`
+	ErrorCode      string         `json:"errorCode,omitempty"`
+	Message        string         `json:"message,omitempty"`
+	RequestID      string         `json:"requestId"`
+	StartTime      int64          `json:"startTime"`
+	StartTimestamp int64          `json:"startTimestamp"`
+	Status         string         `json:"status"`
+	ThreadName     string         `json:"threadName"`
+	Throwable      *wireThrowable `json:"throwable,omitempty"`
+}
+
+// render gives an outcome's data its wire type.
+func (d dialect) render(data any) any {
+	switch v := data.(type) {
+	case nil:
+		return nil
+	case clientResponse:
+		return d.client(v)
+	case batchResponse:
+		out := wireBatchResponse{
+			BizURLToResponse: map[string]wireClientResponse{}, Code: codeSuccess,
+			ElapsedSpace: v.elapsed, Message: "batch install success",
+		}
+		if v.failed {
+			out.Code, out.Message = codeFailed, "batch install failed"
+		}
+		for url, r := range v.byURL {
+			out.BizURLToResponse[url] = d.client(r)
+		}
+		return out
+	case []Biz:
+		out := make([]wireListedBiz, len(v))
+		for i, b := range v {
+			out[i] = wireListedBiz{
+				BizName: b.Name, BizVersion: b.Version, BizState: d.state(b.State),
+				BizStateRecords: d.records(b.Records), MainClass: b.MainClass, WebContextPath: b.WebContextPath,
+			}
+		}
+		return out
+	case healthData:
+		return d.health(v)
+	case processRecord:
+		return d.process(v)
+	case []wireCommand:
+		return v
+	default:
+		panic(fmt.Sprintf("fakebase: no wire type for %T", data))
+	}
+}
+
+func (d dialect) client(r clientResponse) wireClientResponse {
+	out := wireClientResponse{Code: r.code, Message: r.message, ElapsedSpace: r.elapsed}
+	for _, b := range r.biz {
+		out.BizInfos = append(out.BizInfos, wireBiz{
+			BizName: b.Name, BizVersion: b.Version, BizState: d.state(b.State),
+			BizStateRecords: d.records(b.Records), DeclaredMode: true, Identity: b.ID(),
+			MainClass: b.MainClass, Priority: b.Priority, WebContextPath: b.WebContextPath,
+		})
+	}
+	return out
+}
+
+func (d dialect) records(list []Record) []wireRecord {
+	out := make([]wireRecord, len(list))
+	for i, r := range list {
+		out[i] = wireRecord{ChangeTime: r.ChangeTime.UnixMilli(), Message: r.Message,
+			Reason: d.reason(r.Reason), State: d.state(r.State)}
+	}
+	return out
+}
+
+func (d dialect) info(b *Biz) *wireBizInfo {
+	if b == nil {
+		return nil
+	}
+	return &wireBizInfo{BizName: b.Name, BizState: d.state(b.State), BizVersion: b.Version, WebContextPath: b.WebContextPath}
+}
+
+func (d dialect) health(h healthData) wireHealth {
+	out := wireHealthData{
+		CPU: h.cpu, JVM: h.jvm, MasterBizInfo: d.info(h.master), BizInfo: d.info(h.biz),
+		PluginInfo: h.plugin, PluginListInfo: h.plugins,
+	}
+	for i := range h.bizs {
+		out.BizListInfo = append(out.BizListInfo, *d.info(&h.bizs[i]))
+	}
+	return wireHealth{out}
+}
+
+func (d dialect) process(r processRecord) wireProcessRecord {
+	out := wireProcessRecord{
+		ArkBizMeta: echo(r.meta), RequestID: r.requestID, Status: r.status, ThreadName: r.thread,
+		Message: r.message, StartTime: r.start.UnixMilli(), StartTimestamp: r.start.UnixMilli(),
+	}
+	if d.codes {
+		out.ErrorCode = r.code
+	}
+	if r.thrown != nil {
+		out.Throwable = &wireThrowable{Message: nullable(r.thrown.detail)}
+	}
+	if !r.end.IsZero() {
+		end := r.end.UnixMilli()
+		out.EndTime, out.EndTimestamp, out.ElapsedTime = &end, end, end-out.StartTimestamp
+	}
+	return out
+}
+
+// echo is a request as it goes back to the sender.
+func echo(meta any) wireRequest {
+	switch v := meta.(type) {
+	case *bizRequest:
+		return echoBiz(v)
+	case *batchRequest:
+		out := wireRequest{Async: bool(v.Async), RequestID: v.RequestID.ptr()}
+		for i := range v.BizList {
+			out.BizList = append(out.BizList, echoBiz(&v.BizList[i]))
+		}
+		return out
+	default:
+		return wireRequest{}
+	}
+}
+
+func echoBiz(r *bizRequest) wireRequest {
+	out := wireRequest{
+		Async: bool(r.Async), BizName: r.BizName.ptr(), BizURL: r.BizURL.ptr(), BizVersion: r.BizVersion.ptr(),
+		InstallStrategy: r.InstallStrategy.ptr(), RequestID: r.RequestID.ptr(),
+	}
+	for _, a := range r.Args {
+		out.Args = append(out.Args, a.value)
+	}
+	for k, v := range r.Envs {
+		if out.Envs == nil {
+			out.Envs = map[string]string{}
+		}
+		out.Envs[k] = v.value
+	}
+	return out
+}
+
+func nullable(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// encode writes JSON as fastjson does: no escapes for HTML, no line end.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", v, err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// wireMetadata is BaseMetadata.
+type wireMetadata struct {
+	ClusterName string `json:"clusterName"`
+	Identity    string `json:"identity"`
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+}
+
+// wireStatus is BaseStatus, the heartbeat of generation C.
+type wireStatus struct {
+	BaseMetadata  wireMetadata `json:"baseMetadata"`
+	LocalHostName string       `json:"localHostName"`
+	LocalIP       string       `json:"localIP"`
+	Port          int          `json:"port"`
+	State         string       `json:"state"`
+}
+
+// wireOldStatus is the heartbeat of generations A and B.
+type wireOldStatus struct {
+	MasterBizInfo wireOldMaster  `json:"masterBizInfo"`
+	NetworkInfo   wireOldNetwork `json:"networkInfo"`
+	State         string         `json:"state"`
+}
+
+type wireOldMaster struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+type wireOldNetwork struct {
+	LocalHostName string `json:"localHostName"`
+	LocalIP       string `json:"localIP"`
+}
+
+func (l *life) metadata() wireMetadata {
+	o := &l.b.opts
+	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Name: o.Name, Version: o.Version}
+}
+
+func (l *life) hostName() string {
+	if l.b.opts.HostName != "" {
+		return l.b.opts.HostName
+	}
+	return strings.ToLower(l.identity)
+}
+
+// heartbeat is what a heartbeat says; port is 0 over MQTT.
+func (l *life) heartbeat(port int) any {
+	o := &l.b.opts
+	if o.Generation != GenerationC {
+		return wireOldStatus{
+			MasterBizInfo: wireOldMaster{Name: o.Name, Version: o.Version},
+			NetworkInfo:   wireOldNetwork{LocalHostName: l.hostName(), LocalIP: o.IP},
+			State:         string(StateActivated),
+		}
+	}
+	return wireStatus{
+		BaseMetadata: l.metadata(), LocalHostName: l.hostName(), LocalIP: o.IP,
+		Port: port, State: StateActivated.Lower(),
+	}
+}
+
+// heartbeatInterval is the pause between heartbeats of a tunnel.
+func (o *Options) heartbeatInterval(overHTTP bool) time.Duration {
+	switch {
+	case o.HeartbeatInterval > 0:
+		return o.HeartbeatInterval
+	case overHTTP:
+		return 12 * time.Second
+	case o.Generation == GenerationA:
+		return 120 * time.Second
+	default:
+		return 10 * time.Second
+	}
+}

@@ -1,0 +1,35 @@
+package fakebase
+
+// wireResponse is an answer of the arklet HTTP server (protocol 4.3).
+type wireResponse struct {
+	BaseIdentity    string `json:"baseIdentity,omitempty"`
+	Code            string `json:"code"`
+	Data            any    `json:"data,omitempty"`
+	ErrorCode       string `json:"errorCode,omitempty"`
+	ErrorStackTrace string `json:"errorStackTrace,omitempty"`
+	Message         string `json:"message,omitempty"`
+}
+
+// response gives an outcome the shape of an HTTP answer.
+func (d dialect) response(identity string, o outcome) wireResponse {
+	out := wireResponse{Code: codeSuccess, Message: o.message}
+	if d.codes {
+		out.ErrorCode = o.code
+	}
+	switch {
+	case o.unknown:
+		out.Code, out.Message = "CMD_NOT_FOUND", "please follow the doc"
+		return out
+	case o.thrown != nil:
+		out.Code = "CMD_PROCESS_INTERNAL_ERROR"
+		out.ErrorStackTrace, out.Message = o.thrown.trace(), "Internal Error: "+o.thrown.message()
+		return out
+	case o.failed:
+		out.Code = codeFailed
+	}
+	out.BaseIdentity = identity
+	if o.data != nil {
+		out.Data = d.render(o.data)
+	}
+	return out
+}

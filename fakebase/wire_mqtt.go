@@ -1,0 +1,97 @@
+package fakebase
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+)
+
+// wireOutput is arklet's Output inside an MQTT envelope (protocol 3.6).
+type wireOutput struct {
+	Code      string `json:"code"`
+	Data      any    `json:"data,omitempty"`
+	ErrorCode string `json:"errorCode,omitempty"`
+	Message   string `json:"message,omitempty"`
+}
+
+// wireThrown is the data of an Output for an exception.
+type wireThrown struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// wireOperation is the data of base/bizOperation and, without names, of
+// base/batchInstallBizResponse.
+type wireOperation struct {
+	BizName    *string    `json:"bizName,omitempty"`
+	BizVersion *string    `json:"bizVersion,omitempty"`
+	Command    string     `json:"command"`
+	Response   wireOutput `json:"response"`
+}
+
+// wireSimpleBiz is an element of base/simpleBiz; nulls are written.
+type wireSimpleBiz struct {
+	LatestStateRecord *wireRecord `json:"latestStateRecord"`
+	Name              string      `json:"name"`
+	State             string      `json:"state"`
+	Version           string      `json:"version"`
+}
+
+// wireOldSimpleBiz is the same in generation B.
+type wireOldSimpleBiz struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Version string `json:"version"`
+}
+
+// output gives an outcome the shape of an MQTT answer.
+func (d dialect) output(o outcome) wireOutput {
+	out := wireOutput{Code: codeSuccess, Message: o.message}
+	if d.codes {
+		out.ErrorCode = o.code
+	}
+	switch {
+	case o.thrown != nil:
+		out.Code, out.Message = codeFailed, o.thrown.message()
+		out.Data = wireThrown{Code: codeFailed, Message: o.thrown.trace()}
+		return out
+	case o.failed:
+		out.Code = codeFailed
+	}
+	if o.data != nil {
+		out.Data = d.render(o.data)
+	}
+	return out
+}
+
+// simple gives the list of modules the shape of base/simpleBiz.
+func (d dialect) simple(list []Biz, generation Generation) any {
+	if generation == GenerationB {
+		out := make([]wireOldSimpleBiz, len(list))
+		for i, b := range list {
+			out[i] = wireOldSimpleBiz{Name: b.Name, State: b.State.Lower(), Version: b.Version}
+		}
+		return out
+	}
+	out := make([]wireSimpleBiz, len(list))
+	for i, b := range list {
+		out[i] = wireSimpleBiz{Name: b.Name, State: b.State.Lower(), Version: b.Version}
+		if n := len(b.Records); n > 0 {
+			out[i].LatestStateRecord = &d.records(b.Records[n-1:])[0]
+		}
+	}
+	return out
+}
+
+// envelope wraps encoded data (protocol 3.5).
+func envelope(data []byte, at time.Time) []byte {
+	const before, between = `{"data":`, `,"publishTimestamp":`
+	var buf bytes.Buffer
+	buf.Grow(len(before) + len(data) + len(between) + 15)
+	buf.WriteString(before)
+	buf.Write(data)
+	buf.WriteString(between)
+	buf.Write(strconv.AppendInt(buf.AvailableBuffer(), at.UnixMilli(), 10))
+	buf.WriteByte('}')
+	return buf.Bytes()
+}
