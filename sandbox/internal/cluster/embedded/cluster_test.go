@@ -1,0 +1,278 @@
+package embedded
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// TestCluster brings one control plane up and looks at it from all sides.
+func TestCluster(t *testing.T) {
+	c := newControlPlane(t, t.TempDir(), nil)
+	up(t, c)
+	for _, tc := range []struct {
+		name string
+		test func(*testing.T, *ControlPlane)
+	}{
+		{"describes itself", describesItself},
+		{"lets in whom RBAC allows", letsInWhomRBACAllows},
+		{"hands out service addresses", handsOutServiceAddresses},
+		{"schedules Pods and records events", schedulesPods},
+		{"reaches a kubelet for logs", reachesAKubelet},
+		{"keeps etcd to the API server", keepsEtcdToItself},
+		{"shows profiles to the administrator", showsProfiles},
+		{"survives the death of each component", survivesDeath},
+		{"says what is wrong when etcd is stuck", saysWhatIsWrong},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.test(t, c) })
+	}
+}
+
+func describesItself(t *testing.T, c *ControlPlane) {
+	type description struct{ Sandbox, Kubeconfig, Context, Version string }
+	d := c.Cluster()
+	want := description{"demo", filepath.Join(c.o.Dir, "kubeconfig"), "koup-demo", "v1.36.3"}
+	if diff := cmp.Diff(want, description{d.Sandbox, d.Kubeconfig, d.Context, d.Version}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if marked, err := cluster.Marked(t.Context(), c.client, "demo"); !marked || err != nil {
+		t.Errorf("Marked: %v, %v", marked, err)
+	}
+	var other *cluster.OtherSandboxError
+	if err := cluster.Mark(t.Context(), c.client, "another"); !errors.As(err, &other) || other.Sandbox != "demo" {
+		t.Errorf("another sandbox marks it: %v", err)
+	}
+}
+
+func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, c.WriteKubeconfig(path, "module-controller", []string{"controllers"}))
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig has mode %v (%v)", info.Mode(), err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	must(t, err)
+	user := kubernetes.NewForConfigOrDie(config)
+	anonymous := kubernetes.NewForConfigOrDie(rest.AnonymousClientConfig(config))
+	stranger := kubernetes.NewForConfigOrDie(strangersConfig(t, config))
+
+	list := func(client kubernetes.Interface) error {
+		_, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	if err := list(anonymous); !apierrors.IsForbidden(err) {
+		t.Errorf("nobody in particular lists Nodes: %v", err)
+	}
+	if err := list(stranger); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a certificate of another authority lists Nodes: %v", err)
+	}
+	if err := list(user); !apierrors.IsForbidden(err) {
+		t.Errorf("a user without roles lists Nodes: %v", err)
+	}
+	for _, kind := range []string{rbacv1.UserKind, rbacv1.GroupKind} {
+		name := map[string]string{rbacv1.UserKind: "module-controller", rbacv1.GroupKind: "controllers"}[kind]
+		_, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "test"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+			Subjects:   []rbacv1.Subject{{Kind: kind, APIGroup: rbacv1.GroupName, Name: name}},
+		}, metav1.CreateOptions{})
+		must(t, err)
+		if err := within(t, func(context.Context) error { return list(user) }); err != nil {
+			t.Errorf("a %s with a role lists Nodes: %v", kind, err)
+		}
+		must(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
+		must(t, within(t, func(context.Context) error {
+			if err := list(user); !apierrors.IsForbidden(err) {
+				return fmt.Errorf("the role is gone, and yet: %w", err)
+			}
+			return nil
+		}))
+	}
+}
+
+// strangersConfig trusts the API but shows a certificate that another authority made for an administrator.
+func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
+	t.Helper()
+	p, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted, time.Now())
+	must(t, err)
+	stranger := rest.AnonymousClientConfig(config)
+	stranger.CertFile, stranger.KeyFile = p.crt("user-admin"), p.key("user-admin")
+	return stranger
+}
+
+func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
+	_, network, err := net.ParseCIDR("10.96.0.0/16")
+	must(t, err)
+	api, err := c.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	must(t, err)
+	if api.Spec.ClusterIP != "10.96.0.1" {
+		t.Errorf("the Service of the API has %s", api.Spec.ClusterIP)
+	}
+	made, err := c.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": "biz"}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	if !network.Contains(net.ParseIP(made.Spec.ClusterIP)) {
+		t.Errorf("a Service has %s, outside %s", made.Spec.ClusterIP, network)
+	}
+}
+
+func schedulesPods(t *testing.T, c *ControlPlane) {
+	for i := range 3 {
+		must(t, makeNode(t.Context(), c.client, i))
+	}
+	_, err := c.client.AppsV1().Deployments("default").Create(t.Context(), deployment(6), metav1.CreateOptions{})
+	must(t, err)
+	must(t, within(t, func(ctx context.Context) error {
+		pods, err := c.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		return counted(6, err, len(pods.Items), func(i int) bool { return strings.HasPrefix(pods.Items[i].Spec.NodeName, "base-") })
+	}))
+	must(t, within(t, func(ctx context.Context) error {
+		events, err := c.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Scheduled"})
+		return counted(6, err, len(events.Items), func(int) bool { return true })
+	}))
+	node, err := c.client.CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
+	must(t, err)
+	if len(node.Annotations) != 0 || node.Spec.PodCIDR != "" {
+		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations, node.Spec.PodCIDR)
+	}
+}
+
+func reachesAKubelet(t *testing.T, c *ControlPlane) {
+	certPEM, keyPEM, err := c.IssueServing("localhost", "127.0.0.1")
+	must(t, err)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	must(t, err)
+	callers := x509.NewCertPool()
+	ca, err := os.ReadFile(c.KubeletClientCAFile())
+	must(t, err)
+	callers.AppendCertsFromPEM(ca)
+	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName+" asked for "+r.URL.Path)
+	}))
+	kubelet.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: callers}
+	kubelet.StartTLS()
+	defer kubelet.Close()
+
+	node, err := c.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-logs"}}, metav1.CreateOptions{})
+	must(t, err)
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}, {Type: corev1.NodeInternalDNS, Address: "localhost"},
+	}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
+	_, err = c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	must(t, err)
+	_, err = c.client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "with-logs"},
+		Spec:       corev1.PodSpec{NodeName: "base-logs", Containers: []corev1.Container{{Name: "biz", Image: "biz"}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	logs, err := c.client.CoreV1().Pods("default").GetLogs("with-logs", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	want := "kube-apiserver-kubelet-client asked for /containerLogs/default/with-logs/biz"
+	if err != nil || string(logs) != want {
+		t.Errorf("logs are %q (%v), want %q", logs, err, want)
+	}
+}
+
+// keepsEtcdToItself: a certificate of the API's own administrator must not open the store behind it.
+func keepsEtcdToItself(t *testing.T, c *ControlPlane) {
+	for name, user := range map[string]string{"the API server": "apiserver-etcd-client", "the administrator": "user-admin"} {
+		client, err := newHealthClient(c.pki, etcdCA, user)
+		must(t, err)
+		response, err := client.Get(c.url(etcd) + "/version")
+		if err == nil {
+			must(t, response.Body.Close())
+		}
+		if allowed := err == nil; allowed != (name == "the API server") {
+			t.Errorf("%s talks to etcd: %v (%v)", name, allowed, err)
+		}
+	}
+}
+
+func showsProfiles(t *testing.T, c *ControlPlane) {
+	anonymous := c.health.Transport.(*http.Transport).Clone()
+	anonymous.TLSClientConfig.Certificates = nil
+	for _, name := range []string{apiserver, controllerManager, scheduler} {
+		for who, tc := range map[string]struct {
+			client *http.Client
+			want   int
+		}{
+			"the administrator": {c.health, http.StatusOK}, "anybody": {&http.Client{Transport: anonymous}, http.StatusForbidden},
+		} {
+			response, err := tc.client.Get(c.url(name) + "/debug/pprof/goroutine")
+			must(t, err)
+			must(t, response.Body.Close())
+			if response.StatusCode != tc.want {
+				t.Errorf("%s asks %s for a profile: %s, want %d", who, name, response.Status, tc.want)
+			}
+		}
+	}
+}
+
+func survivesDeath(t *testing.T, c *ControlPlane) {
+	for _, name := range componentNames {
+		must(t, c.o.Supervisor.Kill(name))
+		for _, st := range c.o.Supervisor.Status(t.Context()) {
+			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.ExitError != "signal: killed") {
+				t.Errorf("after its death %s is %+v", name, st)
+			}
+		}
+		must(t, c.o.Supervisor.Restart(t.Context(), name))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, other := range componentNames {
+			must(t, c.o.Supervisor.WaitReady(ctx, other))
+		}
+	}
+}
+
+func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
+	must(t, c.o.Supervisor.Pause(etcd))
+	reasons := map[string]string{}
+	must(t, within(t, func(ctx context.Context) error {
+		for _, st := range c.o.Supervisor.Status(ctx) {
+			reasons[st.Name] = st.Reason
+		}
+		if !strings.Contains(reasons[apiserver], "etcd") && !strings.Contains(reasons[apiserver], "deadline") {
+			return fmt.Errorf("with etcd paused kube-apiserver says %q", reasons[apiserver])
+		}
+		return nil
+	}))
+	if reasons[etcd] != "paused" {
+		t.Errorf("etcd is %q, want paused", reasons[etcd])
+	}
+	must(t, c.o.Supervisor.Resume(etcd))
+	must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
+}
+
+// within gives the cluster time to do in its own way what check asks for.
+func within(t *testing.T, check func(context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	return until(ctx, check)
+}
