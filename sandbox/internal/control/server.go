@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -139,7 +140,13 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	err := d.Decode(into)
+	if err == nil {
+		// Only when the body has been read to its end does net/http watch the
+		// connection, and end the request's context when the command goes away.
+		_, err = io.Copy(io.Discard, r.Body)
+	}
+	if err != nil {
 		h.answer(w, nil, &Error{Code: http.StatusBadRequest, Message: "the request cannot be read: " + err.Error()})
 		return false
 	}

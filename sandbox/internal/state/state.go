@@ -4,6 +4,7 @@
 //	state.go    Home, Dir: the folders and the files in them
 //	socket.go   the daemon's socket, whose path must be short
 //	lock.go     one up or down of a sandbox at a time
+//	tail.go     the end of a log
 package state
 
 import (
@@ -58,6 +59,9 @@ func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.ku
 
 // Broker tells address and passwords of the broker, for bases from outside.
 func (d Dir) Broker() string { return d.file("broker.json") }
+
+// BrokerCA is the certificate to trust when the broker's is its own authority.
+func (d Dir) BrokerCA() string { return d.file("broker-ca.crt") }
 
 // Run is the folder of the run records.
 func (d Dir) Run() string { return d.file("run") }

@@ -1,0 +1,216 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// lastLines is how much of a component's log goes into an error.
+const lastLines = 10
+
+// bringUp makes everything, for the first time. What it has made when it fails
+// is left to tearDown.
+//
+//	broker ────────────────────┐
+//	API ── rights ── controller ┴── bases ── Nodes
+//	   └── the rest of the platform ───────┘
+//
+// The bases connect when the controller is ready and listens: what a base says
+// on connecting, it says once.
+func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1alpha1.Sandbox) error {
+	if err := d.saveConfig(config); err != nil {
+		return err
+	}
+	platform, err := d.o.platform(d, config)
+	if err != nil {
+		return err
+	}
+	d.made(func(s *sandbox) { s.config, s.platform = config, platform })
+
+	group, gctx := errgroup.WithContext(ctx)
+	prepared := make(chan struct{}) // closed after the platform's first step
+	rest := make(chan error, 1)
+	mqttUp := make(chan struct{})
+	group.Go(func() error {
+		if err := d.bringUpBroker(gctx, steps, prepared); err != nil {
+			return err
+		}
+		close(mqttUp)
+		return nil
+	})
+	group.Go(func() error {
+		for i, s := range platform.API() {
+			if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
+				return err
+			}
+			if i == 0 {
+				close(prepared)
+			}
+		}
+		group.Go(func() error {
+			for _, s := range platform.Rest() {
+				if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
+					rest <- err
+					return err
+				}
+			}
+			rest <- nil
+			return nil
+		})
+		if err := d.bringUpController(gctx, steps, mqttUp); err != nil {
+			return err
+		}
+		if err := d.scaleTo(gctx, steps, *config.Spec.Bases.Count); err != nil {
+			return err
+		}
+		select { // Nodes get Ready only with the rest of the platform
+		case err := <-rest:
+			if err != nil {
+				return err
+			}
+		case <-gctx.Done():
+			return context.Cause(gctx)
+		}
+		return d.waitNodes(gctx, steps)
+	})
+	return group.Wait()
+}
+
+func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
+	text, err := yaml.Marshal(config)
+	if err == nil {
+		err = state.WriteFile(d.o.Dir.Config(), text)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the effective configuration: %w", err)
+	}
+	return nil
+}
+
+// step runs one step with the time limit of the configuration.
+func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
+	wait := d.now().config.Spec.Wait.Duration
+	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
+	defer cancel()
+	return steps.Step(limited, name, func(limited context.Context) error {
+		err := run(limited)
+		if err != nil && ctx.Err() != nil { // this step is not to blame
+			return fmt.Errorf("given up: %w", context.Cause(ctx))
+		}
+		return err
+	})
+}
+
+func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepared <-chan struct{}) error {
+	s := d.now()
+	if s.config.Spec.Broker.TLS {
+		select {
+		case <-prepared:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return d.step(ctx, steps, "Starting broker", func(context.Context) error {
+		m, err := newMQTT(d.o.Dir, s.config, s.platform, d.log.With("component", brokerName))
+		if err != nil {
+			return err
+		}
+		bases := s.config.Spec.Bases
+		f := fleet.New(fleet.Options{
+			Name: bases.Name, Version: bases.Version, ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
+			Activation: activations[bases.Activation],
+			Username:   broker.BaseUser, Password: m.passwords.Base,
+			Dial:   m.dial,
+			Logger: d.log.With("component", fleetName),
+		})
+		d.parts.Go(func() {
+			if err := f.Start(d.life); err != nil {
+				d.log.Error("fleet ended", "err", err)
+			}
+		})
+		d.made(func(s *sandbox) { s.mqtt, s.fleet = m, f })
+		return m.start()
+	})
+}
+
+func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, mqttUp <-chan struct{}) error {
+	s := d.now()
+	c := s.platform.Cluster()
+	nodes := newNodes(c, s.config.Spec.Env, d.log)
+	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
+	d.parts.Go(func() { nodes.run(d.life) })
+
+	var kubeconfig string
+	if err := d.step(ctx, steps, "Granting the controller its rights", func(ctx context.Context) error {
+		var err error
+		kubeconfig, err = s.platform.Admit(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	select {
+	case <-mqttUp:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return d.step(ctx, steps, "Starting module-controller", func(ctx context.Context) error {
+		return d.startController(ctx, kubeconfig)
+	})
+}
+
+// waitNodes waits until every base has a Ready Node. It is the controller that
+// makes them, so its log tells why they are not.
+func (d *Daemon) waitNodes(ctx context.Context, steps *progress.Steps) error {
+	s := d.now()
+	total, _ := s.fleet.Count()
+	return d.step(ctx, steps, fmt.Sprintf("Waiting for %s to be Ready", count(total, "Node")), func(ctx context.Context) error {
+		err := s.nodes.wait(ctx, func() []string { return identities(s.fleet.List()) })
+		if err == nil {
+			return nil
+		}
+		log := d.o.Dir.Log(controllerName)
+		if lines := state.Tail(log, lastLines); len(lines) > 0 {
+			err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
+		}
+		return err
+	})
+}
+
+// tearDown stops everything that was started. Nobody changes the sandbox any more.
+func (d *Daemon) tearDown(ctx context.Context) error {
+	s := d.now()
+	// The controller first: the end of everything else would only alarm it.
+	err := d.supervisor.Stop(ctx, controllerName)
+	var platformErr error
+	d.parts.Go(func() {
+		if s.platform != nil {
+			platformErr = s.platform.Down(ctx)
+		}
+	})
+	d.endLife()
+	if s.mqtt != nil {
+		err = errors.Join(err, s.mqtt.stop())
+	}
+	d.parts.Wait()
+	// What no part knows of, if anything.
+	return errors.Join(err, platformErr, d.supervisor.StopAll(ctx))
+}
+
+// count writes "1 Node" or "3 Nodes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

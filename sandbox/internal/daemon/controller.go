@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const (
+	controllerName = "module-controller"
+	// clientPrefix begins the client ids of controller and bases.
+	clientPrefix = "koupleless"
+	// portAttempts is how often the controller is started with other ports when
+	// one was taken between picking and listening.
+	portAttempts = 3
+	// probeTimeout bounds one question: a paused process never answers.
+	probeTimeout = time.Second
+	// controllerStop is how long the controller may take to give up its leases.
+	controllerStop = 3 * time.Second
+)
+
+// startController starts the module controller and waits until it is ready.
+func (d *Daemon) startController(ctx context.Context, kubeconfig string) error {
+	for attempt := 1; ; attempt++ {
+		ports, err := freePorts(2)
+		if err != nil {
+			return fmt.Errorf("finding free ports for %s: %w", controllerName, err)
+		}
+		if err := d.supervisor.Start(ctx, d.controllerSpec(kubeconfig, ports[0], ports[1])); err != nil {
+			return err
+		}
+		err = d.supervisor.WaitReady(ctx, controllerName)
+		var notReady *supervise.NotReadyError
+		if !errors.As(err, &notReady) || !notReady.Exited || !taken(ports) || attempt == portAttempts {
+			return err
+		}
+	}
+}
+
+// controllerSpec passes the settings as the documents name them (Module
+// Controller V2 document 5.4).
+func (d *Daemon) controllerSpec(kubeconfig, metrics, health string) supervise.Spec {
+	s := d.now()
+	host, port, _ := net.SplitHostPort(s.mqtt.addr) // the address of a listener has both
+	env := map[string]string{
+		"ENABLE_MQTT_TUNNEL": "true",
+		"MQTT_BROKER":        host,
+		"MQTT_PORT":          port,
+		"MQTT_USERNAME":      broker.ControllerUser,
+		"MQTT_PASSWORD":      s.mqtt.passwords.Controller,
+		"MQTT_CLIENT_PREFIX": clientPrefix,
+		"ENV":                s.config.Spec.Env,
+		"CLIENT_ID":          uuid.NewString(),
+		"KUBECONFIG":         kubeconfig,
+		"METRICS_ADDR":       metrics,
+		"HEALTH_ADDR":        health,
+	}
+	if s.mqtt.caFile != "" {
+		env["MQTT_CA_PATH"] = s.mqtt.caFile
+	}
+	maps.Copy(env, s.config.Spec.Controller.Env)
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	spec := supervise.Spec{
+		Name:        controllerName,
+		Path:        d.o.Programs.Controller,
+		Env:         list,
+		Dir:         string(d.o.Dir),
+		LogFile:     d.o.Dir.Log(controllerName),
+		Ready:       ready("http://" + health + "/readyz"),
+		StopTimeout: controllerStop,
+	}
+	if s.platform.Hard() {
+		spec.StopSignal = syscall.SIGKILL
+	}
+	return spec
+}
+
+// ready asks a URL, and says what it answers when that is not 200.
+func ready(url string) func(context.Context) error {
+	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }() // what counts has been read
+		body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+		}
+		return nil
+	}
+}
+
+// freePorts picks free loopback addresses; the listeners stay open until all are
+// picked, so that no two are the same.
+func freePorts(count int) ([]string, error) {
+	var addrs []string
+	for range count {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }() // nothing was sent
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+// taken tells whether somebody listens on one of the addresses.
+func taken(addrs []string) bool {
+	for _, addr := range addrs {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return true
+		}
+		_ = l.Close() // as above
+	}
+	return false
+}
+
+// programExists says in one sentence that a program is missing, and what to do.
+func programExists(path, name string) error {
+	if path == "" {
+		return fmt.Errorf("the program %s was not found beside koupsandbox, in $KOUPSANDBOX_BIN or in $PATH: build it, or name its folder with --bin", name)
+	}
+	if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not a program that can be run: build it, or name another folder with --bin", path)
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const (
+	// idleTime is how long a daemon waits for its first up: the command that
+	// started it asks at once, unless it was killed.
+	idleTime = 10 * time.Second
+	// downTime is how long stopping may take before processes are killed.
+	downTime = 10 * time.Second
+	// component is the name of the daemon's own run record.
+	component = "daemon"
+)
+
+// errDown ends what goes on when the sandbox is taken down.
+var errDown = errors.New("the sandbox is being taken down")
+
+// Programs are the paths of the programs that the daemon runs.
+type Programs struct {
+	// ControlPlane is koup-controlplane; needed by the provider embedded.
+	ControlPlane string
+	// Controller is module-controller.
+	Controller string
+}
+
+// Options of a Daemon.
+type Options struct {
+	// Dir is the sandbox's state folder, which exists. Required.
+	Dir state.Dir
+	// Programs to run. Required.
+	Programs Programs
+	// Listening is called once, when the control API can be reached. Default: nothing.
+	Listening func()
+	// Logger of the daemon. Default: nothing is logged.
+	Logger *slog.Logger
+
+	// platform makes the platform; tests replace it. Default: by the provider.
+	platform func(*Daemon, *v1alpha1.Sandbox) (platform, error)
+}
+
+// Daemon runs one sandbox.
+type Daemon struct {
+	o          Options
+	log        *slog.Logger
+	supervisor *supervise.Supervisor
+	events     *events
+	startedAt  time.Time
+
+	// one is held by whoever changes the sandbox: up, down, scaling.
+	one chan struct{}
+	// ending ends with the cause errDown as soon as somebody wants the end.
+	ending context.Context
+	end    context.CancelCauseFunc
+	// stopped is closed when everything has been stopped.
+	stopped chan struct{}
+	stopErr error // read after stopped
+
+	mu    sync.Mutex // guards what follows
+	phase control.Phase
+	sandbox
+	known map[string]bool // identities of all bases that there have been
+
+	up chan struct{} // closed at the first up
+
+	// life is that of the broker and the bases: they outlive the command that
+	// asked for them, and end in the order of the stop.
+	life    context.Context
+	endLife context.CancelFunc
+	parts   sync.WaitGroup
+}
+
+// sandbox is what the first up makes; what is not made yet is nil.
+type sandbox struct {
+	config   *v1alpha1.Sandbox
+	platform platform
+	version  string // of the Kubernetes API
+	mqtt     *mqtt
+	fleet    *fleet.Fleet
+	nodes    *nodes
+}
+
+// New returns a daemon that has started nothing.
+func New(o Options) *Daemon {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Listening == nil {
+		o.Listening = func() {}
+	}
+	if o.platform == nil {
+		o.platform = newPlatform
+	}
+	d := &Daemon{
+		o:          o,
+		log:        o.Logger,
+		supervisor: supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger}),
+		events:     newEvents(),
+		startedAt:  time.Now(),
+		one:        make(chan struct{}, 1),
+		stopped:    make(chan struct{}),
+		phase:      control.Idle,
+		known:      map[string]bool{},
+		up:         make(chan struct{}),
+	}
+	d.ending, d.end = context.WithCancelCause(context.Background())
+	d.life, d.endLife = context.WithCancel(context.Background())
+	return d
+}
+
+// Start serves the control API until the sandbox is taken down, ctx ends, the
+// first up fails, or none comes within 10 s. Then it stops everything that it
+// has started and returns. It can be called once.
+func (d *Daemon) Start(ctx context.Context) error {
+	path, err := d.o.Dir.NewSocketPath()
+	if err != nil {
+		return err
+	}
+	listener, err := listen(path)
+	if err != nil {
+		return err
+	}
+	if err := supervise.RecordSelf(d.o.Dir.Run(), component); err != nil {
+		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
+	}
+	server := &http.Server{Handler: control.Handler(d, d.log), ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	d.o.Listening()
+	d.log.Info("daemon started", "dir", string(d.o.Dir), "pid", os.Getpid())
+
+	idle := time.NewTimer(idleTime)
+	defer idle.Stop()
+	select {
+	case <-d.up:
+	case <-idle.C:
+		d.log.Warn("no command has asked for the sandbox")
+		d.end(errDown)
+	case <-d.ending.Done():
+	case <-ctx.Done():
+	}
+	select {
+	case <-d.ending.Done():
+	case <-ctx.Done():
+	case err = <-served:
+		served <- err
+	}
+	d.end(errDown)
+	d.stop()
+	err = d.stopErr
+
+	// Answers that are on their way get out; streams of events end with ending.
+	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if shutErr := server.Shutdown(last); shutErr != nil {
+		err = errors.Join(err, server.Close())
+	}
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, fmt.Errorf("serving the control API: %w", serveErr))
+	}
+	d.log.Info("daemon ended", "err", err)
+	return err
+}
+
+// listen opens the socket so that nobody but its user can connect: the folder
+// around it is the user's own.
+func listen(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		if err = os.Chmod(path, 0o600); err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the daemon's socket: %w", err)
+	}
+	return l, nil
+}
+
+// acquire takes the right to change the sandbox, and returns a context that ends
+// with the caller's and when the sandbox is taken down.
+func (d *Daemon) acquire(ctx context.Context) (context.Context, func(), error) {
+	select {
+	case d.one <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	case <-d.ending.Done():
+		return nil, nil, context.Cause(d.ending)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(d.ending, func() { cancel(errDown) })
+	return ctx, func() {
+		unhook()
+		cancel(nil)
+		<-d.one
+	}, nil
+}
+
+// Up brings the sandbox up, or a running one in line with the request.
+func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
+	v1alpha1.SetDefaults(r.Config)
+	if errs := v1alpha1.Validate(r.Config); len(errs) > 0 {
+		return nil, &control.Error{Code: http.StatusBadRequest, Message: errs.ToAggregate().Error()}
+	}
+	result, err := d.exclusiveUp(ctx, r.Config, sink)
+	if err != nil && d.ending.Err() != nil { // a failed up leaves nothing running
+		<-d.stopped
+		err = errors.Join(err, d.stopErr)
+	}
+	return result, err
+}
+
+func (d *Daemon) exclusiveUp(ctx context.Context, config *v1alpha1.Sandbox, sink func(progress.Event)) (*control.UpResult, error) {
+	ctx, release, err := d.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	steps := progress.New(func(e progress.Event) {
+		d.log.Info("step", "kind", string(e.Kind), "step", e.Step, "elapsed", e.Elapsed, "err", e.Error)
+		d.events.add(e)
+		sink(e)
+	}, nil)
+
+	result := &control.UpResult{}
+	if d.phaseNow() == control.Running {
+		result.Already = true
+		result.Changes, err = d.ensure(ctx, steps, config)
+	} else {
+		d.setPhase(control.Starting)
+		close(d.up)
+		if err = d.bringUp(ctx, steps, config); err != nil {
+			d.end(errDown)
+		} else {
+			d.setPhase(control.Running)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	result.Status = d.Status(ctx, false)
+	return result, nil
+}
+
+// Down stops everything; the daemon ends afterwards. It does not depend on ctx:
+// a command that goes away has asked all the same.
+func (d *Daemon) Down(context.Context) error {
+	d.end(errDown)
+	<-d.stopped
+	return d.stopErr
+}
+
+// Events calls sink for every step until ctx ends or the sandbox is taken down.
+func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ending, cancel)()
+	d.events.follow(ctx, sink)
+}
+
+// stop stops what the first up has started. ending has ended, so whoever changes
+// the sandbox will give way.
+func (d *Daemon) stop() {
+	d.one <- struct{}{} // for good
+	d.setPhase(control.Stopping)
+	ctx, cancel := context.WithTimeout(context.Background(), downTime)
+	defer cancel()
+	d.stopErr = d.tearDown(ctx)
+	close(d.stopped)
+}
+
+// now returns what has been made so far.
+func (d *Daemon) now() sandbox {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sandbox
+}
+
+// made notes something that has been made.
+func (d *Daemon) made(note func(*sandbox)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	note(&d.sandbox)
+}
+
+func (d *Daemon) phaseNow() control.Phase {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.phase
+}
+
+func (d *Daemon) setPhase(p control.Phase) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.phase = p
+}

@@ -1,0 +1,21 @@
+// Package daemon is the process behind a sandbox: it runs the broker and the
+// bases itself, supervises everything else as processes of their own, and
+// answers the control API.
+//
+//	daemon.go      Daemon: New, Start(ctx); up and down as the phases of its life
+//	bringup.go     the first up: what overlaps with what
+//	ensure.go      a later up: brings a running sandbox in line
+//	platform.go    the Kubernetes API, from whichever provider
+//	rights.go      what the controller needs in the cluster
+//	controller.go  the module controller's process
+//	mqtt.go        the broker, which can be stopped and started like a process
+//	bases.go       the bases: add, remove, faults
+//	nodes.go       which Nodes are Ready, by a watch
+//	components.go  kill, pause, resume, restart, stop, start
+//	status.go      how everything is
+//	events.go      the steps so far, for whoever asks later
+//
+// The life of a daemon: it listens, waits for a first up, and ends after down, on
+// a signal, or when the first up fails or the command that asked for it goes
+// away. Whatever ends it, it stops all it has started.
+package daemon

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// ensure brings a running sandbox in line with a configuration: it starts what
+// has exited, brings the number of bases to the wanted one, and says what it has
+// done. Other settings stay until the next down. When it fails the sandbox stays
+// up as it is.
+func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, config *v1alpha1.Sandbox) ([]string, error) {
+	var changes []string
+	s := d.now()
+	d.made(func(s *sandbox) {
+		updated := *s.config
+		updated.Spec.Wait = config.Spec.Wait
+		s.config = &updated
+	})
+	if otherSettings(s.config, config) {
+		steps.Note("other settings than the number of bases take effect after a down and an up")
+	}
+	if _, _, _, up := s.mqtt.status(); !up {
+		if err := d.step(ctx, steps, "Starting broker again", func(context.Context) error { return s.mqtt.start() }); err != nil {
+			return changes, err
+		}
+		changes = append(changes, "started broker again")
+	}
+	for _, status := range d.supervisor.Status(ctx) {
+		if status.State != supervise.Exited {
+			continue
+		}
+		if err := d.step(ctx, steps, "Starting "+status.Name+" again", func(ctx context.Context) error {
+			return d.restart(ctx, status.Name)
+		}); err != nil {
+			return changes, err
+		}
+		changes = append(changes, "started "+status.Name+" again")
+	}
+	have, _ := s.fleet.Count()
+	want := *config.Spec.Bases.Count
+	if have != want {
+		if err := d.scaleTo(ctx, steps, want); err != nil {
+			return changes, err
+		}
+		changes = append(changes, fmt.Sprintf("brought the number of bases from %d to %d", have, want))
+		d.made(func(s *sandbox) {
+			updated := *s.config
+			updated.Spec.Bases.Count = &want
+			s.config = &updated
+		})
+		if err := d.saveConfig(d.now().config); err != nil {
+			return changes, err
+		}
+	}
+	return changes, d.waitNodes(ctx, steps)
+}
+
+// otherSettings tells whether two configurations differ in more than the number
+// of bases and the patience.
+func otherSettings(a, b *v1alpha1.Sandbox) bool {
+	x, y := *a, *b
+	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
+		s.Spec.Bases.Count, s.Spec.Wait = nil, nil
+	}
+	return !reflect.DeepEqual(x, y)
+}

@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+)
+
+// events keeps the steps since the start and hands them to any number of
+// listeners, each from the first on.
+type events struct {
+	mu   sync.Mutex
+	all  []progress.Event
+	more chan struct{} // closed at the next event
+}
+
+func newEvents() *events { return &events{more: make(chan struct{})} }
+
+func (e *events) add(event progress.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+	close(e.more)
+	e.more = make(chan struct{})
+}
+
+// follow calls sink for every event until ctx ends.
+func (e *events) follow(ctx context.Context, sink func(progress.Event)) {
+	next := 0
+	for {
+		e.mu.Lock()
+		fresh, more := e.all[next:], e.more
+		e.mu.Unlock()
+		next += len(fresh)
+		for _, event := range fresh {
+			sink(event)
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+const brokerName = "broker"
+
+var errBrokerDown = errors.New("the broker is down")
+
+// mqtt is the broker, which scenarios stop and start like a process. Address and
+// passwords stay the same.
+type mqtt struct {
+	passwords broker.Passwords
+	caFile    string // of the authority to trust; empty without TLS
+	options   broker.Options
+
+	mu        sync.Mutex
+	addr      string
+	running   *run
+	startedAt time.Time
+	exit      string
+}
+
+// run is one life of the broker.
+type run struct {
+	broker *broker.Broker
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // read after done
+}
+
+// newMQTT opens the broker's port and notes address and passwords in the state
+// folder, for bases from outside.
+func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger) (*mqtt, error) {
+	m := &mqtt{passwords: broker.NewPasswords()}
+	m.options = broker.Options{
+		Addr:      net.JoinHostPort("127.0.0.1", strconv.Itoa(config.Spec.Broker.Port)),
+		Env:       config.Spec.Env,
+		Passwords: m.passwords,
+		Logger:    log,
+	}
+	if config.Spec.Broker.TLS {
+		certPEM, keyPEM, caFile, err := p.Serving("127.0.0.1", "localhost")
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(certPEM, keyPEM)
+		if err != nil {
+			return nil, fmt.Errorf("reading the broker's certificate: %w", err)
+		}
+		m.caFile = caFile
+		m.options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if err := m.start(); err != nil {
+		if port := config.Spec.Broker.Port; port != 0 {
+			err = fmt.Errorf("%w; choose another spec.broker.port than %d, or 0 for any free one", err, port)
+		}
+		return nil, err
+	}
+	text, err := json.MarshalIndent(map[string]any{
+		"addr": m.addr, "tls": config.Spec.Broker.TLS, "caFile": m.caFile, "clientPrefix": clientPrefix, "env": config.Spec.Env,
+		"passwords": m.passwords,
+	}, "", "  ")
+	if err == nil {
+		err = state.WriteFile(dir.Broker(), text)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("noting the broker's address: %w", err), m.stop())
+	}
+	return m, nil
+}
+
+// start starts the broker; one that runs stays as it is.
+func (m *mqtt) start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running != nil {
+		return nil
+	}
+	b, err := broker.New(m.options)
+	if err != nil {
+		return err
+	}
+	// The broker's life ends with stop, not with the command that asked for it.
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{broker: b, cancel: cancel, done: make(chan struct{})}
+	m.running, m.startedAt, m.exit = r, time.Now(), ""
+	m.addr, m.options.Addr = b.Addr(), b.Addr()
+	go func() {
+		defer close(r.done)
+		r.err = b.Start(ctx)
+	}()
+	return nil
+}
+
+// stop cuts all connections and ends the broker; stopping a stopped one is fine.
+func (m *mqtt) stop() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.running
+	if r == nil {
+		return nil
+	}
+	r.cancel()
+	<-r.done
+	m.running, m.exit = nil, "stopped"
+	return r.err
+}
+
+// dial connects a base through memory.
+func (m *mqtt) dial(ctx context.Context) (net.Conn, error) {
+	m.mu.Lock()
+	r := m.running
+	m.mu.Unlock()
+	if r == nil {
+		return nil, errBrokerDown
+	}
+	return r.broker.Dial(ctx)
+}
+
+// status returns the counters, or false when the broker is down.
+func (m *mqtt) status() (stats broker.Stats, startedAt time.Time, exit string, up bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running == nil {
+		return broker.Stats{}, m.startedAt, m.exit, false
+	}
+	return m.running.broker.Stats(), m.startedAt, "", true
+}

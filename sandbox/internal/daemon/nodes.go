@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+const (
+	// vnodeSelector selects the Nodes that stand for bases.
+	vnodeSelector = "virtual-kubelet.koupleless.io/component=vnode"
+	// vnodePrefix begins the name of such a Node; the base's identity follows.
+	vnodePrefix = "vnode."
+	// settle is how long many Nodes may change before they are counted again.
+	settle = 10 * time.Millisecond
+	// namesInError is how many missing bases an error names.
+	namesInError = 3
+)
+
+// nodes follows the Nodes of bases by one watch, and keeps of each only whether
+// it is Ready.
+type nodes struct {
+	cluster *cluster.Cluster
+	env     string
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	ready  map[string]nodeState // by identity
+	change chan struct{}        // closed at the next change
+}
+
+type nodeState struct {
+	name  string
+	ready bool
+}
+
+func newNodes(c *cluster.Cluster, env string, log *slog.Logger) *nodes {
+	return &nodes{cluster: c, env: env, log: log, ready: map[string]nodeState{}, change: make(chan struct{})}
+}
+
+// run follows the Nodes until ctx ends.
+func (n *nodes) run(ctx context.Context) {
+	client, err := kubernetes.NewForConfig(clientFor(n.cluster))
+	if err != nil {
+		n.log.Error("watching Nodes", "err", err)
+		return
+	}
+	source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
+		func(o *metav1.ListOptions) { o.LabelSelector = vnodeSelector })
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: source,
+		ObjectType:    &corev1.Node{},
+		Transform:     slim,
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    n.set,
+			UpdateFunc: func(_, o any) { n.set(o) },
+			DeleteFunc: n.unset,
+		},
+	})
+	informer.RunWithContext(ctx)
+}
+
+// slim drops everything of a Node that is not looked at.
+func slim(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return slim, nil
+}
+
+func (n *nodes) set(o any) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	s := nodeState{name: node.Name}
+	for _, c := range node.Status.Conditions {
+		s.ready = s.ready || c.Status == corev1.ConditionTrue
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if id := n.identity(node.Name); n.ready[id] != s {
+		n.ready[id] = s
+		n.changed()
+	}
+}
+
+func (n *nodes) unset(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if node, ok := o.(*corev1.Node); ok {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.ready, n.identity(node.Name))
+		n.changed()
+	}
+}
+
+// changed wakes those who wait. n.mu is held.
+func (n *nodes) changed() {
+	close(n.change)
+	n.change = make(chan struct{})
+}
+
+// identity takes the base's identity out of a Node's name, which is
+// vnode.<identity>, or vnode.<identity>.<env>.
+func (n *nodes) identity(name string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
+}
+
+// of returns the name of the Node of a base, empty if there is none, and whether
+// it is Ready.
+func (n *nodes) of(identity string) (name string, ready bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.ready[identity]
+	return s.name, s.ready
+}
+
+// wait blocks until the Nodes of all bases are Ready. When ctx ends before, the
+// error says how many are not, and names some.
+func (n *nodes) wait(ctx context.Context, identities func() []string) error {
+	for {
+		all := identities()
+		n.mu.Lock()
+		var missing []string
+		for _, id := range all {
+			if !n.ready[id].ready {
+				missing = append(missing, id)
+			}
+		}
+		change := n.change
+		n.mu.Unlock()
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %s have no Ready Node, such as %s: %w", len(missing), count(len(all), "base"),
+				strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
+		}
+		select { // Nodes come by the hundred: count again when some have come
+		case <-time.After(settle):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// removeNodes deletes the Nodes of bases, from a cluster that stays.
+func removeNodes(ctx context.Context, c *cluster.Cluster, bases map[string]bool) error {
+	client, err := kubernetes.NewForConfig(clientFor(c))
+	if err != nil {
+		return fmt.Errorf("making a client of the cluster: %w", err)
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: vnodeSelector})
+	if err != nil {
+		return fmt.Errorf("listing the Nodes of bases: %w", err)
+	}
+	var errs []error
+	for _, node := range list.Items {
+		identity := strings.TrimPrefix(node.Name, vnodePrefix)
+		short, _, _ := strings.Cut(identity, ".") // an identity is a UUID, without dots
+		if !bases[identity] && !bases[short] {
+			continue
+		}
+		if err := client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("removing Node %s: %w", node.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

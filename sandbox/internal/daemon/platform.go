@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// platform is where the Kubernetes API comes from.
+type platform interface {
+	// API lists the steps after which the API answers, in their order.
+	API() []cluster.Step
+	// Rest lists the steps that may go on beside everything that needs the API only.
+	Rest() []cluster.Step
+	// Cluster describes the API; call it after API.
+	Cluster() *cluster.Cluster
+	// Admit gives the module controller its rights, and returns its kubeconfig.
+	Admit(ctx context.Context) (kubeconfig string, err error)
+	// Serving issues a certificate for hosts, and names the file of the authority
+	// to trust; call it after the first step of API.
+	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Hard tells whether the controller may be ended without a word, because
+	// nothing that it would tidy up outlives it.
+	Hard() bool
+	// Down stops what runs, and removes from a cluster that stays what was made
+	// in it.
+	Down(ctx context.Context) error
+}
+
+// EffectiveProvider says which provider a configuration leads to, and why.
+func EffectiveProvider(s *v1alpha1.Sandbox) (provider v1alpha1.Provider, why string) {
+	if s.Spec.Provider == v1alpha1.ProviderAuto {
+		return v1alpha1.ProviderEmbedded, "auto chose it: it needs nothing but this machine"
+	}
+	return s.Spec.Provider, ""
+}
+
+func newPlatform(d *Daemon, config *v1alpha1.Sandbox) (platform, error) {
+	switch provider, _ := EffectiveProvider(config); provider {
+	case v1alpha1.ProviderEmbedded:
+		c, err := embedded.New(embedded.Options{
+			Sandbox:    config.Metadata.Name,
+			Dir:        string(d.o.Dir),
+			Binary:     d.o.Programs.ControlPlane,
+			Supervisor: d.supervisor,
+			Durable:    config.Spec.Durable,
+			Wipe:       !config.Spec.Durable, // data that was never synced to disk is not to be trusted
+			LogDir:     d.o.Dir.Logs(),
+			Kubeconfig: d.o.Dir.Kubeconfig(),
+			Logger:     d.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &embeddedPlatform{ControlPlane: c, dir: d.o.Dir, durable: config.Spec.Durable}, nil
+	case v1alpha1.ProviderExisting:
+		p, err := newExisting(config)
+		if err != nil {
+			return nil, err
+		}
+		return &existingPlatform{Provider: p, dir: d.o.Dir, bases: d.everyBase}, nil
+	default:
+		return nil, fmt.Errorf("provider %q is not in this build", provider)
+	}
+}
+
+// embeddedPlatform is a control plane of this machine.
+type embeddedPlatform struct {
+	*embedded.ControlPlane
+	dir     state.Dir
+	durable bool
+}
+
+// split is the number of steps after which the API answers: all but the last,
+// which starts the controllers of Kubernetes.
+func (p *embeddedPlatform) split() (steps []cluster.Step, split int) {
+	steps = p.Steps()
+	return steps, len(steps) - 1
+}
+
+func (p *embeddedPlatform) API() []cluster.Step {
+	steps, split := p.split()
+	return steps[:split]
+}
+
+func (p *embeddedPlatform) Rest() []cluster.Step {
+	steps, split := p.split()
+	return steps[split:]
+}
+
+func (p *embeddedPlatform) Admit(ctx context.Context) (string, error) {
+	if _, err := applyRights(ctx, p.Cluster()); err != nil {
+		return "", err
+	}
+	path := p.dir.ControllerKubeconfig()
+	return path, p.WriteKubeconfig(path, deploy.User, nil)
+}
+
+func (p *embeddedPlatform) Serving(hosts ...string) ([]byte, []byte, string, error) {
+	certPEM, keyPEM, err := p.IssueServing(hosts...)
+	return certPEM, keyPEM, p.CAFile(), err
+}
+
+func (p *embeddedPlatform) Hard() bool { return !p.durable }
+
+// existingPlatform is a cluster that the user named.
+type existingPlatform struct {
+	*existing.Provider
+	dir   state.Dir
+	bases func() map[string]bool // identities of all bases there have been
+	made  []madeObject           // by Admit
+}
+
+func newExisting(config *v1alpha1.Sandbox) (*existing.Provider, error) {
+	c := config.Spec.Cluster
+	return existing.New(existing.Options{
+		Sandbox: config.Metadata.Name, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent,
+	})
+}
+
+func (p *existingPlatform) API() []cluster.Step {
+	return append(p.Steps(), cluster.Step{Name: "Writing kubeconfig", Run: p.writeKubeconfig})
+}
+
+func (p *existingPlatform) Rest() []cluster.Step { return nil }
+
+// Admit lets the controller act as the user: only the user can say what else a
+// cluster that is not ours should trust.
+func (p *existingPlatform) Admit(ctx context.Context) (string, error) {
+	made, err := applyRights(ctx, p.Cluster())
+	p.made = made
+	return p.dir.Kubeconfig(), err
+}
+
+// writeKubeconfig copies the one context that is used, with all it refers to.
+func (p *existingPlatform) writeKubeconfig(context.Context) error {
+	c := p.Cluster()
+	raw, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err == nil {
+		raw.CurrentContext = c.Context
+		err = clientcmdapi.MinifyConfig(raw)
+	}
+	if err == nil {
+		err = clientcmdapi.FlattenConfig(raw)
+	}
+	if err == nil {
+		err = clientcmd.WriteToFile(*raw, p.dir.Kubeconfig())
+	}
+	if err != nil {
+		return fmt.Errorf("copying context %q: %w", c.Context, err)
+	}
+	return nil
+}
+
+// Serving makes a certificate that is its own authority: the cluster's is not
+// ours to use.
+func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, error) {
+	caFile := p.dir.BrokerCA()
+	var ips []net.IP
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			ips = append(ips, ip)
+		}
+	}
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, hosts[1:])
+	if err == nil {
+		err = state.WriteFile(caFile, certPEM)
+	}
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("making the broker's certificate: %w", err)
+	}
+	return certPEM, keyPEM, caFile, nil
+}
+
+func (p *existingPlatform) Hard() bool { return false }
+
+func (p *existingPlatform) Down(ctx context.Context) error {
+	err := errors.Join(removeNodes(ctx, p.Cluster(), p.bases()), removeRights(ctx, p.Cluster(), p.made))
+	return errors.Join(err, p.Provider.Down(ctx))
+}

@@ -1,0 +1,211 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+)
+
+const patience = 30 * time.Second
+
+// bench is a broker with a fleet on it; both end with the test.
+type bench struct {
+	broker *broker.Broker
+	fleet  *fleet.Fleet
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	b, err := broker.New(broker.Options{Env: "dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(fleet.Options{Name: "shop", Version: "2.0", ClusterName: "east", Env: "dev",
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
+	for _, start := range []func(context.Context) error{b.Start, f.Start} { // ended in reverse order
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- start(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return &bench{b, f}
+}
+
+func (b *bench) add(t testing.TB, count int) []*fleet.Member {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	added, err := b.fleet.Add(ctx, count)
+	if err == nil {
+		err = b.fleet.WaitConnected(ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+func names(members []*fleet.Member) []string {
+	var out []string
+	for _, m := range members {
+		out = append(out, m.HostName+" "+m.IP)
+	}
+	return out
+}
+
+// The controller hears a first heartbeat of every base.
+func TestBasesReportToTheBroker(t *testing.T) {
+	b := newBench(t)
+	const count = 20
+	var mu sync.Mutex
+	heard := map[string]bool{}
+	all := make(chan struct{})
+	o := paho.NewClientOptions().AddBroker("tcp://" + b.broker.Addr()).SetClientID("koupleless@@@c").
+		SetUsername(broker.ControllerUser).SetPassword(b.broker.Passwords().Controller)
+	c := paho.NewClient(o)
+	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	defer c.Disconnect(0)
+	token := c.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !heard[m.Topic()] {
+			heard[m.Topic()] = true
+			if len(heard) == count {
+				close(all)
+			}
+		}
+	})
+	if !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	want := map[string]bool{}
+	for _, m := range b.add(t, count) {
+		want["koupleless_dev/"+m.Base.Status().Identity+"/base/heart"] = true
+	}
+	select {
+	case <-all:
+	case <-time.After(patience):
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heartbeats (-want +got):\n%s", diff)
+	}
+}
+
+func TestAddAndRemove(t *testing.T) {
+	b := newBench(t)
+	first := b.add(t, 4)
+	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2", "base-3 198.18.0.3", "base-4 198.18.0.4"}, names(first)); diff != "" {
+		t.Errorf("added (-want +got):\n%s", diff)
+	}
+	if _, err := b.fleet.Remove("base-1", "base-9"); !errors.Is(err, fleet.ErrUnknown) {
+		t.Errorf("removing an unknown base gave %v", err)
+	}
+	gone, err := b.fleet.Remove("base-2", first[0].Base.Status().Identity, "198.18.0.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2"}, names(gone)); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+	b.add(t, 2)
+	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(b.fleet.RemoveYoungest(1))); diff != "" {
+		t.Errorf("youngest (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"}, names(b.fleet.List())); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if total, connected := b.fleet.Count(); total != 3 || connected != 3 {
+		t.Errorf("%d of %d are connected", connected, total)
+	}
+	if m, err := b.fleet.Find("base-4"); err != nil || m.HostName != "base-4" {
+		t.Errorf("Find: %v, %v", m, err)
+	}
+	if gone := b.fleet.RemoveYoungest(10); len(gone) != 3 {
+		t.Errorf("removed %v", names(gone))
+	}
+}
+
+func TestAddAfterTheEnd(t *testing.T) {
+	f := fleet.New(fleet.Options{Dial: func(context.Context) (net.Conn, error) { return nil, errors.New("down") }})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Start(ctx) }()
+	if _, err := f.Add(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	short, end := context.WithCancel(t.Context())
+	end()
+	if err := f.WaitConnected(short); err == nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("WaitConnected without a broker gave %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Add(short, 1); !errors.Is(err, fleet.ErrNotRunning) {
+		t.Errorf("Add gave %v", err)
+	}
+}
+
+// Every address is usable and no two bases have the same.
+func TestAddressesDiffer(t *testing.T) {
+	b := newBench(t)
+	members := b.add(t, 300)
+	seen := map[string]bool{}
+	for _, m := range members {
+		seen[m.IP] = true
+	}
+	if len(seen) != 300 || members[299].IP != "198.18.1.44" {
+		t.Errorf("%d addresses, the last is %s", len(seen), members[299].IP)
+	}
+	if !slices.Equal(names(members), names(b.fleet.List())) {
+		t.Error("the list has another order")
+	}
+}
+
+// BenchmarkBases prints what an idle base costs, its connection and the broker's
+// end of it included.
+func BenchmarkBases(b *testing.B) {
+	for _, count := range []int{1000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			for b.Loop() {
+				heap, goroutines := measure()
+				bench := newBench(b)
+				start := time.Now()
+				bench.add(b, count)
+				b.ReportMetric(time.Since(start).Seconds(), "s-to-connect")
+				heapAfter, goroutinesAfter := measure()
+				b.ReportMetric(float64(heapAfter-heap)/float64(count)/1024, "KiB/base")
+				b.ReportMetric(float64(goroutinesAfter-goroutines)/float64(count), "goroutines/base")
+			}
+		})
+	}
+}
+
+func measure() (uint64, int) {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse, runtime.NumGoroutine()
+}
