@@ -1,0 +1,130 @@
+package base
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// fakeTunnel hands every request to a function.
+type fakeTunnel struct {
+	sent func(tunnel.Address, arklet.Request) error
+}
+
+func (f *fakeTunnel) Key() tunnel.Key { return tunnel.MQTT }
+func (f *fakeTunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
+	return f.sent(to, r)
+}
+
+func newDialog(sent func(d *Dialog, r arklet.Request) error) *Dialog {
+	r := NewRegistry(Options{})
+	r.Heard(overMQTT("a"), beat("1.0.0"))
+	d := NewDialog(r)
+	d.Use(&fakeTunnel{func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
+	return d
+}
+
+func TestDo(t *testing.T) {
+	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}
+	install := arklet.Request{Command: arklet.CommandInstallBiz, Module: m}
+	answer := func(name, version string) arklet.Answer {
+		return arklet.Answer{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: version}, Code: "SUCCESS"}
+	}
+	cases := []struct {
+		name    string
+		answers []arklet.Answer
+		want    arklet.Answer
+		err     error
+	}{
+		{"its own answer", []arklet.Answer{answer("biz1", "1")}, answer("biz1", "1"), nil},
+		{"answers about others are passed over", []arklet.Answer{answer("biz1", "2"), answer("biz2", "1"), answer("biz1", "1")}, answer("biz1", "1"), nil},
+		{"a duplicate does no harm", []arklet.Answer{answer("biz1", "1"), answer("biz1", "1")}, answer("biz1", "1"), nil},
+		{"generations A and B leave the module out", []arklet.Answer{answer("", "")}, answer("", ""), nil},
+		{"no answer", nil, arklet.Answer{}, ErrNoAnswer},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialog(func(d *Dialog, r arklet.Request) error {
+					if diff := cmp.Diff(install, r); diff != "" {
+						t.Errorf("request (-want +got):\n%s", diff)
+					}
+					for _, a := range c.answers {
+						d.Answered("a", a)
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				got, err := d.Do(ctx, "a", install)
+				if !errors.Is(err, c.err) {
+					t.Fatalf("error %v, want %v", err, c.err)
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("answer (-want +got):\n%s", diff)
+				}
+				if len(d.waiting) != 0 {
+					t.Errorf("%d questions are left behind", len(d.waiting))
+				}
+			})
+		})
+	}
+	t.Run("an unknown base", func(t *testing.T) {
+		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		if _, err := d.Do(t.Context(), "b", install); !errors.Is(err, ErrUnknownBase) {
+			t.Errorf("error %v, want ErrUnknownBase", err)
+		}
+	})
+	t.Run("nobody waits", func(t *testing.T) {
+		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		if d.Answered("a", answer("biz1", "1")) {
+			t.Error("an answer found a question that nobody asked")
+		}
+	})
+}
+
+func TestModulesAreNotOlderThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := 0
+		d := newDialog(func(d *Dialog, _ arklet.Request) error {
+			sent++
+			say := func(ms int64, list ...arklet.Biz) {
+				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}, list)
+			}
+			if sent == 1 { // what another question brought about, from before the install
+				say(100)
+				return nil
+			}
+			say(300, biz("biz1", "1", arklet.StateActivated))
+			return nil
+		})
+		s, err := d.Modules(t.Context(), "a", time.UnixMilli(200))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]arklet.Biz{biz("biz1", "1", arklet.StateActivated)}, s.Modules); diff != "" {
+			t.Errorf("modules (-want +got):\n%s", diff)
+		}
+		if sent != 2 {
+			t.Errorf("asked %d times, want 2", sent)
+		}
+	})
+}
+
+func TestModulesGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := d.Modules(ctx, "a", time.Time{}); !errors.Is(err, ErrNoAnswer) {
+			t.Errorf("error %v, want ErrNoAnswer", err)
+		}
+	})
+}

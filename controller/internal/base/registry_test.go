@@ -1,0 +1,225 @@
+package base
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// world is a registry with a clock that the test moves and a record of changes.
+type world struct {
+	*Registry
+	clock   *clocktesting.FakeClock
+	changes []Change
+}
+
+func newWorld() *world {
+	w := &world{clock: clocktesting.NewFakeClock(time.Date(2024, 7, 18, 11, 24, 33, 0, time.UTC))}
+	w.Registry = NewRegistry(Options{Clock: w.clock, Observer: func(c Change) { w.changes = append(w.changes, c) }})
+	return w
+}
+
+// take returns the changes since the last take.
+func (w *world) take() []Change {
+	c := w.changes
+	w.changes = nil
+	return c
+}
+
+func (w *world) want(t *testing.T, want ...Change) {
+	t.Helper()
+	if diff := cmp.Diff(want, w.take(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func overMQTT(identity string) tunnel.Origin {
+	return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
+}
+
+func beat(version string) arklet.Heartbeat {
+	return arklet.Heartbeat{Name: "base", Version: version, IP: "198.18.0.1", HostName: "base-0", Active: true}
+}
+
+func TestHeartbeats(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	w.want(t, Change{Kind: Appeared, Identity: "a"})
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	w.want(t)
+	w.Heard(overMQTT("a"), beat("2.0.0"))
+	w.want(t, Change{Kind: InfoChanged, Identity: "a"})
+
+	overHTTP := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
+	w.Heard(overHTTP, beat("2.0.0"))
+	w.want(t)
+	if s, _ := w.Get("a"); s.Tunnel != tunnel.MQTT {
+		t.Errorf("a second tunnel took the base over: it belongs to %s", s.Tunnel)
+	}
+
+	going := beat("2.0.0")
+	going.Active = false
+	w.Heard(overMQTT("a"), going)
+	w.want(t, Change{Kind: Disappeared, Identity: "a"})
+	if _, known := w.Get("a"); known {
+		t.Error("a base that said that it goes is still known")
+	}
+}
+
+func TestSilence(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	w.Own("a", true)
+	w.take()
+
+	pass := func(d time.Duration) { w.clock.Step(d); w.Sweep() }
+	pass(24 * time.Second)
+	w.want(t)
+	pass(time.Second)
+	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Unreachable})
+	pass(30 * time.Second)
+	w.want(t)
+
+	w.Touch("a") // any message is a sign of life
+	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Alive})
+	pass(59 * time.Second)
+	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Unreachable})
+	pass(time.Second)
+	w.want(t, Change{Kind: Disappeared, Identity: "a"})
+}
+
+func TestEveryMessageIsASignOfLife(t *testing.T) {
+	for name, say := range map[string]func(*world){
+		"heartbeat": func(w *world) { w.Heard(overMQTT("a"), beat("1.0.0")) },
+		"health":    func(w *world) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
+		"modules":   func(w *world) { w.SetModules(overMQTT("a"), nil) },
+		"other":     func(w *world) { w.Touch("a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.Heard(overMQTT("a"), beat("1.0.0"))
+			w.clock.Step(40 * time.Second)
+			w.Sweep()
+			if s, _ := w.Get("a"); s.Liveness != Unreachable {
+				t.Fatalf("after 40 s of silence the base is %s", s.Liveness)
+			}
+			say(w)
+			if s, _ := w.Get("a"); s.Liveness != Alive {
+				t.Errorf("after its message the base is %s", s.Liveness)
+			}
+		})
+	}
+}
+
+func TestSweepAsksWhatIsDue(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	ask := func() (commands []arklet.Command) {
+		probes, _ := w.Sweep()
+		for _, p := range probes {
+			commands = append(commands, p.Command)
+		}
+		return commands
+	}
+	want := func(when string, commands ...arklet.Command) {
+		t.Helper()
+		if diff := cmp.Diff(commands, ask()); diff != "" {
+			t.Errorf("questions %s (-want +got):\n%s", when, diff)
+		}
+	}
+	want("to a base that nobody serves yet", arklet.CommandHealth)
+	want("at once again")
+	w.SetHealth(overMQTT("a"), arklet.Health{})
+	w.clock.Step(20 * time.Second)
+	want("to a base that another controller serves")
+	w.Own("a", true)
+	want("to a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	w.Touch("a")
+	w.clock.Step(11 * time.Second)
+	want("after the health interval", arklet.CommandHealth)
+	w.ProbeAll()
+	want("after the broker came back", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+}
+
+func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	total := 0
+	for range 20 {
+		w.clock.Step(time.Second)
+		_, missed := w.Sweep()
+		total += missed
+	}
+	if total != 1 {
+		t.Errorf("a silence of 20 s counted as %d missed heartbeats, want 1", total)
+	}
+}
+
+func biz(name, version string, state arklet.State) arklet.Biz {
+	return arklet.Biz{Name: name, Version: version, State: state}
+}
+
+func TestModules(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	w.take()
+	at := func(ms int64) tunnel.Origin {
+		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
+	}
+	set := func(ms int64, want bool, list ...arklet.Biz) {
+		t.Helper()
+		if got := w.SetModules(at(ms), list); got != want {
+			t.Errorf("the list of %d ms was accepted: %t, want %t", ms, got, want)
+		}
+	}
+	set(10, true)
+	w.want(t, Change{Kind: ModulesChanged, Identity: "a"})
+	set(20, true, biz("biz1", "1", arklet.StateResolved), biz("biz2", "1", arklet.StateActivated))
+	if c := w.take(); len(c) != 1 || len(c[0].Names) != 2 {
+		t.Errorf("two new modules gave %v", c)
+	}
+	set(30, true, biz("biz1", "1", arklet.StateActivated), biz("biz2", "1", arklet.StateActivated))
+	w.want(t, Change{Kind: ModulesChanged, Identity: "a", Names: []string{"biz1"}})
+	set(40, true, biz("biz1", "1", arklet.StateActivated), biz("biz2", "1", arklet.StateActivated))
+	w.want(t)
+
+	// Overtaken and repeated lists change nothing, until the base insists.
+	set(15, false)
+	set(16, false)
+	w.want(t)
+	if s, _ := w.Get("a"); len(s.Modules) != 2 {
+		t.Errorf("an old list was believed: %v", s.Modules)
+	}
+	set(17, true)
+	if s, _ := w.Get("a"); len(s.Modules) != 0 {
+		t.Errorf("a base whose clock was set back is not believed: %v", s.Modules)
+	}
+}
+
+func TestRestartUnderTheSameIdentity(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Minute, MetaspaceMax: 100})
+	w.take()
+	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: 2 * time.Minute, MetaspaceMax: 100})
+	w.want(t)
+	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Second, MetaspaceMax: 100})
+	w.want(t, Change{Kind: Restarted, Identity: "a"})
+}
+
+func TestAdopt(t *testing.T) {
+	w := newWorld()
+	w.Adopt(Info{Identity: "a", Name: "base", Tunnel: tunnel.MQTT})
+	w.want(t, Change{Kind: Appeared, Identity: "a"})
+	w.Adopt(Info{Identity: "a", Name: "other", Tunnel: tunnel.HTTP})
+	w.want(t)
+	if s, _ := w.Get("a"); s.Name != "base" {
+		t.Errorf("adopting a known base changed it: %+v", s.Info)
+	}
+}
