@@ -171,8 +171,10 @@ func (c *ControlPlane) kubeconfig(component string) string {
 	return filepath.Join(c.o.Dir, component+".kubeconfig")
 }
 
-func (c *ControlPlane) port(component string) string { return strconv.Itoa(c.ports[component]) }
-func (c *ControlPlane) url(component string) string  { return "https://127.0.0.1:" + c.port(component) }
+func (c *ControlPlane) port(component string) string {
+	return strconv.Itoa(c.at.Load().ports[component])
+}
+func (c *ControlPlane) url(component string) string { return c.at.Load().ports.url(component) }
 
 // hasData tells whether etcd has run in this state folder before.
 func (c *ControlPlane) hasData() bool {

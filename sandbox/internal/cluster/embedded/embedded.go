@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -53,19 +55,28 @@ type Options struct {
 const portAttempts = 3
 
 // ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end with Down. Apart from what
-// says otherwise its methods are not for concurrent use.
+// says otherwise its methods are not for concurrent use; the supervisor may be asked for the components' status at any time.
 type ControlPlane struct {
-	o       Options
-	first   net.IP // of the service network
-	pki     *pki
-	ports   ports
-	config  *rest.Config
-	client  kubernetes.Interface
-	hadData bool // etcd has run in Dir before this start
-	version string
+	o     Options
+	first net.IP // of the service network
 
+	// Set by the first step, before anything runs.
+	pki                *pki
 	health, etcdHealth *http.Client
+	hadData            bool // etcd has run in Dir before this start
+
+	at      atomic.Pointer[access]
+	version string
 }
+
+// access is how the components are reached. It does not change; other ports make another.
+type access struct {
+	ports  ports
+	config *rest.Config
+	client kubernetes.Interface
+}
+
+func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client }
 
 // New checks the options. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
@@ -113,7 +124,7 @@ func (c *ControlPlane) Steps() []cluster.Step {
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
-		Sandbox: c.o.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.config, Version: c.version,
+		Sandbox: c.o.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.at.Load().config, Version: c.version,
 	}
 }
 
@@ -147,22 +158,24 @@ func (c *ControlPlane) prepare(context.Context) error {
 	if remade != "" {
 		c.o.Logger.Warn("certificates made anew; earlier kubeconfigs no longer work", "why", remade)
 	}
-	c.pki, c.ports = p, loadPorts(c.o.Dir)
+	c.pki = p
 	if c.health, err = newHealthClient(p, clusterCA, "user-admin"); err != nil {
 		return err
 	}
 	if c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client"); err != nil {
 		return err
 	}
-	return c.settlePorts()
+	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// settlePorts picks ports and writes what depends on them.
-func (c *ControlPlane) settlePorts() error {
-	if err := c.ports.pick(componentNames...); err != nil {
+// settlePorts picks ports for the named components, which do not run, and writes what depends on them. The ports that the
+// others have, or these had last, are in known.
+func (c *ControlPlane) settlePorts(known ports, names ...string) error {
+	known = maps.Clone(known)
+	if err := known.pick(names...); err != nil {
 		return err
 	}
-	if err := c.ports.save(c.o.Dir); err != nil {
+	if err := known.save(c.o.Dir); err != nil {
 		return err
 	}
 	for _, k := range []struct{ path, file, user string }{
@@ -170,7 +183,7 @@ func (c *ControlPlane) settlePorts() error {
 		{c.kubeconfig(controllerManager), "user-kube-controller-manager", "system:kube-controller-manager"},
 		{c.kubeconfig(scheduler), "user-kube-scheduler", "system:kube-scheduler"},
 	} {
-		if err := c.writeStoredKubeconfig(k.path, k.file, k.user); err != nil {
+		if err := c.writeStoredKubeconfig(k.path, known.url(apiserver), k.file, k.user); err != nil {
 			return err
 		}
 	}
@@ -183,7 +196,7 @@ func (c *ControlPlane) settlePorts() error {
 	if err != nil {
 		return fmt.Errorf("making a client of the control plane: %w", err)
 	}
-	c.config, c.client = config, client
+	c.at.Store(&access{ports: known, config: config, client: client})
 	return nil
 }
 
@@ -207,7 +220,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
 		return err
 	}
-	version, err := cluster.ServerVersion(ctx, c.config)
+	version, err := cluster.ServerVersion(ctx, c.at.Load().config)
 	c.version = version
 	return err
 }
@@ -220,7 +233,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
 		return err
 	}
-	if err := cluster.Mark(ctx, c.client, c.o.Sandbox); err != nil {
+	if err := cluster.Mark(ctx, c.client(), c.o.Sandbox); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -236,33 +249,39 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits for a component. One that exited because its port was taken since it was picked makes everything that was
-// started so far start again with other ports.
+// waitUntil waits for a component. One that exited because its port was taken since it was picked starts again with another,
+// together with those that call it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
-		if !exited(err) || !c.ports.taken(name) || attempt == portAttempts {
+		if !exited(err) || !c.at.Load().ports.taken(name) || attempt == portAttempts {
 			return err
 		}
-		c.o.Logger.Info("port was taken, trying others", "component", name, "port", c.ports[name])
-		if err := c.relaunch(ctx); err != nil {
+		c.o.Logger.Info("port was taken, trying another", "component", name, "port", c.port(name))
+		if err := c.moveToOtherPort(ctx, name); err != nil {
 			return err
 		}
 	}
 }
 
-// relaunch stops what was started, settles new ports, and starts the same components again.
-func (c *ControlPlane) relaunch(ctx context.Context) error {
+// moveToOtherPort stops name and its callers, settles a new port, and starts those of them again that had been started.
+func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
+	affected := []string{name}
+	if name == etcd || name == apiserver {
+		affected = componentNames[slices.Index(componentNames, name):]
+	}
 	var started []string
 	for _, st := range c.o.Supervisor.Status(ctx) {
-		if slices.Contains(componentNames, st.Name) {
+		if slices.Contains(affected, st.Name) {
 			started = append(started, st.Name)
 		}
 	}
-	if err := c.Down(ctx); err != nil {
-		return err
+	for _, name := range slices.Backward(started) {
+		if err := c.o.Supervisor.Stop(ctx, name); err != nil {
+			return err
+		}
 	}
-	if err := c.settlePorts(); err != nil {
+	if err := c.settlePorts(c.at.Load().ports, affected...); err != nil {
 		return err
 	}
 	return c.launch(ctx, started...)

@@ -114,7 +114,7 @@ func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, func(o *Options) { o.Durable = true })
 	up(t, c)
-	_, err := c.client.CoreV1().ConfigMaps("default").Create(t.Context(),
+	_, err := c.client().CoreV1().ConfigMaps("default").Create(t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{})
 	must(t, err)
 	kubeconfig, err := os.ReadFile(c.Cluster().Kubeconfig)
@@ -151,7 +151,7 @@ func TestStateFolder(t *testing.T) {
 
 	again := newControlPlane(t, dir, nil)
 	up(t, again)
-	if _, err := again.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the first start: %v", err)
 	}
 	if got, err := os.ReadFile(again.Cluster().Kubeconfig); err != nil || !bytes.Equal(got, kubeconfig) {
@@ -161,7 +161,7 @@ func TestStateFolder(t *testing.T) {
 
 	wiped := newControlPlane(t, dir, func(o *Options) { o.Wipe = true })
 	up(t, wiped)
-	_, err = wiped.client.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	_, err = wiped.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("an object from before the wipe: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestPortTakenInBetween(t *testing.T) {
 			c := newControlPlane(t, t.TempDir(), nil)
 			steps := c.Steps()
 			must(t, steps[0].Run(t.Context()))
-			picked := c.ports[name]
+			picked := c.at.Load().ports[name]
 			stranger, err := listen(picked)
 			must(t, err)
 			defer stranger.Close()
@@ -214,7 +214,7 @@ func TestPortTakenInBetween(t *testing.T) {
 					t.Fatalf("%s: %v", step.Name, err)
 				}
 			}
-			if c.ports[name] == picked {
+			if c.at.Load().ports[name] == picked {
 				t.Error("the taken port is still in use")
 			}
 			for _, st := range c.o.Supervisor.Status(ctx) {

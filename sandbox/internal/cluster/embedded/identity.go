@@ -14,22 +14,23 @@ import (
 var errNotPrepared = errors.New("the control plane has no certificates before its first step")
 
 // WriteKubeconfig issues a client certificate for user in groups and writes a kubeconfig with it, replacing the file. What the
-// user may do is up to RBAC. It may be called concurrently once the first of Steps has run, for different paths.
+// user may do is up to RBAC. It may be called concurrently, for different paths, after "Starting kube-apiserver": until then
+// another port may take the place of the one that it names.
 func (c *ControlPlane) WriteKubeconfig(path, user string, groups []string) error {
-	if c.pki == nil {
+	if c.at.Load() == nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", user, errNotPrepared)
 	}
 	certPEM, keyPEM, err := c.pki.cas[clusterCA].issue(subject{name: user, groups: groups, client: true}, time.Now())
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
 	}
-	return c.writeKubeconfig(path, user, certPEM, keyPEM)
+	return c.writeKubeconfig(path, c.url(apiserver), user, certPEM, keyPEM)
 }
 
 // IssueServing returns a certificate that proves hosts (DNS names and addresses, at least one) to whoever trusts CAFile, and
 // its key, both as PEM. It may be called concurrently once the first of Steps has run.
 func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
-	if c.pki == nil {
+	if c.at.Load() == nil {
 		return nil, nil, fmt.Errorf("issuing a serving certificate: %w", errNotPrepared)
 	}
 	if len(hosts) == 0 {
@@ -48,7 +49,7 @@ func (c *ControlPlane) KubeletClientCAFile() string {
 }
 
 // writeStoredKubeconfig writes a kubeconfig with a certificate of the PKI folder, so that it stays the same from start to start.
-func (c *ControlPlane) writeStoredKubeconfig(path, file, user string) error {
+func (c *ControlPlane) writeStoredKubeconfig(path, server, file, user string) error {
 	certPEM, err := os.ReadFile(c.pki.crt(file))
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
@@ -57,14 +58,14 @@ func (c *ControlPlane) writeStoredKubeconfig(path, file, user string) error {
 	if err != nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
 	}
-	return c.writeKubeconfig(path, user, certPEM, keyPEM)
+	return c.writeKubeconfig(path, server, user, certPEM, keyPEM)
 }
 
-func (c *ControlPlane) writeKubeconfig(path, user string, certPEM, keyPEM []byte) error {
+func (c *ControlPlane) writeKubeconfig(path, server, user string, certPEM, keyPEM []byte) error {
 	name := c.contextName()
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{
-		Server: c.url(apiserver), CertificateAuthorityData: c.pki.cas[clusterCA].pem,
+		Server: server, CertificateAuthorityData: c.pki.cas[clusterCA].pem,
 	}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user}

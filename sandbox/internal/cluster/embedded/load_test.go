@@ -24,7 +24,7 @@ func BenchmarkThousandBases(b *testing.B) {
 	for b.Loop() {
 		c := newControlPlane(b, b.TempDir(), nil)
 		up(b, c)
-		client := c.client
+		client := c.client()
 		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 		defer cancel()
 

@@ -68,6 +68,11 @@ func (p ports) taken(name string) bool {
 	return false
 }
 
+// url is where name answers.
+func (p ports) url(name string) string {
+	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(p[name]))
+}
+
 func listen(port int) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 }

@@ -37,7 +37,7 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
-		if _, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
+		if _, err := c.client().CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	if err := c.ask(ctx, controllerManager, "/healthz"); err != nil {
 		return err
 	}
-	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	_, err := c.client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("no default service account yet: %w", err)
 	}
