@@ -2,6 +2,12 @@
 // of connections. A connected client costs one goroutine, the one that called
 // Run; writers appear only while there is something to write.
 //
+// Why not paho.mqtt.golang: measured side by side (BenchmarkIdleBase and
+// BenchmarkPahoClient in package fakebase), a connected paho client takes 10
+// goroutines and 35 KB, a whole base on this one 1 goroutine and 14 KB. With
+// 10,000 bases in a process that is 100,000 goroutines against 10,000. Packets
+// are encoded and decoded by the codec of the mochi broker.
+//
 // It does what a base needs of paho's Java client (protocol 3.1): clean
 // session, QoS 1 both ways, keep alive, automatic reconnect from 1 s doubling
 // to 128 s. With a clean session nothing survives a lost connection, so there
