@@ -196,8 +196,8 @@ func TestRights(t *testing.T) {
 		"apps/deployments":                   "get list watch",                            // internal/peer, internal/baseline
 		"apps/daemonsets":                    "get list watch",                            // internal/baseline
 		"apps/deployments/scale":             "patch",                                     // internal/peer
-		"koupleless.io/modules":              "get list watch create update patch delete", // internal/moduleview
-		"koupleless.io/modules/status":       "update patch",                              // internal/moduleview
+		"koupleless.io/modules":              "list watch create update",                  // internal/moduleview
+		"koupleless.io/modules/status":       "update",                                    // internal/moduleview
 		"authentication.k8s.io/tokenreviews": "create",                                    // internal/kubelet
 		"authorization.k8s.io/subjectaccessreviews":     "create",                                    // internal/kubelet
 		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update patch delete", // internal/vnode, internal/peer

@@ -1,0 +1,122 @@
+package moduleview
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+func waiting(reason, message string) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
+}
+
+// modulePod returns a Pod of module biz1; without a status it is not scheduled.
+func modulePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1.0.0"}},
+		}}},
+	}
+	if len(statuses) > 0 {
+		pod.Spec.NodeName = "vnode.1"
+		pod.Status = corev1.PodStatus{PodIP: "198.18.0.1", ContainerStatuses: statuses}
+	}
+	return pod
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}, {Type: corev1.NodeHostName, Address: "base-1"},
+		}},
+	}
+}
+
+func TestMirror(t *testing.T) {
+	running := corev1.ContainerStatus{Name: "biz1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	want := &Module{
+		TypeMeta: metav1.TypeMeta{APIVersion: "koupleless.io/v1alpha1", Kind: "Module"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "p.biz1", Namespace: "default",
+			Labels: map[string]string{
+				"koupleless.alipay.com/base-instance-ip":   "198.18.0.1",
+				"koupleless.alipay.com/base-instance-name": "base-1",
+				"module.koupleless.io/name":                "biz1",
+				"module.koupleless.io/version":             "1.0.0",
+			},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u1"}},
+		},
+		Spec:   Spec{ModuleSpec{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}},
+		Status: Status{Status: Available, PodName: "p", NodeName: "vnode.1", BaseIP: "198.18.0.1", BaseName: "base-1"},
+	}
+	pod := modulePod(running)
+	if diff := cmp.Diff(want, mirror(pod, pod.Spec.Containers[0], node())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMirrorLeavesOutWhatIsNoLabel(t *testing.T) {
+	pod := modulePod(waiting("", ""))
+	pod.Status.PodIP = "2001:db8::1"
+	pod.Spec.Containers[0].Env[0].Value = "1.0.0+build"
+	got := mirror(pod, pod.Spec.Containers[0], nil)
+	if diff := cmp.Diff(map[string]string{"module.koupleless.io/name": "biz1"}, got.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if got.Status.BaseIP != "2001:db8::1" {
+		t.Errorf("base IP %q", got.Status.BaseIP)
+	}
+}
+
+func TestStates(t *testing.T) {
+	code := func(code errcode.Code, text string) corev1.ContainerStatus {
+		return waiting(code.Type(), errcode.New(code, "%s", text).Error())
+	}
+	silent := modulePod(corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+	silent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait"}}
+	unschedulable := modulePod()
+	unschedulable.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available"}}
+	deleting := modulePod(waiting("BizResolved", ""))
+	deleting.DeletionTimestamp = &metav1.Time{}
+	failed := modulePod(waiting("", ""))
+	failed.Status.Phase = corev1.PodFailed
+	stopped := modulePod(corev1.ContainerStatus{Name: "biz1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED", Message: "gone"}}})
+
+	tests := []struct {
+		name string
+		pod  *corev1.Pod
+		want Status
+	}{
+		{"not scheduled", modulePod(), Status{Status: Pending}},
+		{"unschedulable", unschedulable, Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available", Code: "ModuleController.InsufficientHealthyBaseInstance"}},
+		{"base has said nothing", modulePod(waiting("ContainerCreating", "")), Status{Status: Pending, Reason: "ContainerCreating"}},
+		{"being installed", modulePod(waiting("BizResolved", "CREATED")), Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
+		{"being installed by somebody", modulePod(code(errcode.ArkletInstallModuleExecuting, "busy")), Status{Status: Upgrading, Reason: "InstallModuleExecuting",
+			Message: "Arklet.InstallModuleExecuting: busy; the same module is being installed, try again later", Code: "Arklet.InstallModuleExecuting"}},
+		{"replaced", modulePod(waiting("BizDeactivate", "newer")), Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
+		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")), Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
+		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")), Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},
+		{"failed with a code", modulePod(code(errcode.UserInstallModuleFailed, "no database")), Status{Status: Failed, Reason: "InstallModuleFailed",
+			Message: "User.InstallModuleFailed: no database; check the reason of the failure", Code: "User.InstallModuleFailed"}},
+		{"Pod failed", failed, Status{Status: Failed}},
+		{"stopped on the base", stopped, Status{Status: Pending, Reason: "STOPPED", Message: "gone"}},
+		{"base is silent", silent, Status{Status: Pending, Reason: "BaseInstanceNotReady", Message: "ModuleController.BaseInstanceNotReady: silent; wait", Code: "ModuleController.BaseInstanceNotReady"}},
+		{"being deleted", deleting, Status{Status: Terminating, Reason: "BizResolved"}},
+		{"status of another container", modulePod(corev1.ContainerStatus{Name: "biz2", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}), Status{Status: Pending}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got Status
+			judge(&got, tt.pod, "biz1")
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

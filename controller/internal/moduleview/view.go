@@ -1,0 +1,184 @@
+package moduleview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// pods is where the view sees module Pods; internal/vpod's Informer is one.
+type pods interface {
+	// Observe calls changed for every event of a module Pod. It is called once.
+	Observe(changed func(*corev1.Pod)) error
+	Get(name types.NamespacedName) (*corev1.Pod, bool)
+	On(nodeName string) []*corev1.Pod
+	HasSynced() bool
+}
+
+// Options says what to show. Client, Pods, Nodes and Logger are required.
+type Options struct {
+	// Client reads and writes Modules.
+	Client dynamic.Interface
+	// Pods are the module Pods of the cluster; the caller runs them.
+	Pods pods
+	// Nodes finds the host names of bases.
+	Nodes corelisters.NodeLister
+	// Mine says whether this controller shows the Pods of a Node; the empty name is that of Pods that
+	// are not scheduled, and one controller of the environment should show them. Call Resync when it
+	// begins to be true of a Node. It must not block. Default: all are.
+	Mine func(nodeName string) bool
+	// Records returns what the base has reported of a module, oldest first. It must not block.
+	// Default: nothing.
+	Records func(nodeName, module, version string) []Record
+	// Gather is how long changes of a Pod are gathered before its Modules follow. Default: 500 ms.
+	Gather time.Duration
+	// WritesPerSecond limits the writes. Default: 50.
+	WritesPerSecond int
+	// Logger gets a line when the view cannot be kept.
+	Logger *slog.Logger
+}
+
+// View keeps Modules. Make it with New.
+type View struct {
+	o       Options
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	modules cache.SharedIndexInformer // of *Module
+	limit   *rate.Limiter
+	missing sync.Once // the definition of Module is
+}
+
+// New returns a View.
+func New(o Options) *View {
+	if o.Mine == nil {
+		o.Mine = func(string) bool { return true }
+	}
+	if o.Records == nil {
+		o.Records = func(string, string, string) []Record { return nil }
+	}
+	o.Gather = cmp.Or(o.Gather, 500*time.Millisecond)
+	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 50)
+	v := &View{
+		o: o,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, time.Minute),
+		),
+		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer(),
+		limit:   rate.NewLimiter(rate.Limit(o.WritesPerSecond), o.WritesPerSecond),
+	}
+	return v
+}
+
+// Start keeps Modules until ctx is done, and returns nil. While the cluster does not know Modules it
+// says so once and waits. An error means that the view could not begin to watch. Call it once.
+func (v *View) Start(ctx context.Context) error {
+	if err := v.watch(ctx); err != nil {
+		return fmt.Errorf("keeping the view of modules: %w", err)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { v.modules.RunWithContext(ctx) })
+	defer context.AfterFunc(ctx, v.queue.ShutDown)()
+	if !cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced) {
+		return nil
+	}
+	for v.next(ctx) {
+	}
+	return nil
+}
+
+// Resync looks at the Pods of a Node again. It does not block.
+func (v *View) Resync(nodeName string) {
+	for _, pod := range v.o.Pods.On(nodeName) {
+		v.enqueue(pod)
+	}
+}
+
+// watch has Pods and Modules fill the queue.
+func (v *View) watch(ctx context.Context) error {
+	if err := v.modules.SetTransform(typed); err != nil {
+		return err
+	}
+	err := v.modules.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsNotFound(err) {
+			v.missing.Do(func() {
+				v.o.Logger.WarnContext(ctx, "the cluster knows no modules.koupleless.io, so kubectl get module shows nothing: apply controller/deploy/crd.yaml")
+			})
+			return
+		}
+		v.o.Logger.DebugContext(ctx, "watching Modules failed", "err", err)
+	})
+	if err != nil {
+		return err
+	}
+	// Somebody else's change of a Module is set right as soon as it is seen.
+	changed := func(object any) {
+		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = tombstone.Obj
+		}
+		if m, ok := object.(*Module); ok && len(m.OwnerReferences) > 0 {
+			v.queue.AddAfter(types.NamespacedName{Namespace: m.Namespace, Name: m.OwnerReferences[0].Name}, v.o.Gather)
+		}
+	}
+	if _, err := v.modules.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, object any) { changed(object) },
+		DeleteFunc: changed,
+	}); err != nil {
+		return err
+	}
+	v.o.Logger.DebugContext(ctx, "keeping the view of modules")
+	return v.o.Pods.Observe(v.enqueue)
+}
+
+func (v *View) enqueue(pod *corev1.Pod) {
+	v.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, v.o.Gather)
+}
+
+// next handles one Pod; it returns false when the queue has ended.
+func (v *View) next(ctx context.Context) bool {
+	key, shutdown := v.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer v.queue.Done(key)
+	err := v.show(ctx, key)
+	switch {
+	case err == nil:
+		v.queue.Forget(key)
+	case ctx.Err() == nil:
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // the cache is late, no more
+			v.o.Logger.WarnContext(ctx, "showing modules failed", "pod", key.String(), "err", err)
+		}
+		v.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+// typed turns what the dynamic client brings into a Module, which takes a third of the memory.
+func typed(object any) (any, error) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	m := &Module{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, m); err != nil {
+		return nil, fmt.Errorf("reading Module %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	m.ManagedFields = nil
+	return m, nil
+}

@@ -1,0 +1,135 @@
+package moduleview
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// show brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage collector's.
+func (v *View) show(ctx context.Context, key types.NamespacedName) error {
+	pod, ok := v.o.Pods.Get(key)
+	if !ok || !v.o.Mine(pod.Spec.NodeName) {
+		return nil
+	}
+	var node *corev1.Node
+	if pod.Spec.NodeName != "" {
+		found, err := v.o.Nodes.Get(pod.Spec.NodeName)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading Node %q: %w", pod.Spec.NodeName, err)
+		}
+		if err == nil {
+			node = found
+		}
+	}
+	for _, container := range pod.Spec.Containers {
+		want := mirror(pod, container, node)
+		want.Status.Records = toTheSecond(v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
+		if err := v.write(ctx, want); err != nil {
+			return fmt.Errorf("writing Module %s/%s: %w", want.Namespace, want.Name, err)
+		}
+	}
+	return nil
+}
+
+// write brings one Module up to date, with as few requests as that takes.
+func (v *View) write(ctx context.Context, want *Module) error {
+	object, ok, err := v.modules.GetStore().GetByKey(want.Namespace + "/" + want.Name)
+	if err != nil {
+		return err
+	}
+	var have *Module
+	if !ok {
+		if have, err = v.send(ctx, want, create); err != nil {
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				return nil
+			}
+			return err
+		}
+	} else {
+		have = object.(*Module)
+	}
+
+	keepOthers(want, have)
+	want.ResourceVersion = have.ResourceVersion
+	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) || !maps.Equal(want.Labels, have.Labels) ||
+		!equality.Semantic.DeepEqual(want.OwnerReferences, have.OwnerReferences) {
+		updated, err := v.send(ctx, want, update)
+		if err != nil {
+			return err
+		}
+		want.ResourceVersion, have = updated.ResourceVersion, updated
+	}
+	if !equality.Semantic.DeepEqual(want.Status, have.Status) {
+		_, err = v.send(ctx, want, updateStatus)
+	}
+	return err
+}
+
+// toTheSecond returns records with their times as the API server keeps them, so that they compare equal.
+func toTheSecond(records []Record) []Record {
+	out := slices.Clone(records)
+	for i := range out {
+		if out[i].ChangeTime != nil {
+			out[i].ChangeTime = ptr.To(out[i].ChangeTime.Rfc3339Copy())
+		}
+	}
+	return out
+}
+
+// keepOthers keeps the labels and annotations that others have put on a Module.
+func keepOthers(want, have *Module) {
+	labels := maps.Clone(have.Labels)
+	for _, own := range []string{labelBaseIP, labelBaseName, labelName, labelVersion} {
+		delete(labels, own)
+	}
+	maps.Copy(want.Labels, labels)
+	want.Annotations, want.Finalizers = have.Annotations, have.Finalizers
+}
+
+type request int
+
+const (
+	create request = iota
+	update
+	updateStatus
+)
+
+// send makes one write and returns the Module as it is then.
+func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) {
+	if err := v.limit.Wait(ctx); err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{Object: fields}
+	client := v.o.Client.Resource(Resource).Namespace(m.Namespace)
+	switch r {
+	case create:
+		out, err = client.Create(ctx, out, metav1.CreateOptions{})
+	case update:
+		out, err = client.Update(ctx, out, metav1.UpdateOptions{})
+	default:
+		out, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	written, err := typed(out)
+	if err != nil {
+		return nil, err
+	}
+	return written.(*Module), nil
+}
