@@ -86,7 +86,7 @@ func (s Settings) Name(identity string) string {
 	if limit := 200 - len(prefix); len(safe) > limit {
 		safe = strings.Trim(safe[:limit], "-.")
 	}
-	return prefix + safe + "-" + hash(identity)
+	return prefix + strings.Trim(safe+"-"+hash(identity), "-")
 }
 
 var (
@@ -109,7 +109,7 @@ func labelValue(s string) string {
 	if len(safe) > 50 {
 		safe = safe[:50]
 	}
-	return strings.Trim(safe, "-._") + "-" + hash(s)
+	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
 // Labels are the labels of a base's vnode. Baselines are chosen by them too.

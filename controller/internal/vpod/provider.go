@@ -223,7 +223,7 @@ func (p *Provider) Depth() int { return p.lanes.depth() }
 // its name: one that was deleted and made anew under the same name it would
 // take for an update, so the old one is marked here.
 func (p *Provider) observed(pod *corev1.Pod) {
-	if _, there := p.informer.Get(nameOf(pod)); there {
+	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
 		return
 	}
 	p.begone(pod.UID)

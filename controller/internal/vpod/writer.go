@@ -60,7 +60,7 @@ func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
 		live = cached
 	}
-	if e.status != nil && newer(e.rv, live.ResourceVersion) {
+	if e.status != nil && !newer(live.ResourceVersion, e.rv) {
 		mine := live.DeepCopy()
 		mine.Status, mine.ResourceVersion = *e.status.DeepCopy(), e.rv
 		return mine

@@ -1,0 +1,197 @@
+package vnode
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+var (
+	noon     = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
+	settings = Settings{Env: "dev"}
+)
+
+func aBase() base.Snapshot {
+	return base.Snapshot{
+		Info: base.Info{
+			Identity: "2ce92dca-032e-4956-bc91-27b43406dad2", Name: "base", Version: "1.0.0", Cluster: "default",
+			IP: "198.18.0.1", HostName: "base-0", Tunnel: tunnel.MQTT,
+		},
+		Health:   arklet.Health{MetaspaceUsed: 50 << 20, MetaspaceCommitted: 60 << 20, MetaspaceMax: 256 << 20},
+		HealthAt: noon,
+		LastSeen: noon,
+	}
+}
+
+func TestLabelsTaintsAndAddresses(t *testing.T) {
+	n := settings.Node(aBase(), 0, nil, noon)
+	if n.Name != "vnode.2ce92dca-032e-4956-bc91-27b43406dad2" {
+		t.Errorf("name %q", n.Name)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"base.koupleless.io/stack":                "java",
+		"base.koupleless.io/name":                 "base",
+		"base.koupleless.io/version":              "1.0.0",
+		"base.koupleless.io/cluster-name":         "default",
+		"base.koupleless.io/host-name":            "base-0",
+		"vnode.koupleless.io/name":                "base",
+		"vnode.koupleless.io/version":             "1.0.0",
+		"vnode.koupleless.io/tunnel":              "mqtt_tunnel_provider",
+		"virtual-kubelet.koupleless.io/component": "vnode",
+		"virtual-kubelet.koupleless.io/env":       "dev",
+		"kubernetes.io/hostname":                  "base-0",
+		"kubernetes.io/role":                      "agent",
+		"type":                                    "virtual-kubelet",
+		"topology.kubernetes.io/zone":             "vnode.2ce92dca-032e-4956-bc91-27b43406dad2",
+	}, n.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]corev1.Taint{
+		{Key: "schedule.koupleless.io/virtual-node", Value: "True", Effect: "NoExecute"},
+		{Key: "schedule.koupleless.io/node-env", Value: "dev", Effect: "NoExecute"},
+	}, n.Spec.Taints); diff != "" {
+		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]corev1.NodeAddress{
+		{Type: "InternalIP", Address: "198.18.0.1"},
+		{Type: "Hostname", Address: "base-0"},
+	}, n.Status.Addresses); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+
+	b := aBase()
+	b.Tunnel, b.Port = tunnel.HTTP, 1238
+	overHTTP := Settings{Env: "dev", KubeletAddress: "127.0.0.1", KubeletPort: 10250}.Node(b, 0, nil, noon)
+	if got := overHTTP.Labels[LabelTunnel] + " " + overHTTP.Labels[LabelTunnelPort]; got != "http_tunnel_provider 1238" {
+		t.Errorf("an HTTP base is labelled %q", got)
+	}
+	if got := overHTTP.Status.Addresses[2]; got != (corev1.NodeAddress{Type: "InternalDNS", Address: "127.0.0.1"}) {
+		t.Errorf("the kubelet's address is %v", got)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	const mb = 1 << 20
+	cases := []struct {
+		name                           string
+		used, committed, limit, wanted int64
+		capacity, allocatable          string
+	}{
+		{"a base without modules: what it uses itself is taken", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi", "196Mi"},
+		{"modules that request as much as is used take nothing twice", 150 * mb, 160 * mb, 256 * mb, 160 * mb, "256Mi", "256Mi"},
+		{"requests above the use count alone", 50 * mb, 60 * mb, 256 * mb, 200 * mb, "256Mi", "256Mi"},
+		{"use above the requests counts beyond them", 190 * mb, 200 * mb, 256 * mb, 100 * mb, "256Mi", "156Mi"},
+		{"no limit: no memory", 50 * mb, 60 * mb, -1, 0, "0", "0"},
+		{"more in use than there is", 300 * mb, 300 * mb, 256 * mb, 0, "256Mi", "0"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := aBase()
+			b.Health = arklet.Health{MetaspaceUsed: c.used, MetaspaceCommitted: c.committed, MetaspaceMax: c.limit}
+			n := settings.Node(b, c.wanted, nil, noon)
+			if got := n.Status.Capacity.Memory().String(); got != c.capacity {
+				t.Errorf("capacity %s, want %s", got, c.capacity)
+			}
+			if got := n.Status.Allocatable.Memory().String(); got != c.allocatable {
+				t.Errorf("allocatable %s, want %s", got, c.allocatable)
+			}
+			if _, shown := n.Status.Capacity[corev1.ResourceMemory]; shown != (c.limit > 0) {
+				t.Errorf("memory is shown: %t", shown)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	cases := []struct {
+		name          string
+		change        func(*base.Snapshot)
+		ready, memory corev1.ConditionStatus
+	}{
+		{"alive", func(*base.Snapshot) {}, "True", "False"},
+		{"silent", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False"},
+		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True"},
+		{"no limit", func(b *base.Snapshot) { b.Health.MetaspaceMax = -1 }, "True", "False"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			b := aBase()
+			c.change(&b)
+			n := settings.Node(b, 0, nil, noon)
+			got := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+			for _, cond := range n.Status.Conditions {
+				got[cond.Type] = cond.Status
+				if cond.LastTransitionTime.IsZero() || cond.LastHeartbeatTime.IsZero() {
+					t.Errorf("%s has no times", cond.Type)
+				}
+			}
+			want := map[corev1.NodeConditionType]corev1.ConditionStatus{
+				"Ready": c.ready, "MemoryPressure": c.memory, "DiskPressure": "False", "PIDPressure": "False", "NetworkUnavailable": "False",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTransitionTimesKeepUntilTheStatusChanges(t *testing.T) {
+	first := settings.Node(aBase(), 0, nil, noon)
+	silent := aBase()
+	silent.Liveness = base.Unreachable
+	later := settings.Node(silent, 0, first, noon.Add(time.Minute))
+	got := map[corev1.NodeConditionType]metav1.Time{}
+	for _, c := range later.Status.Conditions {
+		got[c.Type] = c.LastTransitionTime
+	}
+	if !got[corev1.NodeReady].Time.Equal(noon.Add(time.Minute)) {
+		t.Errorf("Ready changed at %s", got[corev1.NodeReady])
+	}
+	if !got[corev1.NodeDiskPressure].Time.Equal(noon) {
+		t.Errorf("DiskPressure did not change, and is dated %s", got[corev1.NodeDiskPressure])
+	}
+}
+
+func TestNamesAreValidAndUnique(t *testing.T) {
+	identities := []string{"10.1.2.3", "Base_A", "base-a", "BASE-A", "a/b", "a b", "中台", strings.Repeat("x", 300), "unknown-x1y2z", "", "-", "."}
+	names := map[string]string{}
+	for _, id := range identities {
+		name := settings.Name(id)
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("identity %q gives the name %q: %v", id, name, problems)
+		}
+		if other, taken := names[name]; taken {
+			t.Errorf("identities %q and %q share the name %q", id, other, name)
+		}
+		names[name] = id
+		for key, value := range settings.Labels(base.Info{Identity: id, Name: id, Version: id, HostName: id}) {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("identity %q gives the label %s=%q: %v", id, key, value, problems)
+			}
+		}
+	}
+}
+
+func TestInfoReadsBackWhatNodeWrote(t *testing.T) {
+	b := aBase()
+	b.Tunnel, b.Port = tunnel.HTTP, 1239
+	info, ok := Info(settings.Node(b, 0, nil, noon))
+	if !ok {
+		t.Fatal("a vnode is not recognised")
+	}
+	if diff := cmp.Diff(b.Info, info); diff != "" {
+		t.Errorf("info (-want +got):\n%s", diff)
+	}
+	if _, ok := Info(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}); ok {
+		t.Error("an ordinary node is taken for a vnode")
+	}
+}

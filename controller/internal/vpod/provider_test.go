@@ -1,0 +1,436 @@
+package vpod
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// in runs a test in a bubble with a time of its own.
+func in(t *testing.T, name string, opts Options, f func(t *testing.T, w *world)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts)) })
+	})
+}
+
+func wantDiff(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestInstallAndUninstall(t *testing.T) {
+	in(t, "a Pod becomes a module, with one write", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		if n := w.statusWrites(); n != 1 {
+			t.Errorf("%d writes of status, want 1", n)
+		}
+		p := w.pod("p1")
+		if got := p.Status.PodIP; got != "198.18.0.1" {
+			t.Errorf("podIP %q, want the base's", got)
+		}
+		if got := p.Status.ContainerStatuses[0].ContainerID; got != "arklet://198.18.0.1:biz1:1" {
+			t.Errorf("containerID %q", got)
+		}
+
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready") // drained first
+		wantDiff(t, "modules while draining", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "gone")
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		if w.Pods() != 0 || len(w.lanes.lanes) != 0 {
+			t.Errorf("%d Pods and %d lanes are left", w.Pods(), len(w.lanes.lanes))
+		}
+	})
+	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Pending ContainerCreating")
+		w.settleFor(10 * time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "several containers are several modules", Options{}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if m.Name == "biz2" {
+					return &arklet.Answer{Code: "FAILED", Message: "java.io.FileNotFoundException: /m/biz2.jar"}
+				}
+				return nil
+			}
+		})
+		w.create("p1", container("biz1", "1"), container("biz2", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Pending InstallModuleFailed")
+		w.base.with(func(b *fakeBase) { b.fail = nil })
+		w.settleFor(time.Minute)
+		w.wantShow("p1", "Running Ready")
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "what is installed already is taken as it is", Options{}, func(t *testing.T, w *world) {
+		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready")
+		// A base that was never asked before is asked first.
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+	})
+	in(t, "a module that is gone already is uninstalled", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.modules = nil })
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "modules of others are left alone", Options{}, func(t *testing.T, w *world) {
+		w.base.install(arklet.Module{Name: "biz1", Version: "0"})
+		w.base.install(arklet.Module{Name: "other", Version: "1"})
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:0": "deactivated", "other:1": "activated"}, w.base.states())
+	})
+	in(t, "two Pods with one module both get a status, and the last one takes it along", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.create("p2", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.wantShow("p2", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+		w.wantShow("p2", "Running Ready")
+		w.delete("p2")
+		w.settleFor(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+	})
+}
+
+func TestDeletion(t *testing.T) {
+	in(t, "a Pod stays until its module is uninstalled", Options{Drain: -1}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.delete("p1")
+		w.settleFor(9 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "or until its grace period is over; the uninstall goes on", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		w.delete("p1")
+		w.settleFor(29 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "gone")
+		w.base.with(func(b *fakeBase) { b.mute = false })
+		w.settleFor(3 * time.Minute)
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		if w.Pods() != 0 {
+			t.Errorf("%d Pods are left", w.Pods())
+		}
+	})
+	in(t, "a Pod whose container waits is not taken out of the API before its module", Options{Drain: -1}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.create("p2", container("biz1", "2"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Running BizDeactivate")
+		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.delete("p1")
+		w.settleFor(9 * time.Second)
+		w.wantShow("p1", "Running BizDeactivate")
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "a Pod made anew under the same name is another Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		if err := w.api.CoreV1().Pods("default").Delete(t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		w.create("p1", container("biz2", "1"))
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
+	})
+	in(t, "a failed uninstall is tried again and told of", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		w.delete("p1")
+		w.settleFor(70 * time.Second)
+		if e := w.nextEvent(); !strings.Contains(e, "UninstallBizTimedOut") {
+			t.Errorf("event %q", e)
+		}
+	})
+}
+
+func (w *world) nextEvent() string {
+	select {
+	case e := <-w.events.Events:
+		return e
+	default:
+		return "no event"
+	}
+}
+
+func TestRollingUpdate(t *testing.T) {
+	roll := func(w *world) {
+		w.create("old", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("old", "Running Ready")
+		w.create("new", container("biz1", "2"))
+		w.settleFor(2 * time.Second)
+	}
+	elsewhere := func(w *world) { // another base has a Ready Pod of the module
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{ModuleLabels[0]: ComponentModule}},
+			Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
+			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+		if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.settleFor(time.Second)
+	}
+	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
+		in(t, name+": old turns Not Ready, then new Ready", Options{}, func(t *testing.T, w *world) {
+			w.base.with(func(b *fakeBase) { b.mode = m })
+			elsewhere(w)
+			roll(w)
+			w.wantShow("old", "Running BizDeactivate")
+			w.wantShow("new", "Running Ready")
+			wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
+			w.delete("old")
+			w.settleFor(4 * time.Second)
+			w.wantShow("old", "gone")
+			wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+		})
+		in(t, name+": the only Ready Pod stays Ready until the new one is", Options{}, func(t *testing.T, w *world) {
+			w.base.with(func(b *fakeBase) { b.mode = m })
+			roll(w)
+			wantDiff(t, "order", []string{"old=Ready", "new=Ready", "old=NotReady"}, w.readiness())
+			if got := w.pod("old").Annotations[corev1.PodDeletionCost]; got != "-1" {
+				t.Errorf("the old Pod's deletion cost is %q, want -1", got)
+			}
+		})
+	}
+	in(t, "default base over HTTP: the new version is switched to", Options{}, func(t *testing.T, w *world) {
+		w.overHTTP()
+		w.base.with(func(b *fakeBase) { b.mode = keepOld })
+		roll(w)
+		w.wantShow("old", "Running BizDeactivate")
+		w.wantShow("new", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2", "switchBiz biz1:2"}, w.base.takeCommands())
+	})
+	in(t, "default base over MQTT: the old version serves until its Pod goes, then the new one", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode = keepOld })
+		roll(w)
+		w.wantShow("old", "Running Ready")
+		w.wantShow("new", "Running BizNotActivated")
+		w.settleFor(5 * time.Minute)
+		wantDiff(t, "commands: it does not loop", []string{"installBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
+		w.delete("old")
+		w.settleFor(5 * time.Second)
+		w.wantShow("new", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+	})
+	in(t, "rollback to a version that is still there", Options{}, func(t *testing.T, w *world) {
+		roll(w)
+		w.create("back", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("back", "Running Ready")
+		w.wantShow("new", "Running BizDeactivate")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
+	})
+	in(t, "a new version that fails leaves the old one serving", Options{MaxAttempts: 3}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if m.Version == "2" {
+					return &arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "java.lang.reflect.InvocationTargetException", DataMessage: "java.lang.reflect.InvocationTargetException"}
+				}
+				return nil
+			}
+		})
+		roll(w)
+		w.settleFor(time.Minute)
+		w.wantShow("old", "Running Ready")
+		w.wantShow("new", "Pending RetryTimesExceeded")
+		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2", "installBiz biz1:2", "installBiz biz1:2"}, w.base.takeCommands())
+		if e := w.nextEvent(); !strings.Contains(e, "User.InstallBizUserError") {
+			t.Errorf("event %q does not say whose fault it is", e)
+		}
+		w.base.lose() // the base restarts: the version that works comes back
+		w.settleFor(2 * time.Minute)
+		w.wantShow("old", "Running Ready")
+	})
+}
+
+// overHTTP makes the base one of the HTTP tunnel.
+func (w *world) overHTTP() {
+	w.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
+	w.base.key = tunnel.HTTP
+	w.dialog.Use(w.base)
+	w.hear()
+}
+
+func TestInPlaceReplacement(t *testing.T) {
+	update := func(w *world, version string) {
+		p := w.pod("p1")
+		p.Annotations = map[string]string{"version": version}
+		p.Spec.Containers[0].Image = "file:///m/biz1-" + version + ".jar"
+		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.settleFor(3 * time.Second)
+	}
+	c := container("biz1", "1")
+	c.Env = []corev1.EnvVar{{Name: EnvVersion, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
+	create := func(w *world) {
+		w.create("p1", c)
+		update(w, "1")
+		w.wantShow("p1", "Running Ready")
+		w.base.takeCommands()
+	}
+	in(t, "the new one first, then the old one goes", Options{}, func(t *testing.T, w *world) {
+		create(w)
+		update(w, "2")
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
+	})
+	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {
+		create(w)
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+		})
+		update(w, "2")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+}
+
+func TestFailures(t *testing.T) {
+	in(t, "a Pod that names no version", Options{}, func(t *testing.T, w *world) {
+		c := container("biz1", "1")
+		c.Env = nil
+		w.create("p1", c)
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Pending InvalidParameter")
+		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.InvalidParameter") {
+			t.Errorf("event %q", e)
+		}
+		w.settleFor(5 * time.Minute)
+		if e := w.nextEvent(); e != "no event" {
+			t.Errorf("it is told of again: %q", e)
+		}
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "an image that is no URL", Options{}, func(t *testing.T, w *world) {
+		c := container("biz1", "1")
+		c.Image = "nginx:latest"
+		w.create("p1", c)
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Pending DecodeURLFailed")
+		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.DecodeURLFailed") {
+			t.Errorf("event %q", e)
+		}
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+	})
+	in(t, "a broken module is uninstalled and tried again", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateBroken}} })
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
+	})
+	in(t, "no answer within the deadline", Options{InstallTimeout: 30 * time.Second}, func(t *testing.T, w *world) {
+		w.create("warm", container("other", "1")) // so that the base's list is known
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(31 * time.Second)
+		w.wantShow("p1", "Pending InstallModuleTimedOut")
+		w.base.with(func(b *fakeBase) { b.mute = false })
+		w.settleFor(time.Minute)
+		w.wantShow("p1", "Running Ready")
+		_ = t
+	})
+	in(t, "a base that lost its modules gets them again", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.takeCommands()
+		w.base.lose()
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+	})
+}
+
+func TestASilentBase(t *testing.T) {
+	in(t, "its Pods turn Not Ready at once, and Ready when it is back", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.settleFor(26 * time.Second)
+		w.registry.Sweep()
+		w.settleFor(time.Millisecond)
+		w.wantShow("p1", "Running")
+		ready := condition(&w.pod("p1").Status, corev1.PodReady)
+		if ready.Reason != "BaseInstanceNotReady" || !strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
+			t.Errorf("condition %s: %s", ready.Reason, ready.Message)
+		}
+		w.hear()
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "its Pods go with its Node", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		if err := w.Remove(t.Context(), "a", "vnode.a"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantShow("p1", "gone")
+	})
+}
+
+func TestOwnership(t *testing.T) {
+	in(t, "a base that another controller took keeps its modules, and they are taken up again", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.takeCommands()
+		w.Leave("a", "vnode.a")
+		w.create("p2", container("biz2", "1"))
+		w.settleFor(5 * time.Second)
+		wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
+		w.delete("p1") // meanwhile
+		w.Serve("a", "vnode.a")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+		w.wantShow("p2", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
+	})
+}

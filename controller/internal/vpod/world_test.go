@@ -1,0 +1,369 @@
+package vpod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// mode is how a base treats a second version of a module (protocol 5.3).
+type mode int
+
+const (
+	activateNew mode = iota
+	activateMulti
+	keepOld
+)
+
+// fakeBase is a base as far as these tests need one. Its answers come after delay.
+type fakeBase struct {
+	w        *world
+	key      tunnel.Key
+	mode     mode
+	delay    time.Duration
+	mu       sync.Mutex
+	modules  []arklet.Biz
+	commands []string
+	// fail, if set, answers installs of a module with a failure.
+	fail func(m arklet.Module) *arklet.Answer
+	// mute swallows commands.
+	mute bool
+}
+
+func (b *fakeBase) Key() tunnel.Key { return b.key }
+
+func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
+	b.mu.Lock()
+	if r.Command != arklet.CommandQueryAllBiz {
+		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
+	}
+	mute := b.mute
+	b.mu.Unlock()
+	if mute {
+		return nil
+	}
+	wait := b.delay
+	if r.Command == arklet.CommandQueryAllBiz {
+		wait = 0
+	}
+	time.AfterFunc(wait, func() { b.answer(to.Identity, r) })
+	return nil
+}
+
+func (b *fakeBase) answer(identity string, r arklet.Request) {
+	b.mu.Lock()
+	from := tunnel.Origin{Tunnel: b.key, Identity: identity, At: time.Now()}
+	if r.Command == arklet.CommandQueryAllBiz {
+		list := slices.Clone(b.modules)
+		b.mu.Unlock()
+		b.w.registry.SetModules(from, list)
+		return
+	}
+	a := b.run(r)
+	b.mu.Unlock()
+	a.Command, a.Module, a.PublishedAt = r.Command, arklet.Module{Name: r.Module.Name, Version: r.Module.Version}, from.At
+	b.w.dialog.Answered(identity, a)
+}
+
+func (b *fakeBase) run(r arklet.Request) arklet.Answer {
+	ok := arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS"}
+	i := slices.IndexFunc(b.modules, func(m arklet.Biz) bool {
+		return m.Module() == (arklet.Module{Name: r.Module.Name, Version: r.Module.Version})
+	})
+	switch r.Command {
+	case arklet.CommandInstallBiz:
+		if i >= 0 {
+			return arklet.Answer{Code: "FAILED", DataCode: "REPEAT_BIZ", Message: "install biz not success!"}
+		}
+		if b.fail != nil {
+			if a := b.fail(r.Module); a != nil {
+				return *a
+			}
+		}
+		b.install(r.Module)
+	case arklet.CommandUninstallBiz:
+		if i < 0 {
+			return arklet.Answer{Code: "FAILED", DataCode: "NOT_FOUND_BIZ", Message: "uninstall biz not success!"}
+		}
+		b.modules = slices.Delete(b.modules, i, i+1)
+	case arklet.CommandSwitchBiz:
+		for j := range b.modules {
+			if b.modules[j].Name == r.Module.Name && b.modules[j].State == arklet.StateActivated {
+				b.set(j, arklet.StateDeactivated, "SWITCHED")
+			}
+		}
+		b.set(i, arklet.StateActivated, "SWITCHED")
+	}
+	return ok
+}
+
+func (b *fakeBase) install(m arklet.Module) {
+	biz := arklet.Biz{Name: m.Name, Version: m.Version}
+	b.modules = append(b.modules, biz)
+	last := len(b.modules) - 1
+	active := slices.IndexFunc(b.modules, func(o arklet.Biz) bool { return o.Name == m.Name && o.State == arklet.StateActivated })
+	switch {
+	case active >= 0 && b.mode == keepOld:
+		b.set(last, arklet.StateDeactivated, "STARTED")
+		return
+	case active >= 0 && b.mode == activateNew:
+		b.set(active, arklet.StateDeactivated, "SWITCHED")
+	}
+	b.set(last, arklet.StateActivated, "STARTED")
+}
+
+func (b *fakeBase) set(i int, s arklet.State, reason string) {
+	b.modules[i].State = s
+	b.modules[i].Latest = arklet.Record{At: time.Now().Truncate(time.Second), State: s, Reason: reason}
+}
+
+// with changes how the base behaves.
+func (b *fakeBase) with(f func(b *fakeBase)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(b)
+}
+
+// takeCommands returns the commands since the last call.
+func (b *fakeBase) takeCommands() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.commands
+	b.commands = nil
+	return c
+}
+
+// lose empties the base, as a restart does.
+func (b *fakeBase) lose() {
+	b.mu.Lock()
+	b.modules = nil
+	b.mu.Unlock()
+	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, nil)
+}
+
+// states lists what is installed.
+func (b *fakeBase) states() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := map[string]string{}
+	for _, biz := range b.modules {
+		m[biz.Module().Identity()] = string(biz.State)
+	}
+	return m
+}
+
+// world is a provider behind a real PodController, over a fake API and a fake
+// base "a" that is node "vnode.a". It lives in a synctest bubble.
+type world struct {
+	*Provider
+	t      *testing.T
+	api    *fake.Clientset
+	events *record.FakeRecorder
+	base   *fakeBase
+	serial int
+}
+
+func newWorld(t *testing.T, opts Options) *world {
+	t.Helper()
+	w := &world{t: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100)}
+	w.likeTheAPIServer()
+	w.base = &fakeBase{w: w, key: tunnel.MQTT, delay: 100 * time.Millisecond}
+	opts.Recorder = w.events
+	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
+	dialog := base.NewDialog(registry)
+	dialog.Use(w.base)
+	w.Provider = New(opts, w.api, registry, dialog)
+	unused := informers.NewSharedInformerFactory(w.api, 0).Core().V1()
+	limiter := func() workqueue.TypedRateLimiter[any] {
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, time.Second)
+	}
+	pods, err := node.NewPodController(node.PodControllerConfig{
+		PodClient: w.api.CoreV1(), PodInformer: w.Informer(), EventRecorder: &record.FakeRecorder{}, Provider: w.Provider,
+		ConfigMapInformer: unused.ConfigMaps(), SecretInformer: unused.Secrets(), ServiceInformer: unused.Services(),
+		SyncPodsFromKubernetesRateLimiter: limiter(), DeletePodsFromKubernetesRateLimiter: limiter(), SyncPodStatusFromProviderRateLimiter: limiter(),
+		SkipDownwardAPIResolution: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := w.Start(ctx); err != nil {
+			t.Errorf("provider: %v", err)
+		}
+	})
+	wg.Go(func() {
+		if err := pods.Run(vklog.WithLogger(ctx, Logger(w.opts.Logger)), 2); err != nil {
+			t.Errorf("pod controller: %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	w.hear()
+	w.Serve("a", "vnode.a")
+	w.settleFor(time.Second)
+	return w
+}
+
+// likeTheAPIServer has a delete mark a Pod first and remove it at a delete without
+// grace, and a write of status leave the rest alone.
+func (w *world) likeTheAPIServer() {
+	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		u := a.(clienttesting.UpdateAction)
+		if a.GetSubresource() != "status" {
+			return false, nil, nil
+		}
+		update := u.GetObject().(*corev1.Pod)
+		stored, err := w.api.Tracker().Get(gvr, update.Namespace, update.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := stored.(*corev1.Pod).DeepCopy()
+		pod.Status = *update.Status.DeepCopy()
+		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
+	})
+	w.api.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		d := a.(clienttesting.DeleteActionImpl)
+		stored, err := w.api.Tracker().Get(gvr, d.Namespace, d.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := stored.(*corev1.Pod).DeepCopy()
+		if p := d.DeleteOptions.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
+			return true, nil, apierrors.NewConflict(gvr.GroupResource(), d.Name, errors.New("another UID"))
+		}
+		grace := ptr.Deref(d.DeleteOptions.GracePeriodSeconds, 30)
+		if grace == 0 {
+			return false, nil, nil
+		}
+		pod.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
+		pod.DeletionGracePeriodSeconds = &grace
+		return true, nil, w.api.Tracker().Update(gvr, pod, d.Namespace)
+	})
+}
+
+func (w *world) hear() {
+	w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
+}
+
+// settleFor lets time pass until nothing is under way.
+func (w *world) settleFor(d time.Duration) {
+	time.Sleep(d) // in a synctest bubble: no real time passes
+	synctest.Wait()
+}
+
+func container(name, version string) corev1.Container {
+	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
+}
+
+func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod {
+	w.t.Helper()
+	w.serial++
+	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)), CreationTimestamp: metav1.Now().Rfc3339Copy(),
+			Labels: map[string]string{ModuleLabels[w.serial%2]: ComponentModule}, // either spelling
+		},
+		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+func (w *world) delete(name string) {
+	w.t.Helper()
+	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pod reads a Pod; nil if it is no more.
+func (w *world) pod(name string) *corev1.Pod {
+	p, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// show is a Pod's phase, readiness and the reason of each container that waits.
+func (w *world) show(name string) string {
+	p := w.pod(name)
+	if p == nil {
+		return "gone"
+	}
+	s := string(p.Status.Phase)
+	if isReady(&p.Status) {
+		s += " Ready"
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Waiting != nil {
+			s += " " + c.State.Waiting.Reason
+		}
+	}
+	return s
+}
+
+func (w *world) wantShow(name, want string) {
+	w.t.Helper()
+	if got := w.show(name); got != want {
+		w.t.Errorf("pod %s is %q, want %q", name, got, want)
+	}
+}
+
+// readiness lists the status writes of Pods so far as name=Ready or name=NotReady, repeats left out.
+func (w *world) readiness() (list []string) {
+	last := map[string]string{}
+	for _, a := range w.api.Actions() {
+		u, ok := a.(clienttesting.UpdateAction)
+		if !ok || a.GetResource().Resource != "pods" || a.GetSubresource() != "status" {
+			continue
+		}
+		p := u.GetObject().(*corev1.Pod)
+		s := p.Name + "=NotReady"
+		if isReady(&p.Status) {
+			s = p.Name + "=Ready"
+		}
+		if last[p.Name] != s {
+			last[p.Name] = s
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// statusWrites counts the writes of Pod status so far.
+func (w *world) statusWrites() (n int) {
+	for _, a := range w.api.Actions() {
+		if a.GetVerb() == "update" && a.GetSubresource() == "status" {
+			n++
+		}
+	}
+	return n
+}
