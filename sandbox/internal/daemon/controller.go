@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -140,15 +139,4 @@ func taken(addrs []string) bool {
 		_ = l.Close() // as above
 	}
 	return false
-}
-
-// programExists says in one sentence that a program is missing, and what to do.
-func programExists(path, name string) error {
-	if path == "" {
-		return fmt.Errorf("the program %s was not found beside koupsandbox, in $KOUPSANDBOX_BIN or in $PATH: build it, or name its folder with --bin", name)
-	}
-	if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not a program that can be run: build it, or name another folder with --bin", path)
-	}
-	return nil
 }

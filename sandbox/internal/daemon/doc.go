@@ -7,6 +7,7 @@
 //	ensure.go      a later up: brings a running sandbox in line
 //	platform.go    the Kubernetes API, from whichever provider
 //	rights.go      what the controller needs in the cluster
+//	forget.go      the clean-up of a cluster that stays, when the daemon is gone
 //	controller.go  the module controller's process
 //	mqtt.go        the broker, which can be stopped and started like a process
 //	bases.go       the bases: add, remove, faults

@@ -167,21 +167,21 @@ func (n *nodes) wait(ctx context.Context, identities func() []string) error {
 	}
 }
 
-// removeNodes deletes the Nodes of bases, from a cluster that stays.
-func removeNodes(ctx context.Context, c *cluster.Cluster, bases map[string]bool) error {
+// removeNodes deletes Nodes of bases from a cluster that stays: those with the
+// labels, if their base is one of ours.
+func removeNodes(ctx context.Context, c *cluster.Cluster, selector string, ours func(identity string) bool) error {
 	client, err := kubernetes.NewForConfig(clientFor(c))
 	if err != nil {
 		return fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: vnodeSelector})
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
 	var errs []error
 	for _, node := range list.Items {
-		identity := strings.TrimPrefix(node.Name, vnodePrefix)
-		short, _, _ := strings.Cut(identity, ".") // an identity is a UUID, without dots
-		if !bases[identity] && !bases[short] {
+		identity, _, _ := strings.Cut(strings.TrimPrefix(node.Name, vnodePrefix), ".") // a UUID, without dots
+		if !ours(identity) {
 			continue
 		}
 		if err := client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -187,6 +187,7 @@ func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, err
 func (p *existingPlatform) Hard() bool { return false }
 
 func (p *existingPlatform) Down(ctx context.Context) error {
-	err := errors.Join(removeNodes(ctx, p.Cluster(), p.bases()), removeRights(ctx, p.Cluster(), p.made))
+	bases := p.bases()
+	err := errors.Join(removeNodes(ctx, p.Cluster(), vnodeSelector, func(id string) bool { return bases[id] }), removeRights(ctx, p.Cluster(), p.made))
 	return errors.Join(err, p.Provider.Down(ctx))
 }

@@ -107,34 +107,6 @@ func removeRights(ctx context.Context, c *cluster.Cluster, made []madeObject) er
 	return errors.Join(errs...)
 }
 
-// Forget removes from a cluster that stays what a sandbox made in it, when its
-// daemon is gone and cannot say what that was: everything that bears the label,
-// and the mark.
-func Forget(ctx context.Context, c *cluster.Cluster) error {
-	objects, err := deploy.Objects()
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(c.Config)
-	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
-	}
-	var errs []error
-	for _, object := range objects {
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-		o := madeObject{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
-		found, err := o.client(client).Get(ctx, o.name, metav1.GetOptions{})
-		if err == nil && found.GetLabels()[cluster.ManagedBy] == cluster.MarkName {
-			o.uid = found.GetUID()
-			err = removeRights(ctx, c, []madeObject{o})
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // clientFor returns the settings for a client that moves many objects: protobuf
 // costs a fraction of JSON.
 func clientFor(c *cluster.Cluster) *rest.Config {

@@ -1,0 +1,26 @@
+// Command koupsandbox puts a whole Koupleless platform on one machine.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	s := cli.Streams{Out: os.Stdout, Err: os.Stderr}
+	s.UserHome, _ = os.UserHomeDir() // without one, --home must be given
+	s.Self, _ = os.Executable()      // without it, up says that it is missing
+	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
+		s.Terminal = true
+		s.Width, _, _ = term.GetSize(fd) // 0 is fine
+	}
+	os.Exit(cli.Run(ctx, s, os.Args))
+}

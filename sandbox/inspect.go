@@ -1,0 +1,74 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// statusTime bounds the question to one daemon.
+const statusTime = 5 * time.Second
+
+// Inspect returns the status of a sandbox, with each base if bases is true. A
+// sandbox whose daemon is gone is described from its run records. ErrNotUp,
+// wrapped, says that there is no sandbox of the name.
+func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error) {
+	dir := state.Home(home).Dir(name)
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	if path := dir.SocketPath(); path != "" {
+		client := control.NewClient(path)
+		defer client.Close()
+		if status, err := client.Status(ctx, bases); err == nil {
+			return status, nil
+		}
+	}
+	if !dir.Used() {
+		return nil, fmt.Errorf("sandbox %q: %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+	}
+	return dead(dir)
+}
+
+// dead describes a sandbox without a daemon.
+func dead(dir state.Dir) (*Status, error) {
+	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(), Problems: []string{
+		fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again", dir.Name())}}
+	records, err := supervise.Records(dir.Run())
+	for _, r := range records {
+		c := control.Component{Name: r.Name, State: string(supervise.Exited), PID: r.PID, StartedAt: r.StartedAt,
+			Reason: "it does not run", Log: dir.Log(r.Name)}
+		if r.Alive {
+			c.State, c.Reason = string(supervise.Running), "it runs, left over without its daemon"
+		}
+		status.Components = append(status.Components, c)
+	}
+	if err != nil {
+		return status, fmt.Errorf("describing sandbox %q: %w", dir.Name(), err)
+	}
+	return status, nil
+}
+
+// List returns the status of every sandbox that is up, or was when its daemon
+// died, sorted by name.
+func List(ctx context.Context, home string) ([]*Status, error) {
+	names, err := state.Home(home).Names()
+	if err != nil {
+		return nil, err
+	}
+	list := []*Status{}
+	for _, name := range names {
+		if !state.Home(home).Dir(name).Used() {
+			continue // nothing but the logs of a failed up
+		}
+		status, err := Inspect(ctx, home, name, false)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, status)
+	}
+	return list, nil
+}

@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+)
+
+func (s *commands) base() *cli.Command {
+	return &cli.Command{
+		Name:        "base",
+		Usage:       "list, add and remove bases, and make them misbehave",
+		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list the bases", Flags: []cli.Flag{theName(), output("text", "wide", "json", "yaml")},
+				Action: s.listBases,
+			},
+			{
+				Name: "add", Usage: "add bases", ArgsUsage: "[N]", Flags: []cli.Flag{theName()},
+				Action: s.addBases,
+			},
+			{
+				Name: "remove", Usage: "remove bases: those named, or the N youngest", ArgsUsage: "[BASE...]",
+				Flags:  []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"}},
+				Action: s.removeBases,
+			},
+			{
+				Name: "inject", Usage: "put a fault into a base", ArgsUsage: "BASE [FAULT]",
+				Description: `FAULT is JSON or YAML, such as '{"kind": "silent"}'; --file reads it from a file.`,
+				Flags:       []cli.Flag{theName(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}},
+				Action:      s.inject,
+			},
+			{
+				Name: "faults", Usage: "list the faults of a base", ArgsUsage: "BASE", Flags: []cli.Flag{theName()},
+				Action: s.faults,
+			},
+			{
+				Name: "clear", Usage: "end faults of a base: those named, or all", ArgsUsage: "BASE [ID...]", Flags: []cli.Flag{theName()},
+				Action: s.clearFaults,
+			},
+		},
+	}
+}
+
+func (s *commands) listBases(c *cli.Context) error {
+	if _, err := args(c, 0, 0, "no arguments"); err != nil {
+		return err
+	}
+	format, err := formatOf(c, "text", "wide", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	bases, err := up.Bases(c.Context)
+	if err != nil {
+		return err
+	}
+	if format == "json" || format == "yaml" {
+		return s.print(format, bases)
+	}
+	s.tellBases(bases, format == "wide")
+	return nil
+}
+
+func (s *commands) tellBases(bases []control.Base, wide bool) {
+	rows := [][]string{{"BASE", "ADDRESS", "CONNECTED", "NODE READY", "MODULES", "FAULTS", "NODE"}}
+	if wide {
+		rows[0] = append(rows[0], "NAME", "VERSION", "INSTALLED")
+	}
+	for _, b := range bases {
+		row := []string{b.HostName, b.IP, strconv.FormatBool(b.Connected), strconv.FormatBool(b.NodeReady),
+			strconv.Itoa(len(b.Modules)), strconv.Itoa(b.Faults), b.Node}
+		if wide {
+			row = append(row, b.Name, b.Version, strings.Join(b.Modules, ", "))
+		}
+		rows = append(rows, row)
+	}
+	table(s.Out, rows)
+}
+
+func (s *commands) addBases(c *cli.Context) error {
+	list, err := args(c, 0, 1, "how many bases to add, 1 if not given")
+	if err != nil {
+		return err
+	}
+	n := 1
+	if len(list) == 1 {
+		if n, err = strconv.Atoi(list[0]); err != nil {
+			return usageError{fmt.Errorf("add takes how many bases to add, and %q is no number", list[0])}
+		}
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	added, err := up.AddBases(c.Context, n)
+	if err != nil {
+		return err
+	}
+	for _, b := range added {
+		say(s.Out, "added %s (%s)\n", b.HostName, b.IP)
+	}
+	return nil
+}
+
+func (s *commands) removeBases(c *cli.Context) error {
+	list, err := args(c, 0, -1, "names of bases")
+	if err != nil {
+		return err
+	}
+	if (len(list) == 0) == (c.Int("count") == 0) {
+		return usageError{fmt.Errorf("remove takes the names of bases, or --count, but not both")}
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count")})
+	if err != nil {
+		return err
+	}
+	for _, b := range removed {
+		say(s.Out, "removed %s (%s)\n", b.HostName, b.IP)
+	}
+	return nil
+}
+
+func (s *commands) inject(c *cli.Context) error {
+	list, err := args(c, 1, 2, "a base and a fault")
+	if err != nil {
+		return err
+	}
+	var text []byte
+	switch file := c.String("file"); {
+	case (file == "") == (len(list) == 1):
+		return usageError{fmt.Errorf("inject takes a fault, or --file, but not both")}
+	case file != "":
+		if text, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("reading the fault: %w", err)
+		}
+	default:
+		text = []byte(list[1])
+	}
+	fault, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return usageError{fmt.Errorf("the fault is neither JSON nor YAML: %w", err)}
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	id, err := up.Inject(c.Context, list[0], json.RawMessage(fault))
+	if err != nil {
+		return err
+	}
+	say(s.Out, "%s\n", id)
+	return nil
+}
+
+func (s *commands) faults(c *cli.Context) error {
+	list, err := args(c, 1, 1, "a base")
+	if err != nil {
+		return err
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	faults, err := up.Faults(c.Context, list[0])
+	if err != nil {
+		return err
+	}
+	for _, f := range faults {
+		say(s.Out, "%s\n", f.Fault)
+	}
+	return nil
+}
+
+func (s *commands) clearFaults(c *cli.Context) error {
+	list, err := args(c, 1, -1, "a base, and ids of faults")
+	if err != nil {
+		return err
+	}
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	return up.ClearFaults(c.Context, list[0], list[1:]...)
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Streams are where a command writes, and what it knows about its surroundings.
+type Streams struct {
+	// Out gets results, Err gets progress and errors. Required.
+	Out, Err io.Writer
+	// Terminal draws spinners on Err; Width is its width in columns, 0 = 80.
+	Terminal bool
+	Width    int
+	// UserHome is the user's home folder; the state is in .koupsandbox there unless
+	// told otherwise.
+	UserHome string
+	// Self is the path of this program, which up starts as daemon.
+	Self string
+}
+
+// usageError is a mistake in the command line itself.
+type usageError struct{ error }
+
+// failed ends a command with status 1 without a further word: what it printed
+// says it all.
+var failed = errors.New("failed")
+
+// Run runs the command line, args[0] being the program's name, and returns its
+// exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
+func Run(ctx context.Context, s Streams, args []string) int {
+	err := newApp(s).RunContext(ctx, args)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, failed):
+		return exitFailure
+	case errors.As(err, &usage):
+		say(s.Err, "koupsandbox: %v\nsee: koupsandbox help\n", err)
+		return exitUsage
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		say(s.Err, "koupsandbox: stopped\n")
+		return exitFailure
+	}
+	say(s.Err, "koupsandbox: %s%s\n", err, advice(err))
+	return exitFailure
+}
+
+// advice says what to do about failures of the machine.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return "\nthe disk is full: free some space, or choose another folder with --home"
+	case errors.Is(err, os.ErrPermission):
+		return "\nchoose a folder that you may write to with --home or $KOUPSANDBOX_HOME"
+	case errors.Is(err, syscall.EMFILE):
+		return "\ntoo many open files: raise the limit with ulimit -n 65536"
+	default:
+		return ""
+	}
+}
+
+// say prints for people; when that fails there is nobody to tell.
+func say(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...)
+}
+
+const (
+	homeFlag    = "home"
+	nameFlag    = "name"
+	binFlag     = "bin"
+	outputFlag  = "output"
+	bashHelp    = "koupsandbox"
+	description = `Everything runs on 127.0.0.1 and keeps its state in one folder for each sandbox.
+Begin with: koupsandbox up`
+)
+
+func newApp(s Streams) *cli.App {
+	c := &commands{Streams: s}
+	app := &cli.App{
+		Name:                   bashHelp,
+		Usage:                  "a whole Koupleless platform on one machine, in seconds",
+		Description:            description,
+		Writer:                 s.Out,
+		ErrWriter:              s.Err,
+		HideVersion:            true,
+		EnableBashCompletion:   true,
+		UseShortOptionHandling: true,
+		ExitErrHandler:         func(*cli.Context, error) {},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes", EnvVars: []string{"KOUPSANDBOX_HOME"},
+				Value: filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
+			&cli.StringFlag{Name: binFlag, Usage: "`FOLDER` with koup-controlplane and module-controller, if not beside koupsandbox",
+				EnvVars: []string{"KOUPSANDBOX_BIN"}},
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("there is no command %q", c.Args().First())}
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(),
+			c.doctor(), c.version(), c.completion(), c.daemon(),
+		},
+	}
+	app.OnUsageError = onUsageError
+	finish(app.Commands)
+	return app
+}
+
+// finish makes all commands report their misuse the same way.
+func finish(list []*cli.Command) {
+	for _, command := range list {
+		command.OnUsageError = onUsageError
+		command.HideHelpCommand = true
+		if len(command.Subcommands) > 0 {
+			finish(command.Subcommands)
+			command.Action = func(c *cli.Context) error {
+				if c.Args().Present() {
+					return usageError{fmt.Errorf("there is no command %q", c.Command.Name+" "+c.Args().First())}
+				}
+				return cli.ShowSubcommandHelp(c)
+			}
+		}
+	}
+}
+
+func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// commands makes the commands.
+type commands struct {
+	Streams
+}
+
+func nameOf(usage string) *cli.StringFlag {
+	return &cli.StringFlag{Name: nameFlag, Usage: usage, EnvVars: []string{"KOUPSANDBOX_NAME"}, Value: v1alpha1.DefaultName}
+}
+
+func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
+
+// home is the absolute path of the folder of all sandboxes.
+func home(c *cli.Context) (string, error) {
+	path, err := filepath.Abs(c.String(homeFlag))
+	if err != nil {
+		return "", fmt.Errorf("finding the folder %q: %w", c.String(homeFlag), err)
+	}
+	return path, nil
+}
+
+// target returns home and the name of the sandbox that a command is for.
+func target(c *cli.Context) (folder, name string, err error) {
+	name = c.String(nameFlag)
+	if err := v1alpha1.ValidateName(name); err != nil {
+		return "", "", usageError{fmt.Errorf("--name %q %w", name, err)}
+	}
+	folder, err = home(c)
+	return folder, name, err
+}
+
+// open returns a sandbox that is up.
+func open(c *cli.Context) (*sandbox.Sandbox, error) {
+	folder, name, err := target(c)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox.Open(c.Context, folder, name)
+}
+
+// args checks how many arguments a command got. A flag behind an argument is not
+// seen as one, so it is told.
+func args(c *cli.Context, least, most int, what string) ([]string, error) {
+	list := c.Args().Slice()
+	for _, a := range list {
+		if strings.HasPrefix(a, "-") {
+			return nil, usageError{fmt.Errorf("%s: put %s in front of the arguments", c.Command.Name, a)}
+		}
+	}
+	if len(list) < least || most >= 0 && len(list) > most {
+		return nil, usageError{fmt.Errorf("%s takes %s", c.Command.Name, what)}
+	}
+	return list, nil
+}

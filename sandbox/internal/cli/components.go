@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+)
+
+func (s *commands) component() *cli.Command {
+	usage := map[control.Action]string{
+		control.Kill:    "end a component at once, as a crash would",
+		control.Pause:   "halt a component: its connections stay, nothing answers",
+		control.Resume:  "let a paused component go on",
+		control.Restart: "stop a component, start it again, and wait until it is ready",
+		control.Stop:    "stop a component",
+		control.Start:   "start a component that has exited, and wait until it is ready",
+	}
+	group := &cli.Command{Name: "component", Usage: "kill, pause, resume, restart, stop and start components"}
+	for _, action := range control.Actions {
+		group.Subcommands = append(group.Subcommands, &cli.Command{
+			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
+			Action: func(c *cli.Context) error {
+				list, err := args(c, 1, 1, "a component; see: koupsandbox status")
+				if err != nil {
+					return err
+				}
+				up, err := open(c)
+				if err != nil {
+					return err
+				}
+				defer up.Close()
+				return up.Act(c.Context, list[0], action)
+			},
+		})
+	}
+	return group
+}

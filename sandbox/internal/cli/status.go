@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+)
+
+// basesShown is how many bases the plain status lists; -o wide lists all.
+const basesShown = 10
+
+func (s *commands) status() *cli.Command {
+	return &cli.Command{
+		Name:        "status",
+		Usage:       "say how each component and each base is",
+		Description: `Exits with 0 when all is well, and with 1 when something is down or not ready.`,
+		Flags:       []cli.Flag{theName(), output("text", "wide", "json", "yaml")},
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			format, err := formatOf(c, "text", "wide", "json", "yaml")
+			if err != nil {
+				return err
+			}
+			folder, name, err := target(c)
+			if err != nil {
+				return err
+			}
+			status, err := sandbox.Inspect(c.Context, folder, name, true)
+			if err != nil {
+				return err
+			}
+			if format == "json" || format == "yaml" {
+				err = s.print(format, status)
+			} else {
+				s.tellStatus(status, format == "wide")
+			}
+			if err == nil && !status.Healthy {
+				err = failed
+			}
+			return err
+		},
+	}
+}
+
+func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
+	now := time.Now()
+	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
+	if status.Phase != control.Dead {
+		say(s.Out, ": Kubernetes %s (%s), env %s, broker on %s, up for %s", status.Version, status.Provider, status.Env,
+			status.Broker.Addr, since(now, status.StartedAt))
+	}
+	say(s.Out, ".\n\n")
+	rows := [][]string{{"COMPONENT", "STATE", "READY", "PID", "MEMORY", "UPTIME", "REASON"}}
+	for _, p := range status.Components {
+		uptime := ""
+		if p.Exit == "" {
+			uptime = since(now, p.StartedAt)
+		}
+		reason := p.Reason
+		if p.Exit != "" {
+			reason = p.Exit
+		}
+		rows = append(rows, []string{p.Name, p.State, strconv.FormatBool(p.Ready), number(p.PID), megabytes(p.RSS), uptime, reason})
+	}
+	table(s.Out, rows)
+	if status.BaseCount > 0 {
+		say(s.Out, "\n%d bases, %d connected\n\n", status.BaseCount, status.BasesConnected)
+		shown := status.Bases
+		if !wide && len(shown) > basesShown {
+			shown = shown[:basesShown]
+		}
+		s.tellBases(shown, wide)
+		if hidden := len(status.Bases) - len(shown); hidden > 0 {
+			say(s.Out, "and %d more; all of them with: koupsandbox status -o wide\n", hidden)
+		}
+	}
+	if len(status.Problems) > 0 {
+		say(s.Out, "\n")
+	}
+	for _, problem := range status.Problems {
+		say(s.Out, "✗ %s\n", problem)
+	}
+}
+
+func (s *commands) list() *cli.Command {
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list all sandboxes",
+		Flags: []cli.Flag{output("text", "json", "yaml")},
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			format, err := formatOf(c, "text", "json", "yaml")
+			if err != nil {
+				return err
+			}
+			folder, err := home(c)
+			if err != nil {
+				return err
+			}
+			all, err := sandbox.List(c.Context, folder)
+			switch {
+			case err != nil:
+				return err
+			case format != "text":
+				return s.print(format, all)
+			case len(all) == 0:
+				say(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
+				return nil
+			}
+			now := time.Now()
+			rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
+			for _, one := range all {
+				rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider), one.Version,
+					number(one.BaseCount), since(now, one.StartedAt)})
+			}
+			table(s.Out, rows)
+			return nil
+		},
+	}
+}
+
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func megabytes(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d MB", n/1e6)
+}
+
+func since(now, start time.Time) string {
+	if start.IsZero() {
+		return ""
+	}
+	return now.Sub(start).Round(time.Second).String()
+}

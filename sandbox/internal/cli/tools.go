@@ -1,0 +1,153 @@
+package cli
+
+import (
+	_ "embed" // the completion scripts
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/doctor"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// version is set by the linker for a release; a build without it tells the
+// module's version.
+var version string
+
+func (s *commands) kubeconfig() *cli.Command {
+	return &cli.Command{
+		Name:  "kubeconfig",
+		Usage: "print the kubeconfig of a sandbox",
+		Flags: []cli.Flag{theName(), &cli.BoolFlag{Name: "path", Usage: "print its path"}},
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			folder, name, err := target(c)
+			if err != nil {
+				return err
+			}
+			path := state.Home(folder).Dir(name).Kubeconfig()
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return fmt.Errorf("sandbox %q has no kubeconfig: %w; bring it up with: koupsandbox up --name %s", name, sandbox.ErrNotUp, name)
+			}
+			if c.Bool("path") {
+				say(s.Out, "%s\n", path)
+				return nil
+			}
+			say(s.Out, "%s", text)
+			return nil
+		},
+	}
+}
+
+func (s *commands) doctor() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "check what this machine must have",
+		Flags: []cli.Flag{output("text", "json", "yaml")},
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			format, err := formatOf(c, "text", "json", "yaml")
+			if err != nil {
+				return err
+			}
+			folder, err := home(c)
+			if err != nil {
+				return err
+			}
+			checks := doctor.Run(c.Context, folder, sandbox.FindPrograms(s.Self, c.String(binFlag)))
+			var bad error
+			for _, check := range checks {
+				if !check.OK {
+					bad = failed
+				}
+				if format != "text" {
+					continue
+				}
+				mark := "✓"
+				if !check.OK {
+					mark = "✗"
+				}
+				say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+				if check.Fix != "" {
+					say(s.Out, "  → %s\n", check.Fix)
+				}
+			}
+			if format != "text" {
+				if err := s.print(format, checks); err != nil {
+					return err
+				}
+			}
+			return bad
+		},
+	}
+}
+
+func (s *commands) version() *cli.Command {
+	return &cli.Command{
+		Name:  "version",
+		Usage: "print the version",
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			v := version
+			if info, ok := debug.ReadBuildInfo(); v == "" && ok {
+				v = info.Main.Version
+			}
+			if v == "" {
+				v = "(unknown)"
+			}
+			say(s.Out, "koupsandbox %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
+			return nil
+		},
+	}
+}
+
+var (
+	//go:embed completion/bash.sh
+	bashCompletion string
+	//go:embed completion/zsh.sh
+	zshCompletion string
+)
+
+func (s *commands) completion() *cli.Command {
+	return &cli.Command{
+		Name:      "completion",
+		Usage:     "print a completion script for a shell",
+		ArgsUsage: "bash|zsh|fish",
+		Description: `Use it with one of:
+  source <(koupsandbox completion bash)
+  source <(koupsandbox completion zsh)
+  koupsandbox completion fish | source`,
+		Action: func(c *cli.Context) error {
+			list, err := args(c, 1, 1, "one of bash, zsh and fish")
+			if err != nil {
+				return err
+			}
+			switch list[0] {
+			case "bash":
+				say(s.Out, "%s", bashCompletion)
+			case "zsh":
+				say(s.Out, "%s", zshCompletion)
+			case "fish":
+				script, err := c.App.ToFishCompletion()
+				if err != nil {
+					return fmt.Errorf("making the script for fish: %w", err)
+				}
+				say(s.Out, "%s", script)
+			default:
+				return usageError{fmt.Errorf("completion takes one of bash, zsh and fish, not %q", list[0])}
+			}
+			return nil
+		},
+	}
+}

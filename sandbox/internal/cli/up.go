@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+)
+
+func (s *commands) up() *cli.Command {
+	return &cli.Command{
+		Name:  "up",
+		Usage: "bring a sandbox up, or one that is up in line with the settings",
+		Description: `Starts a Kubernetes control plane, an MQTT broker, simulated bases and the module
+controller, and returns when every base is a Ready Node. Flags go before the
+settings of --config, which go before the defaults.`,
+		Flags: []cli.Flag{
+			nameOf("`NAME` of the sandbox, a DNS label"),
+			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
+			&cli.IntFlag{Name: "bases", Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
+			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
+			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
+			&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", Value: "dev", EnvVars: []string{"KOUPSANDBOX_ENV"}},
+			&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded or existing", Value: "auto",
+				EnvVars: []string{"KOUPSANDBOX_PROVIDER"}},
+			&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of the provider existing; it has no default"},
+			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config"},
+			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
+			&cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower"},
+			&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port speak TLS"},
+			&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", Value: time.Minute, EnvVars: []string{"KOUPSANDBOX_WAIT"}},
+			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
+			output("text", "json", "yaml"),
+		},
+		Action: s.runUp,
+	}
+}
+
+func (s *commands) runUp(c *cli.Context) error {
+	if _, err := args(c, 0, 0, "no arguments"); err != nil {
+		return err
+	}
+	format, err := formatOf(c, "text", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	config, err := configOf(c)
+	if err != nil {
+		return err
+	}
+	folder, err := home(c)
+	if err != nil {
+		return err
+	}
+	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
+	options := sandbox.Options{
+		Home: folder, Config: config, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
+		InProcess: c.Bool("foreground"), Progress: printer.Event,
+	}
+	if options.InProcess {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	start := time.Now()
+	up, err := sandbox.Up(c.Context, options)
+	printer.Close()
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	if format != "text" {
+		if err := s.print(format, up.Result); err != nil {
+			return err
+		}
+	} else if !c.Bool("quiet") {
+		s.tellUp(up, time.Since(start))
+	}
+	if !options.InProcess {
+		return nil
+	}
+	say(s.Err, "Ctrl-C takes it down.\n")
+	err = up.Wait(c.Context)
+	return endForeground(c, folder, up.Name, err)
+}
+
+// tellUp says what there is now and which command to type next.
+func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
+	status := up.Result.Status
+	switch {
+	case !up.Result.Already:
+		say(s.Out, "Sandbox %q is up after %.1fs", up.Name, took.Seconds())
+	case len(up.Result.Changes) == 0:
+		say(s.Out, "Sandbox %q was up already; nothing had to be done", up.Name)
+	default:
+		say(s.Out, "Sandbox %q was up already", up.Name)
+	}
+	say(s.Out, ": Kubernetes %s (%s), %d bases, broker on %s.\n", status.Version, status.Provider, status.BaseCount, status.Broker.Addr)
+	for _, change := range up.Result.Changes {
+		say(s.Out, "  %s\n", change)
+	}
+	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", up.Kubeconfig, nameArgument(up.Name))
+}
+
+func nameArgument(name string) string {
+	if name == v1alpha1.DefaultName {
+		return ""
+	}
+	return " --name " + name
+}
+
+// configOf puts file, flags and defaults together. Nothing is started on a
+// mistake in any of them.
+func configOf(c *cli.Context) (*v1alpha1.Sandbox, error) {
+	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
+	var fileErr error
+	if file := c.String("config"); file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the settings: %w", err)
+		}
+		config, origins, fileErr = v1alpha1.Decode(file, data)
+	}
+	spec := &config.Spec
+	for _, setting := range []struct {
+		flag, field string
+		set         func(flag string)
+	}{
+		{nameFlag, "metadata.name", func(f string) { config.Metadata.Name = c.String(f) }},
+		{"bases", "spec.bases.count", func(f string) { n := c.Int(f); spec.Bases.Count = &n }},
+		{"base-name", "spec.bases.name", func(f string) { spec.Bases.Name = c.String(f) }},
+		{"base-version", "spec.bases.version", func(f string) { spec.Bases.Version = c.String(f) }},
+		{"env", "spec.env", func(f string) { spec.Env = c.String(f) }},
+		{"provider", "spec.provider", func(f string) { spec.Provider = v1alpha1.Provider(c.String(f)) }},
+		{"context", "spec.cluster.context", func(f string) { spec.Cluster.Context = c.String(f) }},
+		{"kubeconfig", "spec.cluster.kubeconfig", func(f string) { spec.Cluster.Kubeconfig = c.String(f) }},
+		{"i-know-what-i-do", "spec.cluster.consent", func(f string) { spec.Cluster.Consent = c.Bool(f) }},
+		{"durable", "spec.durable", func(f string) { spec.Durable = c.Bool(f) }},
+		{"broker-tls", "spec.broker.tls", func(f string) { spec.Broker.TLS = c.Bool(f) }},
+		{"wait", "spec.wait", func(f string) { spec.Wait = &metav1.Duration{Duration: c.Duration(f)} }},
+	} {
+		if c.IsSet(setting.flag) {
+			setting.set(setting.flag)
+			origins.Flag(setting.field, "--"+setting.flag)
+		}
+	}
+	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
+		return nil, usageError{fmt.Errorf("the settings cannot be used:\n%w", err)}
+	}
+	return config, nil
+}
+
+func (s *commands) down() *cli.Command {
+	return &cli.Command{
+		Name:  "down",
+		Usage: "stop a sandbox and remove its state folder",
+		Flags: []cli.Flag{
+			theName(),
+			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
+		},
+		Action: func(c *cli.Context) error {
+			if _, err := args(c, 0, 0, "no arguments"); err != nil {
+				return err
+			}
+			folder, name, err := target(c)
+			if err != nil {
+				return err
+			}
+			start := time.Now()
+			was, err := sandbox.Down(c.Context, sandbox.DownOptions{Home: folder, Name: name, KeepLogs: c.Bool("keep-logs")})
+			switch {
+			case err != nil:
+				return err
+			case was:
+				say(s.Out, "Sandbox %q is down after %.1fs.\n", name, time.Since(start).Seconds())
+			default:
+				say(s.Out, "Sandbox %q was not up; nothing had to be done.\n", name)
+			}
+			return nil
+		},
+	}
+}
+
+// endForeground removes what a sandbox in this process leaves behind. Ctrl-C is
+// how it is meant to end, and has ended the command's own context.
+func endForeground(c *cli.Context, folder, name string, err error) error {
+	ctx := context.WithoutCancel(c.Context)
+	_, downErr := sandbox.Down(ctx, sandbox.DownOptions{Home: folder, Name: name})
+	return errors.Join(err, downErr)
+}

@@ -1,0 +1,158 @@
+// Package doctor checks what a machine must have for a sandbox, and says what to
+// do about what it lacks.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/shirou/gopsutil/v4/mem"
+	"golang.org/x/sys/unix"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+const (
+	// minDisk is what a sandbox of 1,000 bases and an hour of logs need.
+	minDisk = 500 << 20
+	// minMemory is what control plane (490 MB), controller and daemon need with
+	// some bases.
+	minMemory = 1 << 30
+	// filesWithoutBases is how many files the daemon has open however many bases
+	// there are: they connect through memory.
+	filesWithoutBases = 100
+	// filesPerServingBase is how many files a base needs that serves modules: its
+	// listener, and some connections.
+	filesPerServingBase = 4
+)
+
+// Check is one finding.
+type Check struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Detail says what was found.
+	Detail string `json:"detail"`
+	// Fix says what to do when it is not OK.
+	Fix string `json:"fix,omitempty"`
+}
+
+// Run does all checks for sandboxes in home.
+func Run(ctx context.Context, home string, programs sandbox.Programs) []Check {
+	return []Check{
+		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
+		program(sandbox.ControllerProgram, programs.Controller),
+		provider(programs),
+		writable(home),
+		freeDisk(ctx, home),
+		freeMemory(ctx),
+		openFiles(),
+		ports(),
+	}
+}
+
+func program(name, path string) Check {
+	c := Check{Name: "program " + name, OK: path != "", Detail: path}
+	if !c.OK {
+		c.Detail = "not found"
+		c.Fix = "put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN"
+	}
+	return c
+}
+
+func provider(programs sandbox.Programs) Check {
+	c := Check{Name: "provider", OK: true, Detail: fmt.Sprintf("%s is at hand; %s needs --context", v1alpha1.ProviderEmbedded, v1alpha1.ProviderExisting)}
+	if programs.ControlPlane == "" {
+		c.OK = false
+		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneProgram)
+		c.Fix = "install it, or use --provider existing with --context"
+	}
+	return c
+}
+
+func writable(home string) Check {
+	c := Check{Name: "state folder", Detail: home}
+	probe := ""
+	err := os.MkdirAll(home, 0o700)
+	if err == nil {
+		probe, err = os.MkdirTemp(home, ".doctor-")
+	}
+	if err == nil {
+		err = os.Remove(probe)
+	}
+	c.OK = err == nil
+	if err != nil {
+		c.Detail = err.Error()
+		c.Fix = "choose a folder that you may write to with --home or $KOUPSANDBOX_HOME"
+	}
+	return c
+}
+
+func freeDisk(ctx context.Context, home string) Check {
+	c := Check{Name: "free disk", Fix: fmt.Sprintf("free %s on the disk of the state folder, or choose another with --home", bytes(minDisk))}
+	for dir := home; ; dir = filepath.Dir(dir) { // the folder need not exist
+		usage, err := disk.UsageWithContext(ctx, dir)
+		switch {
+		case err == nil:
+			c.OK, c.Detail = usage.Free >= minDisk, bytes(usage.Free)
+		case dir != filepath.Dir(dir):
+			continue
+		default:
+			c.Detail = err.Error()
+		}
+		return c.done()
+	}
+}
+
+func freeMemory(ctx context.Context) Check {
+	c := Check{Name: "free memory", Fix: fmt.Sprintf("end other programs until %s are free", bytes(minMemory))}
+	if m, err := mem.VirtualMemoryWithContext(ctx); err != nil {
+		c.Detail = err.Error()
+	} else {
+		c.OK, c.Detail = m.Available >= minMemory, bytes(m.Available)
+	}
+	return c.done()
+}
+
+func openFiles() Check {
+	c := Check{Name: "open files", Fix: "raise the limit: ulimit -n 65536"}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		c.Detail = err.Error()
+		return c
+	}
+	// Go raises the soft limit to the hard one when a program starts.
+	files := limit.Max
+	serving := (max(files, filesWithoutBases) - filesWithoutBases) / filesPerServingBase
+	c.OK = serving >= 1000
+	c.Detail = fmt.Sprintf("limit %d: enough for %d bases, %d of them serving modules at once", files, v1alpha1.MaxBases, min(serving, v1alpha1.MaxBases))
+	return c.done()
+}
+
+func ports() Check {
+	c := Check{Name: "loopback ports", Fix: "let programs listen on 127.0.0.1"}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.Detail = err.Error()
+		return c
+	}
+	_ = l.Close() // nothing was sent
+	c.OK, c.Detail = true, "free ports of 127.0.0.1 can be had"
+	return c.done()
+}
+
+// done drops the advice of a good finding.
+func (c Check) done() Check {
+	if c.OK {
+		c.Fix = ""
+	}
+	return c
+}
+
+func bytes(n uint64) string {
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}

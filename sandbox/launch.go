@@ -1,0 +1,134 @@
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+const (
+	// ReadyFD is the file descriptor on which a daemon says ReadyLine when its
+	// control API can be reached.
+	ReadyFD = 3
+	// ReadyLine is what it says.
+	ReadyLine = "ready"
+	// daemonLog is the name of the daemon's log, without its suffix.
+	daemonLog = "daemon"
+	// lastLines is how much of the daemon's log goes into an error.
+	lastLines = 10
+)
+
+// process is a daemon that this process has started.
+type process struct {
+	cancel context.CancelFunc // ends a daemon of this process; nil for one of its own
+	kill   func()             // kills one of its own
+	done   chan struct{}
+	err    error // read after done
+}
+
+// wait is Sandbox.Wait.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+	}
+	if p.cancel == nil {
+		return context.Cause(ctx)
+	}
+	p.cancel()
+	<-p.done
+	return p.err
+}
+
+// end blocks until the daemon has ended; it kills one that does not when ctx ends.
+// A daemon whose up has failed, or whose command went away, ends by itself.
+func (p *process) end(ctx context.Context) {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.kill()
+	}
+}
+
+// launch starts the daemon and blocks until its control API can be reached.
+func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
+	if o.InProcess {
+		return launchHere(ctx, dir, o)
+	}
+	return launchDetached(ctx, dir, o)
+}
+
+func launchHere(ctx context.Context, dir state.Dir, o Options) (*process, error) {
+	listening := make(chan struct{})
+	d := daemon.New(daemon.Options{
+		Dir: dir, Programs: o.Programs.daemon(), Listening: func() { close(listening) }, Logger: o.Logger,
+	})
+	// The sandbox outlives the call of Up: it ends with Wait or Down.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &process{cancel: cancel, kill: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = d.Start(life)
+	}()
+	select {
+	case <-listening:
+		return p, nil
+	case <-p.done:
+		return p, p.err
+	}
+}
+
+// launchDetached starts the daemon as a session of its own: neither Ctrl-C nor
+// the end of the terminal reaches it.
+func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, error) {
+	log, err := os.OpenFile(dir.Log(daemonLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the daemon's log: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the daemon has its own
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe to the daemon: %w", err)
+	}
+	defer func() { _ = read.Close() }() // nothing was written to it
+	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
+		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	_ = write.Close() // the daemon has its own
+	if err != nil {
+		return nil, fmt.Errorf("starting the daemon: %w", err)
+	}
+	p := &process{kill: func() { _ = cmd.Process.Kill() }, done: make(chan struct{})} // it may have ended by itself
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
+	defer context.AfterFunc(ctx, func() { _ = read.Close() })()
+	line, err := bufio.NewReader(read).ReadString('\n')
+	switch {
+	case ctx.Err() != nil:
+		return p, context.Cause(ctx)
+	case err == nil && strings.TrimSpace(line) == ReadyLine:
+		return p, nil
+	case err != nil && !errors.Is(err, io.EOF):
+		return p, fmt.Errorf("waiting for the daemon: %w", err)
+	}
+	<-p.done // it has closed the pipe, so it is ending
+	return p, fmt.Errorf("the daemon ended at once (%w)\nlast lines of %s:\n  %s", p.err, dir.Log(daemonLog),
+		strings.Join(state.Tail(dir.Log(daemonLog), lastLines), "\n  "))
+}

@@ -1,0 +1,237 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// endTime is how long a daemon that was told to end may take, before it is
+// killed with all that it has started.
+const endTime = 15 * time.Second
+
+type (
+	// Event is one step of what goes on.
+	Event = progress.Event
+	// Client is the control API of a running sandbox.
+	Client = control.Client
+	// Status of a sandbox.
+	Status = control.Status
+	// Result says what an Up has done.
+	Result = control.UpResult
+)
+
+// ErrNotUp is returned, wrapped, for a sandbox without a running daemon.
+var ErrNotUp = errors.New("the sandbox is not up")
+
+// Options of Up.
+type Options struct {
+	// Home is the folder with the folders of all sandboxes. Required.
+	Home string
+	// Config says what to bring up; it has passed v1alpha1.Complete. Required.
+	Config *v1alpha1.Sandbox
+	// Programs to run. Required, but for Daemon with InProcess.
+	Programs Programs
+	// InProcess runs the daemon in this process: the sandbox then ends with Wait's
+	// context or with Down. Default: a process of its own, which goes on.
+	InProcess bool
+	// Progress gets the steps. Default: nothing is told.
+	Progress func(Event)
+	// Logger of a daemon in this process; a process of its own logs to its file.
+	// Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Sandbox is a sandbox that is up. It is a Client of its daemon.
+type Sandbox struct {
+	*Client
+	// Name of the sandbox.
+	Name string
+	// Kubeconfig is the path of the administrator's kubeconfig.
+	Kubeconfig string
+	// Result of the Up that returned it; nil from Open.
+	Result *Result
+
+	process *process // nil when the daemon was there before
+}
+
+// Wait blocks until the daemon that this Up has started ends, and returns its
+// error. When ctx ends first, a daemon of this process is ended; one of its own
+// process goes on. It returns at once for a sandbox that was up before.
+func (s *Sandbox) Wait(ctx context.Context) error {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.wait(ctx)
+}
+
+// Up brings a sandbox up and blocks until everything in it is ready; one that is
+// up already is brought in line with the configuration. When it fails, or ctx
+// ends, it stops all it has started; the logs stay if it failed, and the error
+// names their folder. A second Up of the same name at the same time fails with
+// state.ErrBusy.
+func Up(ctx context.Context, o Options) (*Sandbox, error) {
+	home := state.Home(o.Home)
+	name := o.Config.Metadata.Name
+	if o.Progress == nil {
+		o.Progress = func(Event) {}
+	}
+	unlock, err := home.Lock(ctx, name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	dir := home.Dir(name)
+	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
+	if s.Client = reach(ctx, dir); s.Client != nil {
+		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config}, o.Progress)
+		if err != nil {
+			return nil, fmt.Errorf("%w\nthe sandbox was up before and is left as it is; see: koupsandbox status", err)
+		}
+		return s, nil
+	}
+	steps := progress.New(o.Progress, nil)
+	if err := prepare(ctx, dir, o, steps); err != nil {
+		return nil, err
+	}
+	err = steps.Step(ctx, "Starting daemon", func(ctx context.Context) (err error) {
+		s.process, err = launch(ctx, dir, o)
+		return err
+	})
+	if err == nil {
+		s.Client = control.NewClient(dir.SocketPath())
+		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config}, o.Progress)
+	}
+	if err != nil {
+		return nil, undo(ctx, dir, s, err)
+	}
+	return s, nil
+}
+
+// prepare ends what an earlier run has left behind, checks what can be checked
+// before anything is started, and makes the state folder.
+func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
+	ended, err := supervise.CleanStale(ctx, dir.Run())
+	if err != nil {
+		return fmt.Errorf("cleaning up after an earlier run: %w", err)
+	}
+	if dir.Used() {
+		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
+	}
+	if err := o.Programs.check(o.Config, o.InProcess); err != nil {
+		return err
+	}
+	return dir.Create()
+}
+
+// undo ends what a failed or cancelled up has started, and returns the error to
+// show.
+func undo(ctx context.Context, dir state.Dir, s *Sandbox, cause error) error {
+	cancelled := ctx.Err() != nil
+	// The command's own context may have ended; ending things must not.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if s.process != nil {
+		s.process.end(ctx)
+	}
+	_, err := supervise.CleanStale(ctx, dir.Run())
+	err = errors.Join(err, dir.Remove(!cancelled))
+	if !cancelled {
+		cause = fmt.Errorf("%w\neverything that was started has been stopped; the logs are in %s", cause, dir.Logs())
+	}
+	return errors.Join(cause, err)
+}
+
+// reach returns a client of the sandbox's daemon, or nil when none answers.
+func reach(ctx context.Context, dir state.Dir) *Client {
+	path := dir.SocketPath()
+	if path == "" {
+		return nil
+	}
+	client := control.NewClient(path)
+	if _, err := client.Status(ctx, false); err != nil {
+		client.Close()
+		return nil
+	}
+	return client
+}
+
+// Open returns a sandbox that is up, or ErrNotUp, wrapped, with what to do.
+func Open(ctx context.Context, home, name string) (*Sandbox, error) {
+	dir := state.Home(home).Dir(name)
+	client := reach(ctx, dir)
+	switch {
+	case client != nil:
+		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
+	case dir.Used():
+		return nil, fmt.Errorf("sandbox %q: %w: its daemon is gone; bring it up again with: koupsandbox up --name %s", name, ErrNotUp, name)
+	default:
+		return nil, fmt.Errorf("sandbox %q: %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+	}
+}
+
+// DownOptions of Down.
+type DownOptions struct {
+	// Home is the folder with the folders of all sandboxes. Required.
+	Home string
+	// Name of the sandbox. Required.
+	Name string
+	// KeepLogs leaves the logs in the state folder. Default: everything goes.
+	KeepLogs bool
+}
+
+// Down stops a sandbox and removes its state folder; it tells whether there was
+// one. It works without the daemon too, by the run records. An Up of the same
+// sandbox that goes on is made to give up.
+func Down(ctx context.Context, o DownOptions) (bool, error) {
+	home := state.Home(o.Home)
+	dir := home.Dir(o.Name)
+	if !dir.Exists() {
+		return false, nil
+	}
+	client := reach(ctx, dir)
+	var err error
+	if client != nil {
+		err = client.Down(ctx)
+		client.Close()
+	}
+	waiting, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	unlock, lockErr := home.Lock(waiting, o.Name, true)
+	if lockErr != nil {
+		return true, errors.Join(err, lockErr)
+	}
+	defer unlock()
+	used := dir.Used()
+	if client == nil && used {
+		err = forget(ctx, dir)
+	}
+	_, cleanErr := supervise.CleanStale(ctx, dir.Run())
+	return used, errors.Join(err, cleanErr, dir.Remove(o.KeepLogs))
+}
+
+// forget removes what a sandbox whose daemon is gone has made in a cluster that
+// stays.
+func forget(ctx context.Context, dir state.Dir) error {
+	text, err := os.ReadFile(dir.Config())
+	if err != nil {
+		return fmt.Errorf("reading the effective configuration: %w", err)
+	}
+	var config v1alpha1.Sandbox
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return fmt.Errorf("reading the effective configuration: %w", err)
+	}
+	return daemon.Forget(ctx, &config)
+}
