@@ -44,7 +44,7 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 			PodName: pod.Name, NodeName: pod.Spec.NodeName, BaseIP: pod.Status.PodIP, BaseName: hostName(node),
 		},
 	}
-	out.TypeMeta.SetGroupVersionKind(kind)
+	out.SetGroupVersionKind(kind)
 	out.Labels = map[string]string{}
 	for key, value := range map[string]string{
 		labelBaseIP: out.Status.BaseIP, labelBaseName: out.Status.BaseName, labelName: m.Name, labelVersion: m.Version,

@@ -140,11 +140,8 @@ func (c *Controller) compete(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-ended:
 	case term := <-terms:
-		working, done := context.WithCancel(ctx)
-		defer done()
-		defer context.AfterFunc(term, done)()
 		c.o.Logger.InfoContext(ctx, "leading peer replicas", "lease", c.o.LeaseName)
-		return c.lead(working)
+		return c.lead(ctx, term.Done())
 	}
 	return nil
 }

@@ -34,15 +34,17 @@ type term struct {
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 }
 
-// lead follows bases and Deployments until ctx is done. The informers' handlers see everything that is
-// there already as added, so each term begins with a look at all of it.
-func (c *Controller) lead(ctx context.Context) error {
+// lead follows bases and Deployments until ctx is done or the lead is lost. The informers' handlers see
+// everything that is there already as added, so each term begins with a look at all of it.
+func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
+	ctx, done := context.WithCancel(ctx)
 	t := &term{o: c.o, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
 	)}
 	var work sync.WaitGroup
 	work.Go(func() { t.work(ctx) })
 	defer work.Wait()
+	defer done()
 	defer t.queue.ShutDown()
 
 	nodes := c.o.Nodes.Informer()
@@ -66,7 +68,10 @@ func (c *Controller) lead(ctx context.Context) error {
 	}
 	defer func() { _ = deployments.RemoveEventHandler(onDeployments) }()
 
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-lost:
+	}
 	return nil
 }
 
@@ -186,10 +191,12 @@ func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 
 	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
 	change.Err = t.scale(ctx, key, want)
-	if apierrors.IsNotFound(change.Err) || ctx.Err() != nil {
+	if apierrors.IsNotFound(change.Err) {
 		return nil
 	}
-	t.o.Changed(change)
+	if ctx.Err() == nil {
+		t.o.Changed(change)
+	}
 	if change.Err == nil {
 		t.o.Logger.InfoContext(ctx, "replicas follow bases", "deployment", key.String(), "from", have, "to", want)
 	}

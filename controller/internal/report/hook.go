@@ -148,9 +148,7 @@ func judge(status int, text []byte) (hopeless bool, err error) {
 		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d", status)
 	}
 	var answer robotAnswer
-	if json.Unmarshal(text, &answer) != nil { // an answer of something other than DingTalk's robots
-		return false, nil
-	}
+	_ = json.Unmarshal(text, &answer) // what is no robot's answer has no errcode
 	switch answer.Code {
 	case 0:
 		return false, nil
