@@ -1,6 +1,10 @@
 package errcode
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
 
 // thrown is the answer that a base gives over MQTT when the install throws: the cause in one line,
 // and the whole stack trace in the data (protocol 3.6).
@@ -18,18 +22,33 @@ func overHTTP(cause, trace string) Answer {
 	return Answer{Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: " + cause, DataMessage: a.DataMessage}
 }
 
+// classification is what Arklet's table and the controller's call an answer.
+type classification struct {
+	name       string
+	answer     Answer
+	arklet     Code
+	controller Code
+}
+
+func check(t *testing.T, tests []classification, classify func(Answer) Code, as func(Code) Code) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			arklet := classify(tt.answer)
+			if diff := cmp.Diff([]Code{tt.arklet, tt.controller}, []Code{arklet, as(arklet)}); diff != "" {
+				t.Errorf("Arklet's code, the controller's code (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestClassifyInstall(t *testing.T) {
 	const invocation = "java.lang.reflect.InvocationTargetException"
 	repeat := func(state string) Answer {
 		return Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ", BizState: state,
 			DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}
 	}
-	tests := []struct {
-		name       string
-		answer     Answer
-		arklet     Code
-		controller Code
-	}{
+	tests := []classification{
 		{"no answer", Answer{}, ArkletUnknownError, ArkletInstallModuleFailed},
 		{"success", Answer{Code: "SUCCESS", DataCode: "SUCCESS"}, "", ""},
 		{"success in lower case without data", Answer{Code: "success"}, "", ""},
@@ -67,29 +86,14 @@ func TestClassifyInstall(t *testing.T) {
 		{"cause only in the stack trace", Answer{Code: "FAILED", DataCode: "FAILED", DataMessage: "x\nCaused by: java.io.FileNotFoundException: /m/x.jar"}, ArkletPullBizError, ArkletInstallModuleFailed},
 		{"anything else", thrown("java.lang.NullPointerException", ""), ArkletUnknownError, ArkletInstallModuleFailed},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := ClassifyInstall(tt.answer)
-			if got != tt.arklet {
-				t.Errorf("ClassifyInstall = %q, want %q", got, tt.arklet)
-			}
-			if got := ForInstall(got); got != tt.controller {
-				t.Errorf("ForInstall = %q, want %q", got, tt.controller)
-			}
-		})
-	}
+	check(t, tests, ClassifyInstall, ForInstall)
 }
 
 func TestClassifyUninstall(t *testing.T) {
 	refused := func(code, message string) Answer {
 		return Answer{Code: "FAILED", Message: "uninstall biz not success!", DataCode: code, DataMessage: message}
 	}
-	tests := []struct {
-		name       string
-		answer     Answer
-		arklet     Code
-		controller Code
-	}{
+	tests := []classification{
 		{"no answer", Answer{}, ArkletUninstallBizFailed, ArkletUninstallBizFailed},
 		{"success", Answer{Code: "SUCCESS", DataCode: "SUCCESS"}, "", ""},
 		{"not there", refused("NOT_FOUND_BIZ", "Uninstall biz: biz1:1.0.0 not found."), ArkletNoMatchedBiz, ""},
@@ -100,15 +104,5 @@ func TestClassifyUninstall(t *testing.T) {
 		{"still installing", thrown("com.alipay.sofa.ark.exception.ArkRuntimeException: BizState must be ACTIVATED, DEACTIVATED or BROKEN.", ""), ArkletInstallBizExecuting, ArkletInstallModuleExecuting},
 		{"stop handler throws", thrown("java.lang.IllegalStateException: busy", ""), ArkletUninstallBizFailed, ArkletUninstallBizFailed},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := ClassifyUninstall(tt.answer)
-			if got != tt.arklet {
-				t.Errorf("ClassifyUninstall = %q, want %q", got, tt.arklet)
-			}
-			if got := ForUninstall(got); got != tt.controller {
-				t.Errorf("ForUninstall = %q, want %q", got, tt.controller)
-			}
-		})
-	}
+	check(t, tests, ClassifyUninstall, ForUninstall)
 }

@@ -97,6 +97,9 @@ func keepOthers(want, have *Module) {
 	want.Annotations, want.Finalizers = have.Annotations, have.Finalizers
 }
 
+// fieldManager owns what the view writes in a Module's managed fields.
+const fieldManager = "module-controller"
+
 type request int
 
 const (
@@ -118,11 +121,11 @@ func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) 
 	client := v.o.Client.Resource(Resource).Namespace(m.Namespace)
 	switch r {
 	case create:
-		out, err = client.Create(ctx, out, metav1.CreateOptions{})
+		out, err = client.Create(ctx, out, metav1.CreateOptions{FieldManager: fieldManager})
 	case update:
-		out, err = client.Update(ctx, out, metav1.UpdateOptions{})
+		out, err = client.Update(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
 	default:
-		out, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{})
+		out, err = client.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
 		return nil, err

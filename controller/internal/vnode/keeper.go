@@ -243,7 +243,7 @@ func (k *Keeper) setOwned(identity string, s *state, owned bool) {
 
 // keepNode creates the Node, or writes what differs.
 func (k *Keeper) keepNode(ctx context.Context, b base.Snapshot, s *state) error {
-	k.refresh(s)
+	k.refresh(ctx, s)
 	want := k.opts.Node(b, k.opts.Requested(s.nodeName), s.node, k.opts.Clock.Now())
 	if s.node == nil {
 		created, err := k.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
@@ -267,10 +267,10 @@ func (k *Keeper) keepNode(ctx context.Context, b base.Snapshot, s *state) error 
 
 // refresh takes the informer's Node when it is newer than the one known, and
 // forgets a Node that somebody deleted.
-func (k *Keeper) refresh(s *state) {
+func (k *Keeper) refresh(ctx context.Context, s *state) {
 	cached, err := k.nodes.Get(s.nodeName)
 	if err != nil {
-		if s.node != nil && k.deleted(s) {
+		if s.node != nil && k.deleted(ctx, s) {
 			s.node = nil
 		}
 		return
@@ -286,9 +286,7 @@ func (k *Keeper) refresh(s *state) {
 
 // deleted asks the API server whether a Node that the informer lacks is really
 // gone, or only not there yet.
-func (k *Keeper) deleted(s *state) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
+func (k *Keeper) deleted(ctx context.Context, s *state) bool {
 	_, err := k.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }

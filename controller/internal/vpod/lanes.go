@@ -82,20 +82,7 @@ func (l *lanes) kick(key laneKey) {
 	}
 }
 
-// kickAfter kicks a lane later, unless it is due before that anyway.
-func (l *lanes) kickAfter(key laneKey, after time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	one := l.lanes[key]
-	if one == nil {
-		one = &lane{}
-		l.lanes[key] = one
-	}
-	if !one.running {
-		l.schedule(key, one, after)
-	}
-}
-
+// schedule kicks a lane later, unless it is due before that anyway. The caller holds the lock.
 func (l *lanes) schedule(key laneKey, one *lane, after time.Duration) {
 	due := l.clock.Now().Add(after)
 	if one.timer != nil {

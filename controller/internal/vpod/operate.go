@@ -138,7 +138,7 @@ func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) fa
 		f.final = true
 		f.err = errcode.Wrap(errcode.ModuleControllerRetryTimesExceeded, err)
 	}
-	p.store.change(func() { v.entry.failures[m.Name] = f })
+	p.store.change(func() { v.failures[m.Name] = f })
 	if before == nil || before.Error() != f.err.Error() {
 		p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "attempts", f.attempts, "err", f.err)
 		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(f.err).Type(), errcode.Message(f.err))
@@ -149,6 +149,6 @@ func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) fa
 
 func (p *Provider) clearFailure(v view, name string) {
 	if v.failure.err != nil {
-		p.store.change(func() { delete(v.entry.failures, name) })
+		p.store.change(func() { delete(v.failures, name) })
 	}
 }

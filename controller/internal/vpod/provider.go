@@ -215,8 +215,10 @@ func (p *Provider) Requested(nodeName string) int64 {
 	return total
 }
 
-// Pods is the number of Pods served, Depth that of lanes that work.
-func (p *Provider) Pods() int  { return p.store.count() }
+// Pods is the number of Pods served.
+func (p *Provider) Pods() int { return p.store.count() }
+
+// Depth is the number of lanes that work.
 func (p *Provider) Depth() int { return p.lanes.depth() }
 
 // observed hears of every module Pod of the cluster. PodController finds a Pod by

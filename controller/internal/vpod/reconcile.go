@@ -89,7 +89,7 @@ func (p *Provider) noteInvalid(v view) {
 	if v.failure.err == nil {
 		v.failure.attempts = p.opts.MaxAttempts
 		err := v.module.invalid
-		p.store.change(func() { v.entry.failures[v.module.Name] = failure{err: err, final: true} })
+		p.store.change(func() { v.failures[v.module.Name] = failure{err: err, final: true} })
 		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
 		p.opts.Failed(v.pod, v.identity, v.module.Module, err)
 	}
@@ -383,8 +383,8 @@ func (p *Provider) settled(ctx context.Context, key laneKey, v view) error {
 		if !v.deleting {
 			return
 		}
-		v.entry.removed[key.module] = true
-		last = !slices.ContainsFunc(v.entry.moduleNames(), func(name string) bool { return !v.entry.removed[name] })
+		v.removed[key.module] = true
+		last = !slices.ContainsFunc(v.moduleNames(), func(name string) bool { return !v.removed[name] })
 	})
 	if !last {
 		return nil
