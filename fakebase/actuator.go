@@ -222,8 +222,12 @@ func (l *life) serveHealth(rw http.ResponseWriter) {
 		aggregateName: {Status: h.aggregate, Details: aggregate},
 		startUpName:   {Status: h.startUp, Details: startUp},
 	}}
-	if l.b.opts.Faithful {
+	if l.unhealthy("", "") {
+		doc.Components["diskSpace"] = componentDoc{Status: statusDown, Details: simulatedDisk}
+	} else if l.b.opts.Faithful {
 		doc.Components["diskSpace"] = componentDoc{Status: statusUp, Details: simulatedDisk}
+	}
+	if l.b.opts.Faithful {
 		doc.Components["ping"] = componentDoc{Status: statusUp}
 	}
 	writeJSON(rw, healthCode(h.overall), doc)

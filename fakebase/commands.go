@@ -252,5 +252,5 @@ func (l *life) reported() []Biz {
 func blank(t text) bool { return strings.TrimSpace(t.value) == "" }
 
 func nullPointer() *exception {
-	return &exception{class: "java.lang.NullPointerException", code: CodeInvalidParameter, detail: "null", plain: true}
+	return &exception{class: "java.lang.NullPointerException", code: CodeInvalidParameter, plain: true}
 }

@@ -68,7 +68,7 @@ func (e *exception) Error() string { return e.message() }
 // message is the x of ISE(x) in protocol 6.
 func (e *exception) message() string {
 	if e.plain {
-		return e.detail
+		return e.nullableDetail()
 	}
 	return e.String()
 }

@@ -17,6 +17,9 @@ import (
 // ErrStarted is what Start answers when the base has been started before.
 var ErrStarted = errors.New("base has been started already")
 
+// ErrNotRunning is what Restart answers before Start and after it has returned.
+var ErrNotRunning = errors.New("base is not running")
+
 // Base is one simulated base. Its methods may be called concurrently, before,
 // during and after Start.
 type Base struct {
@@ -26,6 +29,7 @@ type Base struct {
 
 	mu       sync.Mutex
 	started  bool
+	running  bool   // Start has not returned
 	identity string // of the running process, or the last or next one
 	life     *life  // nil while no process runs
 	watchers []*watcher
@@ -35,6 +39,7 @@ type Base struct {
 	revive   chan string   // identities of processes to start
 	comeback *Restart      // how the process that crashes now comes back; nil = not
 	web      webPort
+	httpAddr string            // of the arklet HTTP server, to be kept by the next process
 	requests atomic.Uint64     // module requests served
 	expiries map[string]func() // ends the timers of faults with a limited time
 }
@@ -91,9 +96,9 @@ func (b *Base) Start(ctx context.Context) error {
 		b.mu.Unlock()
 		return fmt.Errorf("starting base %q: %w", b.identity, ErrStarted)
 	}
-	b.started = true
+	b.started, b.running = true, true
 	b.mu.Unlock()
-	defer b.stopExpiries()
+	defer b.stop()
 	for {
 		l := b.begin(ctx)
 		err := l.run()
@@ -128,6 +133,10 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 		return false
 	case identity = <-b.revive:
 	case <-due:
+		select {
+		case identity = <-b.revive: // both at the same time: one restart
+		default:
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,11 +162,17 @@ func (b *Base) Crash() {
 }
 
 // Restart starts the base's process again after a crash; a running process
-// crashes first. identity is the new one; empty = as before. A base that was
-// never started or whose Start has returned is not affected.
+// crashes first. identity is the new one; empty = as before. It does not wait
+// for the new process.
 func (b *Base) Restart(identity string) error {
 	if err := validTopicLevel(identity); err != nil {
 		return fmt.Errorf("restarting base as %q: %w", identity, err)
+	}
+	b.mu.Lock()
+	running := b.running
+	b.mu.Unlock()
+	if !running {
+		return fmt.Errorf("restarting base as %q: %w", identity, ErrNotRunning)
 	}
 	b.Crash()
 	select {
@@ -227,9 +242,10 @@ func (b *Base) faultsChanged(kind FaultKind) {
 	}
 }
 
-func (b *Base) stopExpiries() {
+func (b *Base) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.running = false
 	for _, stop := range b.expiries {
 		stop()
 	}

@@ -38,6 +38,11 @@ type httpTunnel struct {
 func (l *life) openHTTP(o *HTTPOptions) error {
 	t := &httpTunnel{l: l, client: o.Client, d: httpDialect(!l.b.opts.Faithful)}
 	t.endpoint = endpoint{handler: t, log: l.log, listen: o.listener()}
+	l.b.mu.Lock()
+	if addr := l.b.httpAddr; addr != "" {
+		t.endpoint.addr.Store(&addr)
+	}
+	l.b.mu.Unlock()
 	if t.client == nil {
 		t.client = &http.Client{Timeout: heartbeatTimeout}
 	}
@@ -45,7 +50,7 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 		return fmt.Errorf("opening arklet HTTP server: %w", err)
 	}
 	l.b.mu.Lock()
-	l.http = t
+	l.http, l.b.httpAddr = t, t.endpoint.address()
 	l.b.mu.Unlock()
 	l.log.Info("arklet listens", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {

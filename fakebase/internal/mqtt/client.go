@@ -113,7 +113,11 @@ func (c *Client) Run(ctx context.Context) error {
 		case err != nil && first && c.opts.FailFirst:
 			return err
 		case err != nil:
-			c.opts.Logger.Debug("connecting to broker failed", "client", c.opts.ClientID, "retry", backoff, "err", err)
+			level := slog.LevelDebug
+			if backoff == firstBackoff {
+				level = slog.LevelWarn // once per outage
+			}
+			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", backoff, "err", err)
 		default:
 			backoff = firstBackoff
 			err = c.serve(ctx, cn, first)
