@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -44,6 +45,7 @@ type world struct {
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, ctx: t.Context(), client: fake.NewClientset()}
+		w.client.PrependReactor("patch", "deployments", w.scale)
 		w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return w.cutLeases.Load(), nil, apierrors.NewServiceUnavailable("cut off")
 		})
@@ -54,6 +56,25 @@ func inBubble(t *testing.T, test func(*world)) {
 		}()
 		test(w)
 	})
+}
+
+// scale patches as the API server does: a new specification is a new generation.
+func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error) {
+	patch := action.(clienttesting.PatchAction)
+	if patch.GetSubresource() != "scale" {
+		w.t.Errorf("patches subresource %q", patch.GetSubresource())
+	}
+	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
+	object, err := w.client.Tracker().Get(deployments, patch.GetNamespace(), patch.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	d := object.DeepCopyObject().(*appsv1.Deployment)
+	if err := json.Unmarshal(patch.GetPatch(), d); err != nil {
+		return true, nil, err
+	}
+	d.Generation++
+	return true, d, w.client.Tracker().Update(deployments, d, d.Namespace)
 }
 
 // start starts an instance of the controller and returns what ends it.
@@ -202,7 +223,7 @@ func TestReplicasFollowBases(t *testing.T) {
 		w.settle()
 		w.expect("after a base became another", "one: default/peer 4 -> 3")
 
-		w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), 2 })
+		w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
 		w.settle()
 		w.expect("after somebody scaled", "one: default/peer 7 -> 3")
 
@@ -253,6 +274,24 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 				t.Errorf("a heartbeat causes %v", action)
 			}
 		}
+	})
+}
+
+// Each patch brings its Deployment here again, and so does each change that somebody else makes of the
+// replicas: still there is one patch a debounce interval at most.
+func TestTugOfWarCausesFewPatches(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.create(peerDeployment("peer"))
+		w.addBases(0, 2)
+		w.start("one")
+		w.settle()
+		w.expect("at the start", "one: default/peer 1 -> 2")
+		for range 20 {
+			w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
+			w.pass(100 * time.Millisecond)
+		}
+		w.settle()
+		w.expect("while somebody scales", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2")
 	})
 }
 
@@ -315,10 +354,7 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 				w.create(peerDeployment("peer"))
 				w.addBases(0, 2)
 				failed := false // the worker is the only one to patch
-				w.client.PrependReactor("patch", "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if got := action.GetSubresource(); got != "scale" {
-						t.Errorf("patches subresource %q", got)
-					}
+				w.client.PrependReactor("patch", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
 					first := !failed
 					failed = true
 					return first, nil, tt.err

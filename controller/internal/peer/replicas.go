@@ -32,15 +32,21 @@ var all = types.NamespacedName{}
 type term struct {
 	o     Options
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	// patched is when a Deployment was last patched. Only the worker uses it.
+	patched map[types.NamespacedName]time.Time
 }
 
 // lead follows bases and Deployments until ctx is done or the lead is lost. The informers' handlers see
 // everything that is there already as added, so each term begins with a look at all of it.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
-	t := &term{o: c.o, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
-	)}
+	t := &term{
+		o: c.o,
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
+		),
+		patched: map[types.NamespacedName]time.Time{},
+	}
 	var work sync.WaitGroup
 	work.Go(func() { t.work(ctx) })
 	defer work.Wait()
@@ -164,6 +170,7 @@ func (t *term) spread() error {
 func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 	d, err := t.o.Deployments.Lister().Deployments(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
+		delete(t.patched, key)
 		return nil
 	}
 	if err != nil {
@@ -188,6 +195,12 @@ func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 	if want == have {
 		return nil
 	}
+	// A patch is a change of the Deployment, and brings it here again: while bases come and go, that
+	// alone would make one patch after the other.
+	if early := t.o.Debounce - time.Since(t.patched[key]); early > 0 {
+		t.queue.AddAfter(key, early)
+		return nil
+	}
 
 	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
 	change.Err = t.scale(ctx, key, want)
@@ -198,6 +211,7 @@ func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 		t.o.Changed(change)
 	}
 	if change.Err == nil {
+		t.patched[key] = time.Now()
 		t.o.Logger.InfoContext(ctx, "replicas follow bases", "deployment", key.String(), "from", have, "to", want)
 	}
 	return change.Err
