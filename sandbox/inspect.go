@@ -28,7 +28,7 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 		}
 	}
 	if !dir.Used() {
-		return nil, fmt.Errorf("sandbox %q: %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}
 	return dead(dir)
 }

@@ -34,7 +34,7 @@ type (
 )
 
 // ErrNotUp is returned, wrapped, for a sandbox without a running daemon.
-var ErrNotUp = errors.New("the sandbox is not up")
+var ErrNotUp = errors.New("not up")
 
 // Options of Up.
 type Options struct {
@@ -42,6 +42,9 @@ type Options struct {
 	Home string
 	// Config says what to bring up; it has passed v1alpha1.Complete. Required.
 	Config *v1alpha1.Sandbox
+	// KeepBases leaves the number of bases of a sandbox that is up as it is.
+	// Default: it becomes that of Config.
+	KeepBases bool
 	// Programs to run. Required, but for Daemon with InProcess.
 	Programs Programs
 	// InProcess runs the daemon in this process: the sandbox then ends with Wait's
@@ -96,7 +99,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	dir := home.Dir(name)
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	if s.Client = reach(ctx, dir); s.Client != nil {
-		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config}, o.Progress)
+		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
 			return nil, fmt.Errorf("%w\nthe sandbox was up before and is left as it is; see: koupsandbox status", err)
 		}
@@ -112,7 +115,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	})
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
-		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config}, o.Progress)
+		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 	}
 	if err != nil {
 		return nil, undo(ctx, dir, s, err)
@@ -176,9 +179,9 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	case client != nil:
 		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
 	case dir.Used():
-		return nil, fmt.Errorf("sandbox %q: %w: its daemon is gone; bring it up again with: koupsandbox up --name %s", name, ErrNotUp, name)
+		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s", name, ErrNotUp, name)
 	default:
-		return nil, fmt.Errorf("sandbox %q: %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}
 }
 

@@ -34,6 +34,12 @@ func (o *Origins) Flag(field, flag string) {
 	o.flags[field] = flag
 }
 
+// Given tells whether the user gave a setting, by the file or by a flag.
+func (o *Origins) Given(field string) bool {
+	_, flag := o.flags[field]
+	return flag || o.doc.Has(field)
+}
+
 // Complete sets the defaults and validates. The error lists every problem with
 // the line or the flag it comes from; decodeErr, the error of Decode, goes in
 // front.

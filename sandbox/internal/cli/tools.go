@@ -34,7 +34,7 @@ func (s *commands) kubeconfig() *cli.Command {
 			path := state.Home(folder).Dir(name).Kubeconfig()
 			text, err := os.ReadFile(path)
 			if err != nil {
-				return fmt.Errorf("sandbox %q has no kubeconfig: %w; bring it up with: koupsandbox up --name %s", name, sandbox.ErrNotUp, name)
+				return fmt.Errorf("sandbox %q is %w, so it has no kubeconfig; bring it up with: koupsandbox up --name %s", name, sandbox.ErrNotUp, name)
 			}
 			if c.Bool("path") {
 				say(s.Out, "%s\n", path)

@@ -54,7 +54,7 @@ func (s *commands) runUp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := configOf(c)
+	config, keepBases, err := configOf(c)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *commands) runUp(c *cli.Context) error {
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	options := sandbox.Options{
-		Home: folder, Config: config, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
+		Home: folder, Config: config, KeepBases: keepBases, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
 		InProcess: c.Bool("foreground"), Progress: printer.Event,
 	}
 	if options.InProcess {
@@ -118,14 +118,15 @@ func nameArgument(name string) string {
 }
 
 // configOf puts file, flags and defaults together. Nothing is started on a
-// mistake in any of them.
-func configOf(c *cli.Context) (*v1alpha1.Sandbox, error) {
+// mistake in any of them. It tells too whether the number of bases is but the
+// default.
+func configOf(c *cli.Context) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
 	var fileErr error
 	if file := c.String("config"); file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("reading the settings: %w", err)
+			return nil, false, fmt.Errorf("reading the settings: %w", err)
 		}
 		config, origins, fileErr = v1alpha1.Decode(file, data)
 	}
@@ -153,9 +154,9 @@ func configOf(c *cli.Context) (*v1alpha1.Sandbox, error) {
 		}
 	}
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
-		return nil, usageError{fmt.Errorf("the settings cannot be used:\n%w", err)}
+		return nil, false, usageError{fmt.Errorf("the settings cannot be used:\n%w", err)}
 	}
-	return config, nil
+	return config, !origins.Given("spec.bases.count"), nil
 }
 
 func (s *commands) down() *cli.Command {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
@@ -165,13 +166,17 @@ func (h *handler) answer(w http.ResponseWriter, value any, err error) {
 	}
 }
 
-// stream returns a function that sends a value as a line at once. Whether the
+// stream returns a function that sends a value as a line at once; steps that
+// overlap may call it concurrently. Whether the
 // command still reads shows in the request's context.
 func stream(w http.ResponseWriter) func(line) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
 	e := json.NewEncoder(w)
+	var mu sync.Mutex
 	return func(l line) {
+		mu.Lock()
+		defer mu.Unlock()
 		if e.Encode(l) == nil {
 			_ = flush.Flush() // as above
 		}

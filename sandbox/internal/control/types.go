@@ -111,6 +111,9 @@ type Base struct {
 // in line with a configuration.
 type UpRequest struct {
 	Config *v1alpha1.Sandbox `json:"config"`
+	// KeepBases leaves the number of bases of a running sandbox as it is: the user
+	// gave none, so that of Config is but the default.
+	KeepBases bool `json:"keepBases,omitempty"`
 }
 
 // UpResult is what an up has led to.

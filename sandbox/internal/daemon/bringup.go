@@ -140,14 +140,18 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 			}
 		})
 		d.made(func(s *sandbox) { s.mqtt, s.fleet = m, f })
-		return m.start()
+		return nil
 	})
 }
 
 func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, mqttUp <-chan struct{}) error {
 	s := d.now()
 	c := s.platform.Cluster()
-	nodes := newNodes(c, s.config.Spec.Env, d.log)
+	client, err := s.platform.Client()
+	if err != nil {
+		return err
+	}
+	nodes := newNodes(client, s.config.Spec.Env)
 	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
 	d.parts.Go(func() { nodes.run(d.life) })
 

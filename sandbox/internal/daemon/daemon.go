@@ -218,7 +218,7 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 	if errs := v1alpha1.Validate(r.Config); len(errs) > 0 {
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: errs.ToAggregate().Error()}
 	}
-	result, err := d.exclusiveUp(ctx, r.Config, sink)
+	result, err := d.exclusiveUp(ctx, r, sink)
 	if err != nil && d.ending.Err() != nil { // a failed up leaves nothing running
 		<-d.stopped
 		err = errors.Join(err, d.stopErr)
@@ -226,7 +226,7 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 	return result, err
 }
 
-func (d *Daemon) exclusiveUp(ctx context.Context, config *v1alpha1.Sandbox, sink func(progress.Event)) (*control.UpResult, error) {
+func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
 	ctx, release, err := d.acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -241,11 +241,11 @@ func (d *Daemon) exclusiveUp(ctx context.Context, config *v1alpha1.Sandbox, sink
 	result := &control.UpResult{}
 	if d.phaseNow() == control.Running {
 		result.Already = true
-		result.Changes, err = d.ensure(ctx, steps, config)
+		result.Changes, err = d.ensure(ctx, steps, r)
 	} else {
 		d.setPhase(control.Starting)
 		close(d.up)
-		if err = d.bringUp(ctx, steps, config); err != nil {
+		if err = d.bringUp(ctx, steps, r.Config); err != nil {
 			d.end(errDown)
 		} else {
 			d.setPhase(control.Running)

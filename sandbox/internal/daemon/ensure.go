@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -14,7 +15,8 @@ import (
 // has exited, brings the number of bases to the wanted one, and says what it has
 // done. Other settings stay until the next down. When it fails the sandbox stays
 // up as it is.
-func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, config *v1alpha1.Sandbox) ([]string, error) {
+func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
+	config := r.Config
 	var changes []string
 	s := d.now()
 	d.made(func(s *sandbox) {
@@ -44,7 +46,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, config *v1al
 	}
 	have, _ := s.fleet.Count()
 	want := *config.Spec.Bases.Count
-	if have != want {
+	if have != want && !r.KeepBases {
 		if err := d.scaleTo(ctx, steps, want); err != nil {
 			return changes, err
 		}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -28,9 +27,9 @@ func Forget(ctx context.Context, config *v1alpha1.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(p.Cluster().Config)
+	client, err := newClient(p.Cluster())
 	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
+		return err
 	}
 	if marked, err := cluster.Marked(ctx, client, config.Metadata.Name); err != nil || !marked {
 		return err
@@ -38,7 +37,7 @@ func Forget(ctx context.Context, config *v1alpha1.Sandbox) error {
 	// The bases reported this cluster name, which is the sandbox's own unless the
 	// user chose another.
 	selector := vnodeSelector + ",base.koupleless.io/cluster-name=" + config.Spec.Bases.ClusterName
-	return errors.Join(removeNodes(ctx, p.Cluster(), selector, func(string) bool { return true }),
+	return errors.Join(removeNodes(ctx, client, selector, func(string) bool { return true }),
 		removeLabelled(ctx, p.Cluster()), p.Down(ctx))
 }
 

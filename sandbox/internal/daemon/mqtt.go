@@ -26,10 +26,10 @@ var errBrokerDown = errors.New("the broker is down")
 type mqtt struct {
 	passwords broker.Passwords
 	caFile    string // of the authority to trust; empty without TLS
+	addr      string // host:port
 	options   broker.Options
 
 	mu        sync.Mutex
-	addr      string
 	running   *run
 	startedAt time.Time
 	exit      string
@@ -65,7 +65,7 @@ func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logg
 		m.caFile = caFile
 		m.options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	if err := m.start(); err != nil {
+	if err := m.open(); err != nil {
 		if port := config.Spec.Broker.Port; port != 0 {
 			err = fmt.Errorf("%w; choose another spec.broker.port than %d, or 0 for any free one", err, port)
 		}
@@ -84,6 +84,16 @@ func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logg
 	return m, nil
 }
 
+// open starts the broker for the first time; it gets its address by it.
+func (m *mqtt) open() error {
+	if err := m.start(); err != nil {
+		return err
+	}
+	m.addr = m.running.broker.Addr()
+	m.options.Addr = m.addr
+	return nil
+}
+
 // start starts the broker; one that runs stays as it is.
 func (m *mqtt) start() error {
 	m.mu.Lock()
@@ -99,7 +109,6 @@ func (m *mqtt) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &run{broker: b, cancel: cancel, done: make(chan struct{})}
 	m.running, m.startedAt, m.exit = r, time.Now(), ""
-	m.addr, m.options.Addr = b.Addr(), b.Addr()
 	go func() {
 		defer close(r.done)
 		r.err = b.Start(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -12,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
 const (
@@ -32,9 +31,8 @@ const (
 // nodes follows the Nodes of bases by one watch, and keeps of each only whether
 // it is Ready.
 type nodes struct {
-	cluster *cluster.Cluster
-	env     string
-	log     *slog.Logger
+	client kubernetes.Interface
+	env    string
 
 	mu     sync.Mutex
 	ready  map[string]nodeState // by identity
@@ -46,21 +44,25 @@ type nodeState struct {
 	ready bool
 }
 
-func newNodes(c *cluster.Cluster, env string, log *slog.Logger) *nodes {
-	return &nodes{cluster: c, env: env, log: log, ready: map[string]nodeState{}, change: make(chan struct{})}
+func newNodes(client kubernetes.Interface, env string) *nodes {
+	return &nodes{client: client, env: env, ready: map[string]nodeState{}, change: make(chan struct{})}
 }
 
 // run follows the Nodes until ctx ends.
 func (n *nodes) run(ctx context.Context) {
-	client, err := kubernetes.NewForConfig(clientFor(n.cluster))
-	if err != nil {
-		n.log.Error("watching Nodes", "err", err)
-		return
+	api := n.client.CoreV1().Nodes()
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = vnodeSelector
+			return api.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = vnodeSelector
+			return api.Watch(ctx, o)
+		},
 	}
-	source := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
-		func(o *metav1.ListOptions) { o.LabelSelector = vnodeSelector })
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: source,
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, n.client),
 		ObjectType:    &corev1.Node{},
 		Transform:     slim,
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -169,11 +171,7 @@ func (n *nodes) wait(ctx context.Context, identities func() []string) error {
 
 // removeNodes deletes Nodes of bases from a cluster that stays: those with the
 // labels, if their base is one of ours.
-func removeNodes(ctx context.Context, c *cluster.Cluster, selector string, ours func(identity string) bool) error {
-	client, err := kubernetes.NewForConfig(clientFor(c))
-	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
-	}
+func removeNodes(ctx context.Context, client kubernetes.Interface, selector string, ours func(identity string) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)

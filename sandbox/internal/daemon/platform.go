@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
@@ -26,6 +27,8 @@ type platform interface {
 	Rest() []cluster.Step
 	// Cluster describes the API; call it after API.
 	Cluster() *cluster.Cluster
+	// Client returns a client of the API; call it after API.
+	Client() (kubernetes.Interface, error)
 	// Admit gives the module controller its rights, and returns its kubeconfig.
 	Admit(ctx context.Context) (kubeconfig string, err error)
 	// Serving issues a certificate for hosts, and names the file of the authority
@@ -100,6 +103,8 @@ func (p *embeddedPlatform) Rest() []cluster.Step {
 	return steps[split:]
 }
 
+func (p *embeddedPlatform) Client() (kubernetes.Interface, error) { return newClient(p.Cluster()) }
+
 func (p *embeddedPlatform) Admit(ctx context.Context) (string, error) {
 	if _, err := applyRights(ctx, p.Cluster()); err != nil {
 		return "", err
@@ -135,6 +140,8 @@ func (p *existingPlatform) API() []cluster.Step {
 }
 
 func (p *existingPlatform) Rest() []cluster.Step { return nil }
+
+func (p *existingPlatform) Client() (kubernetes.Interface, error) { return newClient(p.Cluster()) }
 
 // Admit lets the controller act as the user: only the user can say what else a
 // cluster that is not ours should trust.
@@ -187,7 +194,11 @@ func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, err
 func (p *existingPlatform) Hard() bool { return false }
 
 func (p *existingPlatform) Down(ctx context.Context) error {
+	client, err := p.Client()
+	if err != nil {
+		return err
+	}
 	bases := p.bases()
-	err := errors.Join(removeNodes(ctx, p.Cluster(), vnodeSelector, func(id string) bool { return bases[id] }), removeRights(ctx, p.Cluster(), p.made))
+	err = errors.Join(removeNodes(ctx, client, vnodeSelector, func(id string) bool { return bases[id] }), removeRights(ctx, p.Cluster(), p.made))
 	return errors.Join(err, p.Provider.Down(ctx))
 }

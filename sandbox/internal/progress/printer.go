@@ -99,10 +99,10 @@ func (p *Printer) Event(e Event) {
 		p.running = append(p.running, e.Step)
 	case Done:
 		p.forget(e.Step)
-		p.line(p.o.Quiet, "✓ %-42s %s\n", e.Step, round(e.Elapsed))
+		p.line(p.o.Quiet, "✓ %-50s %s\n", e.Step, round(e.Elapsed))
 	case Failed:
 		p.forget(e.Step)
-		p.line(false, "✗ %-42s %s  %s\n", e.Step, round(e.Elapsed), e.Error)
+		p.line(false, "✗ %-50s %s  %s\n", e.Step, round(e.Elapsed), e.Error)
 	case Note:
 		p.line(p.o.Quiet, "  %s\n", e.Step)
 	}

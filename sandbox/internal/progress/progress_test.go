@@ -55,8 +55,8 @@ var overlap = []progress.Event{
 
 func TestPrinter(t *testing.T) {
 	const (
-		brokerLine = "✓ broker                                     0.1s\n"
-		etcdLine   = "✗ etcd                                       2.0s  disk full\n"
+		brokerLine = "✓ broker                                             0.1s\n"
+		etcdLine   = "✗ etcd                                               2.0s  disk full\n"
 		erase      = "\r\033[K"
 	)
 	for _, tc := range []struct {

@@ -38,6 +38,15 @@ func (d *Document) Line(field string) int {
 	}
 }
 
+// Has tells whether the field itself stands in the file.
+func (d *Document) Has(field string) bool {
+	if d == nil {
+		return false
+	}
+	_, ok := d.lines[field]
+	return ok
+}
+
 // Decode reads the one YAML document in data into the struct that into points
 // to, by its json tags. Fields that are not in the file keep their value. Name
 // is used in the problems only. On problems, into holds whatever could be read.

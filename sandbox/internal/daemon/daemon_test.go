@@ -1,0 +1,450 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const patience = 30 * time.Second
+
+// roleVariable makes the test's own binary play a module controller.
+const roleVariable = "DAEMON_TEST_CONTROLLER"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "good":
+		http.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	case "never ready":
+		http.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no tunnel", http.StatusServiceUnavailable)
+		})
+	case "broken":
+		fmt.Fprintln(os.Stderr, "no broker at "+os.Getenv("MQTT_BROKER"))
+		os.Exit(3)
+	}
+	fmt.Fprintln(os.Stderr, http.ListenAndServe(os.Getenv("HEALTH_ADDR"), nil))
+	os.Exit(1)
+}
+
+// fakePlatform is an API without a server: its Nodes are those that the test makes.
+type fakePlatform struct {
+	client *fake.Clientset
+	rest   func(context.Context) error
+
+	mu    sync.Mutex
+	calls []string
+}
+
+func (p *fakePlatform) call(name string) func(context.Context) error {
+	return func(context.Context) error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.calls = append(p.calls, name)
+		return nil
+	}
+}
+
+func (p *fakePlatform) API() []cluster.Step {
+	return []cluster.Step{{Name: "Preparing", Run: p.call("prepare")}, {Name: "Starting API", Run: p.call("api")}}
+}
+func (p *fakePlatform) Rest() []cluster.Step {
+	return []cluster.Step{{Name: "Starting the rest", Run: p.rest}}
+}
+func (p *fakePlatform) Cluster() *cluster.Cluster             { return &cluster.Cluster{Version: "v1.2.3"} }
+func (p *fakePlatform) Client() (kubernetes.Interface, error) { return p.client, nil }
+func (p *fakePlatform) Admit(ctx context.Context) (string, error) {
+	return "/kubeconfig", p.call("admit")(ctx)
+}
+func (p *fakePlatform) Serving(...string) ([]byte, []byte, string, error) {
+	return nil, nil, "", errors.New("no certificates here")
+}
+func (p *fakePlatform) Hard() bool                     { return true }
+func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(ctx) }
+
+// bench is a daemon that runs, and a client of it.
+type bench struct {
+	*control.Client
+	t        *testing.T
+	dir      state.Dir
+	platform *fakePlatform
+	ended    chan error
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	home, err := os.MkdirTemp("", "daemon") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	dir := state.Home(home).Dir("test")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
+		platform: &fakePlatform{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
+	listening := make(chan struct{})
+	d := New(Options{
+		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
+		platform: func(*Daemon, *v1alpha1.Sandbox) (platform, error) { return b.platform, nil },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { b.ended <- d.Start(ctx) }()
+	<-listening
+	b.Client = control.NewClient(dir.SocketPath())
+	t.Cleanup(func() {
+		cancel()
+		b.Close()
+		select {
+		case <-d.stopped:
+		case <-time.After(patience):
+			t.Error("the daemon has not ended")
+		}
+		b.nothingRuns()
+	})
+	return b
+}
+
+// nothingRuns checks that no process of the sandbox is left.
+func (b *bench) nothingRuns() {
+	b.t.Helper()
+	records, err := supervise.Records(b.dir.Run())
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, r := range records {
+		if r.Alive && r.PID != os.Getpid() {
+			b.t.Errorf("%s still runs as process %d", r.Name, r.PID)
+		}
+	}
+}
+
+func request(role string, bases int) control.UpRequest {
+	c := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: "test"}}
+	c.Spec.Bases.Count = &bases
+	c.Spec.Controller.Env = map[string]string{roleVariable: role}
+	c.Spec.Wait = &metav1.Duration{Duration: patience}
+	return control.UpRequest{Config: c}
+}
+
+// makeNodes plays the controller: it makes a Ready Node for each base.
+func (b *bench) makeNodes(ctx context.Context) {
+	bases, err := b.Bases(ctx)
+	if err != nil {
+		b.t.Error(err)
+	}
+	for _, base := range bases {
+		_, err := b.platform.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "vnode"}},
+			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			b.t.Error(err)
+		}
+	}
+}
+
+// up brings the sandbox up, making Nodes as soon as they are waited for, and
+// returns the steps that ended well, in order.
+func (b *bench) up(r control.UpRequest) (*control.UpResult, []string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	var steps []string
+	result, err := b.Up(ctx, r, func(e progress.Event) {
+		switch {
+		case e.Kind == progress.Started && strings.HasPrefix(e.Step, "Waiting for"):
+			b.makeNodes(ctx)
+		case e.Kind == progress.Done:
+			steps = append(steps, e.Step)
+		}
+	})
+	if err != nil {
+		b.t.Fatalf("up: %v", err)
+	}
+	return result, steps
+}
+
+func components(s *control.Status) map[string]string {
+	states := map[string]string{}
+	for _, c := range s.Components {
+		states[c.Name] = fmt.Sprintf("%s %t", c.State, c.Ready)
+	}
+	return states
+}
+
+func TestUpAndDown(t *testing.T) {
+	b := newBench(t)
+	result, steps := b.up(request("good", 3))
+	slices.Sort(steps) // what overlaps has no order
+	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API", "Starting broker",
+		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}
+	if diff := cmp.Diff(want, steps); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	status, err := b.Status(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"daemon": "running true", "broker": "running true", "bases": "running true",
+		"module-controller": "running true"}, components(status)); diff != "" {
+		t.Errorf("components (-want +got):\n%s", diff)
+	}
+	if !status.Healthy || result.Already || status.Version != "v1.2.3" || len(status.Bases) != 3 || !status.Bases[2].NodeReady {
+		t.Errorf("status: %+v", status)
+	}
+	for _, file := range []string{b.dir.Config(), b.dir.Broker(), b.dir.SocketPath()} {
+		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", file, info, err)
+		}
+	}
+	if err := b.Down(t.Context()); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	if err := <-b.ended; err != nil {
+		t.Errorf("the daemon ended with %v", err)
+	}
+	b.nothingRuns()
+	if diff := cmp.Diff([]string{"prepare", "api", "admit", "down"}, b.platform.calls); diff != "" {
+		t.Errorf("calls of the platform (-want +got):\n%s", diff)
+	}
+}
+
+// A second up starts what was killed, brings the number of bases in line, and
+// leaves it alone when the user gave none.
+func TestUpAgain(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 2))
+	if err := b.Act(t.Context(), "module-controller", control.Kill); err != nil {
+		t.Fatal(err)
+	}
+	status, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Healthy || len(status.Problems) != 1 || !strings.HasPrefix(status.Problems[0], "module-controller is exited") {
+		t.Errorf("after the kill: %+v", status)
+	}
+	result, _ := b.up(request("good", 4))
+	if diff := cmp.Diff([]string{"started module-controller again", "brought the number of bases from 2 to 4"}, result.Changes); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if !result.Already || !result.Status.Healthy {
+		t.Errorf("after the second up: %+v", result.Status)
+	}
+	r := request("good", 3)
+	r.KeepBases = true
+	if result, _ := b.up(r); len(result.Changes) != 0 || result.Status.BaseCount != 4 {
+		t.Errorf("changes: %v, %d bases", result.Changes, result.Status.BaseCount)
+	}
+	if result, _ := b.up(request("good", 1)); result.Status.BaseCount != 1 {
+		t.Errorf("%d bases", result.Status.BaseCount)
+	}
+}
+
+// An up that fails says why, with the component's last words, and leaves nothing.
+func TestUpFails(t *testing.T) {
+	for _, tc := range []struct {
+		name, role string
+		wait       time.Duration
+		rest       func(context.Context) error
+		want       []string
+	}{
+		{name: "controller exits", role: "broken", wait: patience, want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
+		{name: "controller is never ready", role: "never ready", wait: 300 * time.Millisecond, want: []string{"module-controller", "no tunnel"}},
+		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"2 of 2 bases have no Ready Node", "not within 1s"}},
+		{name: "the rest fails", role: "good", wait: patience, rest: func(context.Context) error { return errors.New("no scheduler") },
+			want: []string{"no scheduler"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t)
+			if tc.rest != nil {
+				b.platform.rest = tc.rest
+			}
+			r := request(tc.role, 2)
+			r.Config.Spec.Wait.Duration = tc.wait
+			_, err := b.Up(t.Context(), r, func(progress.Event) {})
+			if err == nil {
+				t.Fatal("up went well")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not tell %q: %v", want, err)
+				}
+			}
+			b.nothingRuns() // before the answer came
+			if err := <-b.ended; err != nil {
+				t.Errorf("the daemon ended with %v", err)
+			}
+		})
+	}
+}
+
+// A command that goes away takes the half-made sandbox with it.
+func TestCommandGoesAway(t *testing.T) {
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := b.Up(ctx, request("never ready", 1), func(e progress.Event) {
+		if e.Kind == progress.Started && e.Step == "Starting module-controller" {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("up gave %v", err)
+	}
+	select {
+	case err := <-b.ended:
+		if err != nil {
+			t.Errorf("the daemon ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the daemon goes on")
+	}
+	b.nothingRuns()
+}
+
+func TestDownInterruptsUp(t *testing.T) {
+	b := newBench(t)
+	down := make(chan error, 1)
+	_, err := b.Up(t.Context(), request("never ready", 1), func(e progress.Event) {
+		if e.Kind == progress.Started && e.Step == "Starting module-controller" {
+			go func() { down <- b.Down(context.WithoutCancel(t.Context())) }()
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), errDown.Error()) {
+		t.Errorf("up gave %v", err)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("down gave %v", err)
+	}
+}
+
+// A scenario can stop the broker and start it again; the bases come back.
+func TestBrokerAsAComponent(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 2))
+	before, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Act(t.Context(), "broker", control.Stop); err != nil {
+		t.Fatal(err)
+	}
+	status, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Healthy || components(status)["broker"] != "exited false" {
+		t.Errorf("status without a broker: %v", components(status))
+	}
+	if err := b.Act(t.Context(), "broker", control.Start); err != nil {
+		t.Fatal(err)
+	}
+	added, err := b.AddBases(t.Context(), 1) // waits until all are connected
+	if err != nil || len(added) != 1 {
+		t.Fatalf("adding gave %v, %v", added, err)
+	}
+	status, err = b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.BasesConnected != 3 || status.Broker.Addr != before.Broker.Addr {
+		t.Errorf("%d bases are connected to %s, before it was %s", status.BasesConnected, status.Broker.Addr, before.Broker.Addr)
+	}
+}
+
+func TestBasesAndFaults(t *testing.T) {
+	b := newBench(t)
+	if _, err := b.AddBases(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "not up yet") {
+		t.Errorf("adding before the first up gave %v", err)
+	}
+	b.up(request("good", 2))
+	id, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "silent"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults, err := b.Faults(t.Context(), "base-1")
+	if err != nil || len(faults) != 1 || faults[0].ID != id {
+		t.Errorf("faults: %v, %v", faults, err)
+	}
+	if err := b.ClearFaults(t.Context(), "base-1", id); err != nil {
+		t.Error(err)
+	}
+	removed, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-2"}})
+	if err != nil || len(removed) != 1 || removed[0].HostName != "base-2" {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	for name, refused := range map[string]struct {
+		code int
+		do   func() error
+	}{
+		"unknown base": {http.StatusNotFound, func() error {
+			_, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-9"}})
+			return err
+		}},
+		"too many": {http.StatusBadRequest, func() error { _, err := b.AddBases(t.Context(), v1alpha1.MaxBases); return err }},
+		"no fault": {http.StatusBadRequest, func() error {
+			_, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "rain"}`))
+			return err
+		}},
+		"unknown field":     {http.StatusBadRequest, func() error { _, err := b.Inject(t.Context(), "base-1", []byte(`{"kinds": 1}`)); return err }},
+		"unknown fault":     {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), "base-1", "nope") }},
+		"unknown component": {http.StatusNotFound, func() error { return b.Act(t.Context(), "nope", control.Restart) }},
+		"no process":        {http.StatusConflict, func() error { return b.Act(t.Context(), "bases", control.Kill) }},
+		"unknown action":    {http.StatusNotFound, func() error { return b.Act(t.Context(), "broker", "explode") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e *control.Error
+			if err := refused.do(); !errors.As(err, &e) || e.Code != refused.code {
+				t.Errorf("got %v, want status %d", err, refused.code)
+			}
+		})
+	}
+}
+
+// Whoever asks later hears all steps from the first on.
+func TestEventsFromTheStart(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var first string
+	err := b.Events(ctx, func(e progress.Event) {
+		if first == "" {
+			first = e.Step
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || (first != "Starting broker" && first != "Preparing") {
+		t.Errorf("first step %q, then %v", first, err)
+	}
+}
