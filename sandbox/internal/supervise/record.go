@@ -144,7 +144,7 @@ func readRecord(path string) (Record, error) {
 	if r.Name+recordSuffix != filepath.Base(path) || r.PID <= 1 {
 		return Record{}, fmt.Errorf("run record %s does not fit its file name or names no process; remove it", path)
 	}
-	r.Alive = r.Start != "" && alive(r.PID, r.Start)
+	r.Alive = alive(r.PID, r.Start)
 	return r, nil
 }
 
@@ -177,9 +177,6 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 
 // end ends the process of the record, if it is still that one, and tells whether it was.
 func (r Record) end(ctx context.Context) (bool, error) {
-	if r.Start == "" {
-		return false, nil
-	}
 	p, err := owned(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {
 		return false, nil

@@ -205,6 +205,16 @@ func TestWaitReadyFailure(t *testing.T) {
 	failing := b.spec("store", "fail")
 	waiting := b.spec("api", "polite")
 	waiting.Ready = func(context.Context) error { return errors.New("etcd is not ready") }
+	slow := b.spec("controller", "polite")
+	asked := false
+	slow.Ready = func(ctx context.Context) error {
+		if asked {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		asked = true
+		return errors.New("no Node yet")
+	}
 	hanging := b.spec("broker", "fail")
 	hanging.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	// What an earlier run logged is not the reason for this failure.
@@ -228,6 +238,9 @@ func TestWaitReadyFailure(t *testing.T) {
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
 		"not ready in time": {waiting, time.Second, NotReadyError{
 			Name: "api", Reason: "etcd is not ready", LogFile: waiting.LogFile,
+			LastLines: []string{"component is up"}}, context.DeadlineExceeded},
+		"the last answer counts, not the end of the wait": {slow, time.Second, NotReadyError{
+			Name: "controller", Reason: "no Node yet", LogFile: slow.LogFile,
 			LastLines: []string{"component is up"}}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
