@@ -48,7 +48,7 @@ type Options struct {
 	Records func(nodeName, module, version string) []Record
 	// Gather is how long changes of a Pod are gathered before its Modules follow. Default: 500 ms.
 	Gather time.Duration
-	// WritesPerSecond limits the writes. Default: 50.
+	// WritesPerSecond limits the writes. Default: 100.
 	WritesPerSecond int
 	// Logger gets a line when the view cannot be kept.
 	Logger *slog.Logger
@@ -72,7 +72,7 @@ func New(o Options) *View {
 		o.Records = func(string, string, string) []Record { return nil }
 	}
 	o.Gather = cmp.Or(o.Gather, 500*time.Millisecond)
-	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 50)
+	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 100)
 	v := &View{
 		o: o,
 		queue: workqueue.NewTypedRateLimitingQueue(
