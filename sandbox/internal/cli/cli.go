@@ -97,15 +97,14 @@ Begin with: koupsandbox up`
 func newApp(s Streams) *cli.App {
 	c := &commands{Streams: s}
 	app := &cli.App{
-		Name:                   bashHelp,
-		Usage:                  "a whole Koupleless platform on one machine, in seconds",
-		Description:            description,
-		Writer:                 s.Out,
-		ErrWriter:              s.Err,
-		HideVersion:            true,
-		EnableBashCompletion:   true,
-		UseShortOptionHandling: true,
-		ExitErrHandler:         func(*cli.Context, error) {},
+		Name:                 bashHelp,
+		Usage:                "a whole Koupleless platform on one machine, in seconds",
+		Description:          description,
+		Writer:               s.Out,
+		ErrWriter:            s.Err,
+		HideVersion:          true,
+		EnableBashCompletion: true,
+		ExitErrHandler:       func(*cli.Context, error) {},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes", EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value: filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},

@@ -1,0 +1,187 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+func TestOnlyTheUserMayLook(t *testing.T) {
+	home := state.Home(t.TempDir())
+	dir := home.Dir("a")
+	if err := os.Mkdir(string(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.WriteFile(dir.Config(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]os.FileMode{}
+	for _, path := range []string{string(dir), dir.Logs(), dir.Run(), dir.Config()} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[filepath.Base(path)] = info.Mode().Perm()
+	}
+	if diff := cmp.Diff(map[string]os.FileMode{"a": 0o700, "logs": 0o700, "run": 0o700, "sandbox.yaml": 0o600}, got); diff != "" {
+		t.Errorf("permissions (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemove(t *testing.T) {
+	for _, keepLogs := range []bool{false, true} {
+		home := state.Home(t.TempDir())
+		dir := home.Dir("a")
+		if err := dir.Create(); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{dir.Config(), dir.Log("etcd")} {
+			if err := state.WriteFile(path, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !dir.Used() {
+			t.Error("a folder with a configuration does not count as used")
+		}
+		if err := dir.Remove(keepLogs); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(dir.Log("etcd"))
+		if dir.Used() || dir.Exists() != keepLogs || (err == nil) != keepLogs {
+			t.Errorf("keepLogs %t: used %t, exists %t, log: %v", keepLogs, dir.Used(), dir.Exists(), err)
+		}
+		if err := dir.Remove(false); err != nil {
+			t.Errorf("removing it again: %v", err)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	home := state.Home(t.TempDir())
+	for _, name := range []string{"b", "a"} {
+		if err := home.Dir(name).Create(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock, err := home.Lock(t.Context(), "c", false) // makes a folder that is no sandbox
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	names, err := home.Names()
+	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" || err != nil {
+		t.Errorf("names (-want +got):\n%s%v", diff, err)
+	}
+	if names, err := state.Home(filepath.Join(string(home), "missing")).Names(); names != nil || err != nil {
+		t.Errorf("names of a missing folder: %v, %v", names, err)
+	}
+}
+
+// A socket can be made however long the folder's path is, and goes with it.
+func TestSocket(t *testing.T) {
+	short, err := os.MkdirTemp("", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	for name, home := range map[string]string{"short": short, "long": filepath.Join(t.TempDir(), strings.Repeat("long", 30))} {
+		t.Run(name, func(t *testing.T) {
+			dir := state.Home(home).Dir("a")
+			if err := dir.Create(); err != nil {
+				t.Fatal(err)
+			}
+			if path := dir.SocketPath(); path != "" {
+				t.Errorf("there is a socket before it was made: %s", path)
+			}
+			path, err := dir.NewSocketPath()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.(*net.UnixListener).SetUnlinkOnClose(false) // as after a crash
+			defer func() { _ = l.Close() }()
+			if got := dir.SocketPath(); got != path {
+				t.Errorf("the socket is at %s, but was found at %s", path, got)
+			}
+			again, err := dir.NewSocketPath()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the old socket is still there: %v", err)
+			}
+			if err := dir.Remove(false); err != nil {
+				t.Fatal(err)
+			}
+			if parent := filepath.Dir(again); parent != string(dir) {
+				if _, err := os.Stat(parent); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("the socket's own folder is still there: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestLock(t *testing.T) {
+	home := state.Home(t.TempDir())
+	unlock, err := home.Lock(t.Context(), "a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Lock(t.Context(), "a", false); !errors.Is(err, state.ErrBusy) {
+		t.Errorf("a second lock gave %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := home.Lock(short, "a", true); !errors.Is(err, state.ErrBusy) {
+		t.Errorf("waiting for the lock gave %v", err)
+	}
+	other, err := home.Lock(t.Context(), "b", false)
+	if err != nil {
+		t.Errorf("the lock of another sandbox: %v", err)
+	} else {
+		other()
+	}
+	unlock()
+	again, err := home.Lock(t.Context(), "a", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func TestTail(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.log")
+	for _, tc := range []struct {
+		text string
+		want []string
+	}{
+		{"", nil}, {"a\n", []string{"a"}}, {"a\nb\nc\n", []string{"b", "c"}}, {"a\nb\nc", []string{"b", "c"}},
+		{strings.Repeat("x", 100<<10) + "\ny\nz\n", []string{"y", "z"}},
+	} {
+		if err := state.WriteFile(path, []byte(tc.text)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, state.Tail(path, 2)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if got := state.Tail(path+".missing", 2); got != nil {
+		t.Errorf("tail of a missing file: %q", got)
+	}
+}
