@@ -1,0 +1,201 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// The test's own binary plays all programs of a sandbox, told apart by the names
+// it is started by: koupsandbox is the real command line, koup-controlplane fails
+// or never gets ready. A sandbox that works is for the tests with real programs.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case "koupsandbox":
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		os.Exit(cli.Run(ctx, cli.Streams{Out: os.Stdout, Err: os.Stderr}, os.Args))
+	case sandbox.ControlPlaneProgram:
+		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), "patient")); err == nil {
+			select {} // killed from outside
+		}
+		fmt.Fprintln(os.Stderr, "the disk is on fire")
+		os.Exit(7)
+	case sandbox.ControllerProgram:
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// bench is a home with programs; patient programs stay instead of failing.
+func bench(t *testing.T, patient bool) sandbox.Options {
+	t.Helper()
+	home, err := os.MkdirTemp("", "home") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneProgram, sandbox.ControllerProgram} {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if patient {
+		if err := os.WriteFile(filepath.Join(bin, "patient"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := &v1alpha1.Sandbox{}
+	config.Spec.Wait = &metav1.Duration{Duration: 30 * time.Second}
+	v1alpha1.SetDefaults(config)
+	return sandbox.Options{Home: home, Config: config, Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
+}
+
+func nothingRuns(t *testing.T, o sandbox.Options) {
+	t.Helper()
+	records, err := supervise.Records(state.Home(o.Home).Dir("koup").Run())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range records {
+		if r.Alive && r.PID != os.Getpid() {
+			t.Errorf("%s still runs as process %d", r.Name, r.PID)
+		}
+	}
+}
+
+// However the daemon runs, an up that fails tells the last words of what failed,
+// stops everything, and keeps the logs and nothing else.
+func TestUpThatFails(t *testing.T) {
+	for name, inProcess := range map[string]bool{"daemon of its own": false, "daemon in this process": true} {
+		t.Run(name, func(t *testing.T) {
+			o := bench(t, false)
+			o.InProcess = inProcess
+			dir := state.Home(o.Home).Dir("koup")
+			_, err := sandbox.Up(t.Context(), o)
+			if err == nil {
+				t.Fatal("up went well")
+			}
+			for _, want := range []string{"exit status 7", "the disk is on fire", "the logs are in " + dir.Logs()} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error does not tell %q: %v", want, err)
+				}
+			}
+			nothingRuns(t, o)
+			entries, readErr := os.ReadDir(string(dir))
+			if readErr != nil || len(entries) != 1 || entries[0].Name() != "logs" {
+				t.Errorf("left behind: %v, %v", entries, readErr)
+			}
+			list, listErr := sandbox.List(t.Context(), o.Home)
+			if listErr != nil || len(list) != 0 {
+				t.Errorf("list: %v, %v", list, listErr)
+			}
+			if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil || dir.Exists() {
+				t.Errorf("down: %t, %v; folder: %t", was, err, dir.Exists())
+			}
+		})
+	}
+}
+
+// Ctrl-C in the middle leaves nothing, not even logs; a second up at the same
+// time is told to wait.
+func TestUpThatIsStopped(t *testing.T) {
+	o := bench(t, true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var once sync.Once
+	var second error
+	o.Progress = func(e sandbox.Event) {
+		if e.Kind == "started" && e.Step == "Starting etcd" {
+			once.Do(func() {
+				other := o
+				other.Progress = nil
+				_, second = sandbox.Up(ctx, other)
+				cancel()
+			})
+		}
+	}
+	_, err := sandbox.Up(ctx, o)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("up gave %v", err)
+	}
+	if !errors.Is(second, state.ErrBusy) {
+		t.Errorf("the second up gave %v", second)
+	}
+	nothingRuns(t, o)
+	if state.Home(o.Home).Dir("koup").Exists() {
+		t.Error("the state folder is still there")
+	}
+}
+
+// A sandbox whose daemon died is described, and can be taken down, by its records.
+func TestDeadDaemon(t *testing.T) {
+	o := bench(t, true)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	if err := state.WriteFile(dir.Config(), []byte("spec: {provider: embedded}\n")); err != nil {
+		t.Fatal(err)
+	}
+	left := supervise.New(supervise.Options{Dir: dir.Run()})
+	if err := left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}); err != nil {
+		t.Fatal(err)
+	}
+	status, err := sandbox.Inspect(t.Context(), o.Home, "koup", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 || status.Components[0].State != "running" {
+		t.Errorf("status: %+v", status)
+	}
+	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) || !strings.Contains(err.Error(), "its daemon is gone") {
+		t.Errorf("open gave %v", err)
+	}
+	was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: true})
+	if !was || err != nil {
+		t.Errorf("down: %t, %v", was, err)
+	}
+	nothingRuns(t, o)
+	if dir.Used() || !dir.Exists() {
+		t.Errorf("after down with logs kept: used %t, exists %t", dir.Used(), dir.Exists())
+	}
+}
+
+func TestFindPrograms(t *testing.T) {
+	o := bench(t, false)
+	bin := filepath.Dir(o.Programs.ControlPlane)
+	elsewhere := sandbox.FindPrograms("/nowhere/koupsandbox", bin)
+	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerProgram) {
+		t.Errorf("found %+v", elsewhere)
+	}
+	t.Setenv("PATH", bin)
+	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin, sandbox.ControlPlaneProgram) {
+		t.Errorf("found in $PATH %+v", p)
+	}
+	t.Setenv("PATH", "")
+	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
+		t.Errorf("found nowhere %+v", p)
+	}
+}
