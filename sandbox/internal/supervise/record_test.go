@@ -84,6 +84,10 @@ func TestCleanStale(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Alive {
+		t.Errorf("the record of a process that is gone: %+v, %v", got, err)
+	}
+
 	ended, err := CleanStale(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)

@@ -203,17 +203,27 @@ func TestStopEndsEvery(t *testing.T) {
 func TestWaitReadyFailure(t *testing.T) {
 	b := newBench(t)
 	failing := b.spec("store", "fail")
+	// The next two wait until the process has logged something, and give up then.
 	waiting := b.spec("api", "polite")
-	waiting.Ready = func(context.Context) error { return errors.New("etcd is not ready") }
-	slow := b.spec("controller", "polite")
-	asked := false
-	slow.Ready = func(ctx context.Context) error {
-		if asked {
-			<-ctx.Done()
-			return ctx.Err()
+	upOnce := waiting.Ready
+	waitingCtx, giveUp := context.WithCancel(t.Context())
+	waiting.Ready = func(ctx context.Context) error {
+		if upOnce(ctx) == nil {
+			giveUp()
 		}
-		asked = true
-		return errors.New("no Node yet")
+		return errors.New("etcd is not ready")
+	}
+	slow := b.spec("controller", "polite")
+	slowUp, asked := slow.Ready, false
+	slowCtx, giveUpSlow := context.WithCancel(t.Context())
+	slow.Ready = func(ctx context.Context) error {
+		if !asked {
+			asked = slowUp(ctx) == nil
+			return errors.New("no Node yet")
+		}
+		giveUpSlow()
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	hanging := b.spec("broker", "fail")
 	hanging.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -226,30 +236,28 @@ func TestWaitReadyFailure(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		spec  Spec
-		wait  time.Duration
+		ctx   context.Context
 		want  NotReadyError
 		cause error
 	}{
-		"process exits": {failing, time.Minute, NotReadyError{
+		"process exits": {failing, t.Context(), NotReadyError{
 			Name: "store", Reason: "it exited: exit status 3", Exited: true, LogFile: failing.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
-		"process exits while Ready hangs": {hanging, time.Minute, NotReadyError{
+		"process exits while Ready hangs": {hanging, t.Context(), NotReadyError{
 			Name: "broker", Reason: "it exited: exit status 3", Exited: true, LogFile: hanging.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
-		"not ready in time": {waiting, time.Second, NotReadyError{
+		"not ready in time": {waiting, waitingCtx, NotReadyError{
 			Name: "api", Reason: "etcd is not ready", LogFile: waiting.LogFile,
-			LastLines: []string{"component is up"}}, context.DeadlineExceeded},
-		"the last answer counts, not the end of the wait": {slow, time.Second, NotReadyError{
+			LastLines: []string{"component is up"}}, context.Canceled},
+		"the last answer counts, not the end of the wait": {slow, slowCtx, NotReadyError{
 			Name: "controller", Reason: "no Node yet", LogFile: slow.LogFile,
-			LastLines: []string{"component is up"}}, context.DeadlineExceeded},
+			LastLines: []string{"component is up"}}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := b.Start(t.Context(), tc.spec); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), tc.wait)
-			defer cancel()
-			err := b.WaitReady(ctx, tc.spec.Name)
+			err := b.WaitReady(tc.ctx, tc.spec.Name)
 			var got *NotReadyError
 			if !errors.As(err, &got) {
 				t.Fatalf("WaitReady: %v", err)
