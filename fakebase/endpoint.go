@@ -24,6 +24,7 @@ type endpoint struct {
 
 	mu    sync.Mutex
 	srv   *http.Server
+	ln    net.Listener
 	conns map[net.Conn]struct{}
 }
 
@@ -61,7 +62,7 @@ func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	}) {
 		return ln.Close()
 	}
-	e.srv = srv
+	e.srv, e.ln = srv, ln
 	return nil
 }
 
@@ -79,13 +80,14 @@ func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
 // close ends listener and connections.
 func (e *endpoint) close() {
 	e.mu.Lock()
-	srv, conns := e.srv, e.conns
-	e.srv, e.conns = nil, nil
+	srv, ln, conns := e.srv, e.ln, e.conns
+	e.srv, e.ln, e.conns = nil, nil, nil
 	for c := range conns {
 		reset(c)
 	}
 	e.mu.Unlock()
 	if srv != nil {
+		_ = ln.Close() // the server may not know of it yet
 		_ = srv.Close()
 	}
 }

@@ -1,0 +1,291 @@
+package fakebase
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func httpBase(t *testing.T, opts Options) (*Base, string) {
+	t.Helper()
+	if opts.Identity == "" {
+		opts.Identity = "b1"
+	}
+	if opts.Catalogue == nil {
+		opts.Catalogue = &Catalogue{Fetch: FetchNever}
+	}
+	if opts.HTTP == nil {
+		opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
+	}
+	b := start(t, opts)
+	return b, httpAddr(t, b)
+}
+
+func TestBodyLimit(t *testing.T) {
+	_, addr := httpBase(t, Options{})
+	fits := `{"bizName":"` + strings.Repeat("x", maxBody-14) + `"}`
+	request := func(body string) string {
+		return fmt.Sprintf("POST /nothing HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	want := "HTTP/1.1 200 OK\r\n\r\n" + `{"code":"CMD_NOT_FOUND","errorCode":"ModuleController.InvalidRequest","message":"please follow the doc"}`
+	if len(fits) != maxBody {
+		t.Fatalf("%d bytes", len(fits))
+	}
+	if d := cmp.Diff(want, roundTrip(t, addr, request(fits))); d != "" {
+		t.Errorf("1 MiB (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n", roundTrip(t, addr, request(fits+"x"))); d != "" {
+		t.Errorf("1 MiB and a byte (-want +got):\n%s", d)
+	}
+}
+
+func TestExpectContinue(t *testing.T) {
+	_, addr := httpBase(t, Options{})
+	conn := dialRaw(t, addr, "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
+	line, err := r.ReadString('\n')
+	if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	if _, err := io.WriteString(conn, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(r)
+	if want := "\r\nHTTP/1.1 200 OK\r\n\r\n" + `{"baseIdentity":"b1","code":"SUCCESS","data":[]}`; err != nil || string(rest) != want {
+		t.Errorf("%q %v, want %q", rest, err, want)
+	}
+}
+
+// TestOrdinaryClient: what a Go client, such as a controller's, makes of the
+// answers without length and type.
+func TestOrdinaryClient(t *testing.T) {
+	_, addr := httpBase(t, Options{})
+	resp, err := http.Post("http://"+addr+"/health", "text/plain", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var answer struct {
+		Code string `json:"code"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Code != codeSuccess {
+		t.Errorf("%+v %v", answer, err)
+	}
+	if resp.ContentLength != -1 || !resp.Close || len(resp.Header) != 0 {
+		t.Errorf("length %d, close %v, headers %v", resp.ContentLength, resp.Close, resp.Header)
+	}
+}
+
+// beats is a controller that takes heartbeats.
+func beats(t *testing.T, status int) (string, <-chan string) {
+	t.Helper()
+	got := make(chan string, 100)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- fmt.Sprintf("%s %s %s %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"), body)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, "SUCCESS")
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, got
+}
+
+func TestHTTPHeartbeat(t *testing.T) {
+	url, got := beats(t, http.StatusInternalServerError)
+	_, addr := httpBase(t, Options{
+		HostName: "base-0", IP: "10.1.2.3", HeartbeatInterval: 10 * time.Millisecond,
+		HTTP: &HTTPOptions{Addr: "127.0.0.1:0", HeartbeatEndpoint: url + "/"},
+	})
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `POST /heartbeat application/json {"baseMetadata":{"clusterName":"default","identity":"b1","name":"base","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":` + port + `,"state":"activated"}`
+	for range 3 { // an error answer never ends them
+		if d := cmp.Diff(want, <-got); d != "" {
+			t.Fatalf("heartbeat (-want +got):\n%s", d)
+		}
+	}
+}
+
+// roundTripper answers without a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &life{b: &Base{}, started: time.Now()}
+		var err error
+		if l.b, err = New(Options{Identity: "b1"}); err != nil {
+			t.Fatal(err)
+		}
+		l.log = l.b.log
+		var cancel context.CancelFunc
+		l.ctx, cancel = context.WithCancel(t.Context())
+		begun := time.Now()
+		var at []time.Duration
+		tunnel := &httpTunnel{l: l, url: "http://controller/heartbeat", client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			at = append(at, time.Since(begun))
+			if len(at) == 2 {
+				pass(30 * time.Second) // a controller that hangs
+			}
+			return &http.Response{StatusCode: 200, Body: io.NopCloser(&bytes.Reader{})}, nil
+		})}}
+		tunnel.heartbeat(begun)
+		pass(70 * time.Second)
+		synctest.Wait()
+		cancel()
+		want := []time.Duration{0, 12 * time.Second, 48 * time.Second, 60 * time.Second}
+		if d := cmp.Diff(want, at); d != "" {
+			t.Errorf("heartbeats at (-want +got):\n%s", d)
+		}
+		l.b.mu.Lock()
+		l.closed = true
+		for p := range l.timers {
+			p.timer.Stop()
+		}
+		l.b.mu.Unlock()
+	})
+}
+
+func TestFirstFreePort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	_, text, _ := net.SplitHostPort(taken.Addr().String())
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := listenFirstFree(t.Context(), "127.0.0.1", port, port+99)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if got := ln.Addr().(*net.TCPAddr).Port; got <= port || got > port+99 {
+		t.Errorf("port %d, want one from %d to %d", got, port+1, port+99)
+	}
+	if _, err := listenFirstFree(t.Context(), "127.0.0.1", port, port); err == nil || !strings.Contains(err.Error(), "no free port from") {
+		t.Errorf("only a taken port: %v", err)
+	}
+}
+
+func TestTakenHTTPPortEndsStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	b, err := New(Options{Identity: "b1", HTTP: &HTTPOptions{Addr: taken.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "listening on "+taken.Addr().String()) {
+		t.Errorf("Start: %v", err)
+	}
+}
+
+func TestDisconnectRefusesTheHTTPPort(t *testing.T) {
+	b, addr := httpBase(t, Options{})
+	id := inject(t, b, Fault{Kind: FaultDisconnect})
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		_ = conn.Close()
+		t.Error("the port is open")
+	}
+	b.Clear(id)
+	if got := b.Status().HTTPAddr; got != addr {
+		t.Errorf("came back at %s, was at %s", got, addr)
+	}
+	roundTrip(t, addr, "POST /health HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}")
+}
+
+// record runs queryBizOps on a base and returns the record.
+func record(t *testing.T, l *life, id string) wireProcessRecord {
+	t.Helper()
+	out := l.queryOps(&opsRequest{RequestID: text{id, true}})
+	r, ok := out.data.(processRecord)
+	if !ok {
+		t.Fatalf("no record %s: %+v", id, out)
+	}
+	return httpDialect(true).process(r)
+}
+
+func TestAsynchronousCommands(t *testing.T) {
+	for _, faithful := range []bool{false, true} {
+		bubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
+			b := start(t, Options{Identity: "b1", Faithful: faithful, Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
+			synctest.Wait()
+			b.mu.Lock()
+			l := b.life
+			b.mu.Unlock()
+			begun := time.Now().UnixMilli()
+			async := func(id string) outcome {
+				r := request("1")
+				r.Async, r.RequestID = true, text{id, true}
+				out := l.installCommand(r)
+				synctest.Wait()
+				return out
+			}
+			if out := async("r1"); out.data.(processRecord).status != opsInitialized {
+				t.Errorf("answer %+v", out)
+			}
+			name, version, url, id1 := "biz1", "1", "http://h/x.jar", "r1"
+			meta := wireRequest{Async: true, BizName: &name, BizVersion: &version, BizURL: &url, RequestID: &id1}
+			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting, ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
+			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
+				t.Errorf("while it runs (-want +got):\n%s", d)
+			}
+			// A conflict: the real base leaves its record INITIALIZED and lets go of
+			// the lock of the command that runs (protocol 4.8).
+			async("r2")
+			conflict := record(t, l, "r2")
+			if conflict.Message != "command conflict, exist unfinished command for this biz" || conflict.EndTimestamp != begun {
+				t.Errorf("conflict: %+v", conflict)
+			}
+			if wantStatus := map[bool]string{false: opsFailed, true: opsInitialized}[faithful]; conflict.Status != wantStatus {
+				t.Errorf("conflict is %s, want %s", conflict.Status, wantStatus)
+			}
+			third := l.uninstallCommand(request("1"))
+			if lockHeld := third.thrown == nil && third.code == CodeInstallBizExecuting; lockHeld == faithful {
+				t.Errorf("lock held: %v (%+v)", lockHeld, third)
+			}
+			pass(10 * time.Second)
+			synctest.Wait()
+			end := begun + 10000
+			want.Status, want.EndTime, want.EndTimestamp, want.ElapsedTime = opsSucceeded, &end, end, 10000
+			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
+				t.Errorf("when it is done (-want +got):\n%s", d)
+			}
+			inject(t, b, Fault{Kind: FaultError, Code: CodeDiskFull})
+			r := request("2")
+			r.Async, r.RequestID = true, text{"r3", true}
+			l.installCommand(r)
+			synctest.Wait()
+			failure := record(t, l, "r3")
+			if failure.Status != opsFailed || failure.Message != "java.io.IOException: No space left on device" ||
+				failure.ErrorCode != CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Message != "No space left on device" {
+				t.Errorf("failure: %+v", failure)
+			}
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package fakebase
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// webRig is a base without tunnels, its web address, and a client that keeps
+// no connection.
+type webRig struct {
+	t      *testing.T
+	b      *Base
+	addr   string
+	client *http.Client
+}
+
+func newWebRig(t *testing.T, opts Options) *webRig {
+	t.Helper()
+	if opts.Catalogue == nil {
+		opts.Catalogue = &Catalogue{Fetch: FetchNever}
+	}
+	opts.Identity, opts.HostName = "b1", "base-1"
+	b := start(t, opts)
+	await(t, b, func(s Status) bool { return s.Running })
+	addr, err := b.WebAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &webRig{t, b, addr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
+}
+
+// await waits until the status is as wanted.
+func await(t *testing.T, b *Base, want func(Status) bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !want(b.Status()) {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("status stays %+v", b.Status())
+		}
+	}
+}
+
+func (r *webRig) life() *life {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	return r.b.life
+}
+
+// install runs a command of the base directly.
+func (r *webRig) install(version string) outcome {
+	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true}, BizURL: text{"http://h/x.jar", true}}
+	return r.life().installCommand(&req)
+}
+
+func (r *webRig) uninstall(version string) outcome {
+	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true}}
+	return r.life().uninstallCommand(&req)
+}
+
+func (r *webRig) get(path string) (int, string, error) {
+	resp, err := r.client.Get("http://" + r.addr + path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+// expect compares a whole answer.
+func (r *webRig) expect(path string, status int, body string) {
+	r.t.Helper()
+	gotStatus, gotBody, err := r.get(path)
+	if err != nil {
+		r.t.Errorf("GET %s: %v", path, err)
+		return
+	}
+	if d := cmp.Diff(fmt.Sprint(status, " ", body), fmt.Sprint(gotStatus, " ", gotBody)); d != "" {
+		r.t.Errorf("GET %s (-want +got):\n%s", path, d)
+	}
+}
+
+func TestModuleTraffic(t *testing.T) {
+	r := newWebRig(t, Options{Activation: ActivateNewModule})
+	r.expect("/biz1/hello", 404, `{"error":"no active module serves /biz1"}`)
+	r.install("1")
+	r.expect("/biz1/hello", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
+	r.install("2")
+	r.expect("/biz1", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":2}`)
+	r.uninstall("1")
+	r.expect("/biz1/a/b?x=1", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":3}`)
+	r.expect("/biz1?duration=1ms", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"2","request":4}`)
+	r.expect("/biz1?duration=long", 400, `{"error":"duration must be a time such as 200ms"}`)
+	r.uninstall("2")
+	r.expect("/biz1/hello", 404, `{"error":"no active module serves /biz1"}`)
+}
+
+func TestRootModuleServesTheRest(t *testing.T) {
+	r := newWebRig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, Modules: []Module{{Name: "biz1", WebContextPath: "/"}}}})
+	r.install("1")
+	r.expect("/anything", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
+}
+
+func TestStartingBaseRefusesTraffic(t *testing.T) {
+	r := newWebRig(t, Options{StartupTime: time.Hour})
+	r.install("1")
+	r.expect("/biz1", 503, `{"error":"the base is starting"}`)
+}
+
+// isReset tells whether a request ended as when a JVM's connection is cut.
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func TestUninstallCutsRequestsInWork(t *testing.T) {
+	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
+	r.install("1")
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := r.get("/biz1")
+		done <- err
+	}()
+	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	r.uninstall("1")
+	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("request ended with %v, want a reset", err)
+	}
+}
+
+func TestSwitchLetsRequestsFinish(t *testing.T) {
+	r := newWebRig(t, Options{Activation: ActivateNewModule, Web: &WebOptions{RequestDuration: 50 * time.Millisecond}})
+	r.install("1")
+	done := make(chan string, 1)
+	go func() {
+		_, body, err := r.get("/biz1")
+		done <- fmt.Sprint(body, err)
+	}()
+	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	r.install("2")
+	if got, want := <-done, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}<nil>`; got != want {
+		t.Errorf("answer %s, want %s", got, want)
+	}
+}
+
+func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
+	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
+	r.install("1")
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := r.get("/biz1")
+		done <- err
+	}()
+	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	r.b.Crash()
+	if err := <-done; !isReset(err) {
+		t.Errorf("request ended with %v, want a reset", err)
+	}
+	await(t, r.b, func(s Status) bool { return !s.Running })
+	if _, _, err := r.get("/biz1"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("request to a dead base: %v, want refused", err)
+	}
+	if err := r.b.Restart(""); err != nil {
+		t.Fatal(err)
+	}
+	await(t, r.b, func(s Status) bool { return s.Ready })
+	r.expect("/biz1", 404, `{"error":"no active module serves /biz1"}`)
+}
+
+func TestWebRefuse(t *testing.T) {
+	r := newWebRig(t, Options{})
+	id := inject(t, r.b, Fault{Kind: FaultWebRefuse})
+	if _, _, err := r.get("/actuator/health"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("refusing listener: %v", err)
+	}
+	r.b.Clear(id)
+	if status, _, err := r.get("/actuator/health"); err != nil || status != 200 {
+		t.Errorf("after the fault: %d %v", status, err)
+	}
+}
+
+func TestWebAddrBeforeStart(t *testing.T) {
+	b, err := New(Options{Identity: "b1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := b.WebAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		_ = conn.Close()
+		t.Error("somebody listens before the start")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	await(t, b, func(s Status) bool {
+		resp, err := http.Get("http://" + addr + "/actuator/health")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == 200 && s.WebAddr == addr
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestActuatorDocuments(t *testing.T) {
+	disk := `"diskSpace":{"status":"UP","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}}`
+	tests := []struct {
+		name   string
+		opts   Options
+		faults []Fault
+		path   string
+		status int
+		want   string
+	}{
+		{
+			name: "health", path: "/actuator/health", status: 200,
+			want: `{"status":"UP","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
+		}, {
+			name: "health of a faithful base", opts: Options{Faithful: true}, path: "/actuator/health", status: 200,
+			want: `{"status":"UP","components":{"baseStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}},"compositeAllBiz":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},` + disk + `,"ping":{"status":"UP"}}}`,
+		}, {
+			name: "module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
+			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"DOWN","details":{"biz1:1":{"status":"DOWN","details":{` + disk + `,"pingHe":{"status":"DOWN","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
+		}, {
+			name: "base down", faults: []Fault{{Kind: FaultActuatorDown}}, path: "/actuator/health", status: 503,
+			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"diskSpace":{"status":"DOWN","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
+		}, {
+			name: "one module", path: "/biz1/actuator/health", status: 200,
+			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
+		}, {
+			name: "one module by the documents' path", path: "/biz1/actuator/info", status: 200,
+			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
+		}, {
+			name: "one module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/biz1/actuator/health", status: 503,
+			want: `{"status":"DOWN","components":{` + disk + `,"ping":{"status":"DOWN"}}}`,
+		}, {
+			name: "no such module", path: "/biz2/actuator/health", status: 404,
+			want: `{"error":"no active module serves /biz2"}`,
+		}, {
+			name: "info", path: "/actuator/info", status: 200,
+			want: `{"arkBizInfo":[{"bizName":"biz1","bizState":"ACTIVATED","bizVersion":"1","webContextPath":"biz1"},{"bizName":"base","bizState":"ACTIVATED","bizVersion":"1.0.0","webContextPath":"/"}],"arkPluginInfo":[{"artifactId":"koupleless-base-plugin","groupId":"com.alipay.sofa.koupleless","pluginActivator":"com.alipay.sofa.koupleless.plugin.ServerlessRuntimeActivator","pluginName":"koupleless-base-plugin","pluginUrl":"file:/app/lib/koupleless-base-plugin-2.1.11.jar!/","pluginVersion":"2.1.11"}]}`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.opts.Faults = tt.faults
+			r := newWebRig(t, tt.opts)
+			r.install("1")
+			r.expect(tt.path, tt.status, tt.want)
+		})
+	}
+}
+
+// TestHealthWhileStarting follows a base with a static module from its start.
+func TestHealthWhileStarting(t *testing.T) {
+	r := newWebRig(t, Options{StartupTime: time.Hour})
+	status, body, err := r.get("/actuator/health")
+	var doc healthDoc
+	if err != nil || status != 200 || json.Unmarshal([]byte(body), &doc) != nil || doc.Status != statusUnknown {
+		t.Errorf("%d %s %v, want 200 UNKNOWN", status, body, err)
+	}
+}
