@@ -99,7 +99,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	dir := home.Dir(name)
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	if s.Client = reach(ctx, dir); s.Client != nil {
-		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
+		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
 			return nil, fmt.Errorf("%w\nthe sandbox was up before and is left as it is; see: koupsandbox status", err)
 		}
@@ -115,7 +115,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	})
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
-		s.Result, err = s.Client.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
+		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 	}
 	if err != nil {
 		return nil, undo(ctx, dir, s, err)

@@ -169,8 +169,8 @@ func TestWhoMayPublish(t *testing.T) {
 		{"koupleless_test/b1/base/heart", false},
 	} {
 		t.Run(tc.topic, func(t *testing.T) {
-			lost := make(chan error, 1)
-			c := connect(t, options(b, base(b, "b1")).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
+			lost := make(chan struct{})
+			c := connect(t, options(b, base(b, "b1")).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
 			c.Publish(tc.topic, 1, false, "x")
 			var got string
 			select {
@@ -266,8 +266,8 @@ func TestRestartOnTheSameAddress(t *testing.T) {
 	go func() { ended <- first.Start(ctx) }()
 
 	// One client, one connection that never says a word, one base in memory.
-	lost := make(chan error, 1)
-	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
+	lost := make(chan struct{})
+	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
 	silent, err := net.Dial("tcp", first.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -40,9 +40,9 @@ type Streams struct {
 // usageError is a mistake in the command line itself.
 type usageError struct{ error }
 
-// failed ends a command with status 1 without a further word: what it printed
+// errFailed ends a command with status 1 without a further word: what it printed
 // says it all.
-var failed = errors.New("failed")
+var errFailed = errors.New("failed")
 
 // Run runs the command line, args[0] being the program's name, and returns its
 // exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
@@ -52,7 +52,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, failed):
+	case errors.Is(err, errFailed):
 		return exitFailure
 	case errors.As(err, &usage):
 		say(s.Err, "koupsandbox: %v\nsee: koupsandbox help\n", err)

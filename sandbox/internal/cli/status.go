@@ -42,7 +42,7 @@ func (s *commands) status() *cli.Command {
 				s.tellStatus(status, format == "wide")
 			}
 			if err == nil && !status.Healthy {
-				err = failed
+				err = errFailed
 			}
 			return err
 		},

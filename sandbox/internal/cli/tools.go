@@ -67,7 +67,7 @@ func (s *commands) doctor() *cli.Command {
 			var bad error
 			for _, check := range checks {
 				if !check.OK {
-					bad = failed
+					bad = errFailed
 				}
 				if format != "text" {
 					continue

@@ -121,8 +121,8 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 			return context.Cause(ctx)
 		}
 	}
-	return d.step(ctx, steps, "Starting broker", func(context.Context) error {
-		m, err := newMQTT(d.o.Dir, s.config, s.platform, d.log.With("component", brokerName))
+	return d.step(ctx, steps, "Starting broker", func(ctx context.Context) error {
+		m, err := newMQTT(ctx, d.o.Dir, s.config, s.platform, d.log.With("component", brokerName))
 		if err != nil {
 			return err
 		}

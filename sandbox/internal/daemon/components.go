@@ -19,7 +19,7 @@ func (d *Daemon) Act(ctx context.Context, name string, action control.Action) er
 	defer release()
 	switch name {
 	case brokerName:
-		return d.actOnBroker(action)
+		return d.actOnBroker(ctx, action)
 	case fleetName, component:
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
 			"%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)}
@@ -72,15 +72,15 @@ func (d *Daemon) state(ctx context.Context, name string) supervise.State {
 	return ""
 }
 
-func (d *Daemon) actOnBroker(action control.Action) error {
+func (d *Daemon) actOnBroker(ctx context.Context, action control.Action) error {
 	m := d.now().mqtt
 	switch action {
 	case control.Kill, control.Stop:
 		return m.stop()
 	case control.Start:
-		return m.start()
+		return m.start(ctx)
 	case control.Restart:
-		return errors.Join(m.stop(), m.start())
+		return errors.Join(m.stop(), m.start(ctx))
 	default:
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
 			"the broker cannot be told to %s: it is no process of its own; stop and start it instead", action)}

@@ -162,11 +162,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 		served <- err
 	}
 	d.end(errDown)
-	d.stop()
+	d.stop(ctx)
 	err = d.stopErr
 
 	// Answers that are on their way get out; streams of events end with ending.
-	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if shutErr := server.Shutdown(last); shutErr != nil {
 		err = errors.Join(err, server.Close())
@@ -268,18 +268,15 @@ func (d *Daemon) Down(context.Context) error {
 
 // Events calls sink for every step until ctx ends or the sandbox is taken down.
 func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(d.ending, cancel)()
-	d.events.follow(ctx, sink)
+	d.events.follow(ctx, d.ending.Done(), sink)
 }
 
 // stop stops what the first up has started. ending has ended, so whoever changes
 // the sandbox will give way.
-func (d *Daemon) stop() {
+func (d *Daemon) stop(ctx context.Context) {
 	d.one <- struct{}{} // for good
 	d.setPhase(control.Stopping)
-	ctx, cancel := context.WithTimeout(context.Background(), downTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
 	d.stopErr = d.tearDown(ctx)
 	close(d.stopped)

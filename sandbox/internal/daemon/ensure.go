@@ -28,7 +28,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		steps.Note("other settings than the number of bases take effect after a down and an up")
 	}
 	if _, _, _, up := s.mqtt.status(); !up {
-		if err := d.step(ctx, steps, "Starting broker again", func(context.Context) error { return s.mqtt.start() }); err != nil {
+		if err := d.step(ctx, steps, "Starting broker again", s.mqtt.start); err != nil {
 			return changes, err
 		}
 		changes = append(changes, "started broker again")

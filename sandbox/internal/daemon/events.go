@@ -25,8 +25,8 @@ func (e *events) add(event progress.Event) {
 	e.more = make(chan struct{})
 }
 
-// follow calls sink for every event until ctx ends.
-func (e *events) follow(ctx context.Context, sink func(progress.Event)) {
+// follow calls sink for every event until ctx ends or end is closed.
+func (e *events) follow(ctx context.Context, end <-chan struct{}, sink func(progress.Event)) {
 	next := 0
 	for {
 		e.mu.Lock()
@@ -38,6 +38,8 @@ func (e *events) follow(ctx context.Context, sink func(progress.Event)) {
 		}
 		select {
 		case <-more:
+		case <-end:
+			return
 		case <-ctx.Done():
 			return
 		}

@@ -45,7 +45,7 @@ type run struct {
 
 // newMQTT opens the broker's port and notes address and passwords in the state
 // folder, for bases from outside.
-func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger) (*mqtt, error) {
+func newMQTT(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger) (*mqtt, error) {
 	m := &mqtt{passwords: broker.NewPasswords()}
 	m.options = broker.Options{
 		Addr:      net.JoinHostPort("127.0.0.1", strconv.Itoa(config.Spec.Broker.Port)),
@@ -65,7 +65,7 @@ func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logg
 		m.caFile = caFile
 		m.options.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	if err := m.open(); err != nil {
+	if err := m.open(ctx); err != nil {
 		if port := config.Spec.Broker.Port; port != 0 {
 			err = fmt.Errorf("%w; choose another spec.broker.port than %d, or 0 for any free one", err, port)
 		}
@@ -85,8 +85,8 @@ func newMQTT(dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logg
 }
 
 // open starts the broker for the first time; it gets its address by it.
-func (m *mqtt) open() error {
-	if err := m.start(); err != nil {
+func (m *mqtt) open(ctx context.Context) error {
+	if err := m.start(ctx); err != nil {
 		return err
 	}
 	m.addr = m.running.broker.Addr()
@@ -95,7 +95,7 @@ func (m *mqtt) open() error {
 }
 
 // start starts the broker; one that runs stays as it is.
-func (m *mqtt) start() error {
+func (m *mqtt) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.running != nil {
@@ -106,12 +106,12 @@ func (m *mqtt) start() error {
 		return err
 	}
 	// The broker's life ends with stop, not with the command that asked for it.
-	ctx, cancel := context.WithCancel(context.Background())
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{broker: b, cancel: cancel, done: make(chan struct{})}
 	m.running, m.startedAt, m.exit = r, time.Now(), ""
 	go func() {
 		defer close(r.done)
-		r.err = b.Start(ctx)
+		r.err = b.Start(life)
 	}()
 	return nil
 }

@@ -125,6 +125,7 @@ type existingPlatform struct {
 	*existing.Provider
 	dir   state.Dir
 	bases func() map[string]bool // identities of all bases there have been
+	ours  bool                   // the check allowed its use
 	made  []madeObject           // by Admit
 }
 
@@ -136,7 +137,17 @@ func newExisting(config *v1alpha1.Sandbox) (*existing.Provider, error) {
 }
 
 func (p *existingPlatform) API() []cluster.Step {
-	return append(p.Steps(), cluster.Step{Name: "Writing kubeconfig", Run: p.writeKubeconfig})
+	steps := p.Steps()
+	check := steps[0].Run
+	steps[0].Run = func(ctx context.Context) error {
+		err := check(ctx)
+		p.ours = err == nil
+		if errors.Is(err, existing.ErrConsent) {
+			err = fmt.Errorf("%w; give it with --i-know-what-i-do, or spec.cluster.consent", err)
+		}
+		return err
+	}
+	return append(steps, cluster.Step{Name: "Writing kubeconfig", Run: p.writeKubeconfig})
 }
 
 func (p *existingPlatform) Rest() []cluster.Step { return nil }
@@ -194,6 +205,9 @@ func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, err
 func (p *existingPlatform) Hard() bool { return false }
 
 func (p *existingPlatform) Down(ctx context.Context) error {
+	if !p.ours {
+		return nil
+	}
 	client, err := p.Client()
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-func TestSpinnerTurns(t *testing.T) {
+func TestSpinnerTurns(*testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	out := &signalWriter{}
 	p := progress.NewPrinter(out, progress.PrinterOptions{Terminal: true, Clock: clock})
