@@ -1,0 +1,239 @@
+package fakebase
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+// steps are the changes that an observer may see (protocol 5).
+var steps = map[State][]State{
+	StateUnresolved:  {StateResolved},
+	StateResolved:    {StateActivated, StateDeactivated, StateBroken},
+	StateActivated:   {StateDeactivated},
+	StateDeactivated: {StateActivated, StateStopped, StateBroken},
+	StateBroken:      {StateStopped, StateBroken, StateUnresolved},
+}
+
+// observer follows a base by its events alone. Events come while the base is
+// locked; its fields are read under the same lock.
+type observer struct {
+	opts    Options
+	seq     uint64
+	states  map[string]State
+	last    time.Time
+	problem string // the first that was seen
+}
+
+func (o *observer) complain(format string, args ...any) {
+	if o.problem == "" {
+		o.problem = fmt.Sprintf(format, args...)
+	}
+}
+
+func (o *observer) see(e Event) {
+	if o.seq++; e.Seq != o.seq {
+		o.complain("event %d came as number %d", e.Seq, o.seq)
+	}
+	if e.Time.Before(o.last) {
+		o.complain("event %d goes back in time", e.Seq)
+	}
+	o.last = e.Time
+	switch e.Kind {
+	case EventUp, EventDown:
+		o.states = map[string]State{}
+	case EventBiz:
+		o.change(e)
+	}
+}
+
+func (o *observer) change(e Event) {
+	id := e.Biz + ":" + e.Version
+	from, known := o.states[id]
+	if !known {
+		from = StateUnresolved
+	}
+	if from != e.From || !slices.Contains(steps[from], e.To) {
+		o.complain("%s goes from %s (seen as %s) to %s", id, e.From, from, e.To)
+	}
+	o.states[id] = e.To
+	if e.To == StateStopped || e.To == StateUnresolved {
+		delete(o.states, id)
+	}
+	active := 0
+	for other, s := range o.states {
+		if s == StateActivated && strings.HasPrefix(other, e.Biz+":") {
+			active++
+		}
+	}
+	if active > 1 && o.opts.Activation != ActivateMulti {
+		o.complain("%d versions of %s are active", active, e.Biz)
+	}
+}
+
+// holds compares what was observed with what the base has; "" = they agree.
+func (o *observer) holds(b *Base) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.life
+	if o.problem != "" || l == nil {
+		return o.problem
+	}
+	listed := map[string]State{}
+	for _, biz := range l.container.List() {
+		listed[biz.ID()] = biz.State
+		if last := biz.Records[len(biz.Records)-1]; last.State != biz.State {
+			return fmt.Sprintf("%s is %s, its last record says %s", biz.ID(), biz.State, last.State)
+		}
+	}
+	if !maps.Equal(listed, o.states) {
+		return fmt.Sprintf("listed %v, observed %v", listed, o.states)
+	}
+	used := int64(53 * mib)
+	for id, size := range l.charged {
+		used += size
+		if s := listed[id]; s != StateActivated && s != StateDeactivated && s != StateBroken {
+			return fmt.Sprintf("%s is charged in state %q", id, s)
+		}
+	}
+	if l.meta.used != used || l.meta.used > o.opts.Metaspace.Max || l.meta.committed < l.meta.used {
+		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.meta.used, l.meta.committed, used)
+	}
+	return ""
+}
+
+// op is one thing that happens to a base.
+type op struct {
+	Do           string
+	Biz, Version string
+	First        bool // uninstallThenInstall
+	Code         string
+	Fault        FaultKind
+	Wait         time.Duration // afterwards
+}
+
+var ops = rapid.Custom(func(t *rapid.T) op {
+	return op{
+		Do: rapid.SampledFrom([]string{"install", "install", "install", "uninstall", "uninstall", "switch", "batch", "error", "fault", "crash", "restart"}).Draw(t, "do"),
+		// Few modules, so that commands meet.
+		Biz:     rapid.SampledFrom([]string{"biz1", "biz1", "biz2"}).Draw(t, "biz"),
+		Version: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
+		First:   rapid.Bool().Draw(t, "first"),
+		Code:    rapid.SampledFrom(ErrorCodes()).Draw(t, "code"),
+		Fault:   rapid.SampledFrom([]FaultKind{FaultMetaspaceFull, FaultFlapping, FaultActuatorDown, FaultStartFailed, FaultHang}).Draw(t, "fault"),
+		Wait:    time.Duration(rapid.SampledFrom([]int{0, 0, 500, 2500}).Draw(t, "ms")) * time.Millisecond,
+	}
+})
+
+// TestBaseInvariants runs any sequence of commands, side by side, with faults,
+// crashes and restarts, and holds the base to what must always be true.
+func TestBaseInvariants(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		auto, remove := rapid.Bool().Draw(rt, "autoUninstall"), rapid.Bool().Draw(rt, "removeWhenStopFailed")
+		opts := Options{
+			Identity: "b1", Seed: rapid.Uint64().Draw(rt, "seed"),
+			Activation:              rapid.SampledFrom([]Activation{ActivateDefault, ActivateNewModule, ActivateMulti}).Draw(rt, "activation"),
+			AutoUninstallWhenFailed: &auto, RemoveWhenStopFailed: &remove,
+			Metaspace: Metaspace{Max: 53*mib + 3*defaultModuleMetaspace},
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Spread: Duration(2 * time.Second)}, UninstallTime: Delay{Spread: Duration(time.Second)}},
+		}
+		sequence := rapid.SliceOfN(ops, 1, 80).Draw(rt, "ops")
+		problem := ""
+		synctest.Test(t, func(*testing.T) { problem = play(opts, sequence) })
+		if problem != "" {
+			rt.Fatal(problem)
+		}
+	})
+}
+
+// play runs a sequence and returns what is wrong after one of its steps.
+func play(opts Options, sequence []op) string {
+	b, err := New(opts)
+	if err != nil {
+		return err.Error()
+	}
+	o := &observer{opts: opts, states: map[string]State{}}
+	b.Watch(o.see)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	defer func() {
+		cancel()
+		<-done // its error would be that of a tunnel, and there is none
+	}()
+	synctest.Wait()
+	hangs := false
+	for i, x := range sequence {
+		if err := x.happen(b); err != nil {
+			return err.Error()
+		}
+		hangs = hangs || x.Do == "fault" && x.Fault == FaultHang
+		if x.Wait > 0 || x.Do == "restart" {
+			pass(x.Wait)
+			synctest.Wait()
+		}
+		if problem := o.holds(b); problem != "" {
+			return fmt.Sprintf("after step %d: %s", i, problem)
+		}
+	}
+	// When everything has run its course no lock is left, but those of commands
+	// that hang.
+	b.Clear()
+	pass(time.Minute)
+	synctest.Wait()
+	if problem := o.holds(b); problem != "" {
+		return "in the end: " + problem
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.life; l != nil && len(l.locks) > 0 && !hangs {
+		return fmt.Sprintf("locks are left: %v", l.locks)
+	}
+	return ""
+}
+
+// happen does the thing; commands run on goroutines of their own.
+func (x op) happen(b *Base) error {
+	req := request(x.Version)
+	req.BizName.value = x.Biz
+	if x.First {
+		req.InstallStrategy = text{strategyUninstallFirst, true}
+	}
+	b.mu.Lock()
+	l := b.life
+	b.mu.Unlock()
+	command := func(run func() outcome) {
+		if l != nil {
+			l.spawn(func() { run() })
+		}
+	}
+	var err error
+	switch x.Do {
+	case "install":
+		command(func() outcome { return l.installCommand(req) })
+	case "uninstall":
+		command(func() outcome { return l.uninstallCommand(req) })
+	case "switch":
+		command(func() outcome { return l.switchCommand(req) })
+	case "batch":
+		command(func() outcome { return l.batchCommand(&batchRequest{BizList: []bizRequest{*req}}, ark.Replay) })
+	case "error":
+		_, err = b.Inject(Fault{Kind: FaultError, Code: x.Code, Count: 1, For: Duration(2 * time.Second)})
+	case "fault":
+		_, err = b.Inject(Fault{Kind: x.Fault, For: Duration(2 * time.Second)})
+	case "crash":
+		_, err = b.Inject(Fault{Kind: FaultCrash, Match: Match{Biz: x.Biz}, Restart: &Restart{}})
+	case "restart":
+		err = b.Restart("")
+	}
+	return err
+}
