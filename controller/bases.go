@@ -82,7 +82,10 @@ type listener Controller
 func (l *listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) { l.registry.Heard(from, h) }
 
 // Health implements tunnel.Handler.
-func (l *listener) Health(from tunnel.Origin, h arklet.Health) { l.registry.SetHealth(from, h) }
+func (l *listener) Health(from tunnel.Origin, h arklet.Health) {
+	l.registry.SetHealth(from, h)
+	l.dialog.HealthCame(from.Identity, h)
+}
 
 // BizList implements tunnel.Handler.
 func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
@@ -98,6 +101,15 @@ func (l *listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.dialog.Answered(from.Identity, a) {
 		l.registry.AskModules(from.Identity)
 		(*Controller)(l).wake()
+	}
+}
+
+// Unanswered implements tunnel.Handler. An operation that nobody waits for any
+// more may have been done all the same.
+func (l *listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
+	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
+	if !l.dialog.Unanswered(from.Identity, r, err) && r.Command != arklet.CommandHealth && r.Command != arklet.CommandQueryAllBiz {
+		l.registry.AskModules(from.Identity)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 var (
 	// ErrUnknownBase says that the base is not known, or no more.
 	ErrUnknownBase = errors.New("base not known")
-	// ErrNoAnswer says that the base did not answer in time.
+	// ErrNoAnswer says that the base did not answer in time: what it does is unknown until it is asked.
 	ErrNoAnswer = errors.New("base did not answer in time")
 )
 
@@ -32,8 +32,16 @@ type Dialog struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]sender
 
-	mu      sync.Mutex
-	waiting map[question]chan arklet.Answer
+	mu        sync.Mutex
+	waiting   map[question]chan reply
+	listening map[query]map[chan reply]struct{}
+}
+
+// reply is an answer or a health document, or why there is none.
+type reply struct {
+	answer arklet.Answer
+	health arklet.Health
+	err    error
 }
 
 type question struct {
@@ -42,9 +50,18 @@ type question struct {
 	module  string // name:version
 }
 
+// query is a question without a module: health or queryAllBiz. Any number may wait for the same answer.
+type query struct {
+	base    string
+	command arklet.Command
+}
+
 // NewDialog returns a dialog with the bases of a registry.
 func NewDialog(registry *Registry) *Dialog {
-	return &Dialog{registry: registry, tunnels: map[tunnel.Key]sender{}, waiting: map[question]chan arklet.Answer{}}
+	return &Dialog{
+		registry: registry, tunnels: map[tunnel.Key]sender{},
+		waiting: map[question]chan reply{}, listening: map[query]map[chan reply]struct{}{},
+	}
 }
 
 // Use adds a tunnel. Call it before the first question.
@@ -73,12 +90,13 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 }
 
 // Do sends install, uninstall or switch and waits for the base's answer, at
-// most until ctx ends: then the error is ErrNoAnswer, and what the base does
-// is unknown until it is asked.
+// most until ctx ends: then the error is ErrNoAnswer. Where the tunnel knows
+// that there will be no answer, Do returns at once with what the tunnel said,
+// of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer too.
 // A second Do for the same command, base and module while one is under way is an error.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
 	q := question{identity, r.Command, r.Module.Identity()}
-	answer := make(chan arklet.Answer, 1)
+	answer := make(chan reply, 1)
 	d.mu.Lock()
 	if _, busy := d.waiting[q]; busy {
 		d.mu.Unlock()
@@ -95,8 +113,14 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 		return arklet.Answer{}, err
 	}
 	select {
-	case a := <-answer:
-		return a, nil
+	case got := <-answer:
+		switch {
+		case errors.Is(got.err, tunnel.ErrTimedOut):
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module, identity, ErrNoAnswer, got.err)
+		case got.err != nil:
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module, identity, got.err)
+		}
+		return got.answer, nil
 	case <-ctx.Done():
 		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module, identity, ErrNoAnswer, context.Cause(ctx))
 	}
@@ -122,14 +146,80 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 		}
 	}
 	c, waiting := d.waiting[q]
-	if !waiting {
+	return waiting && hand(c, reply{answer: a})
+}
+
+// hand gives a reply to one who waits for a single one; false means that it has one already.
+func hand(c chan reply, r reply) bool {
+	select {
+	case c <- r:
+		return true
+	default:
 		return false
 	}
+}
+
+// Unanswered tells whoever waits for the answer to a request that there will
+// be none, and reports whether anybody did.
+func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c, waiting := d.waiting[question{identity, r.Command, r.Module.Identity()}]; waiting {
+		return hand(c, reply{err: err})
+	}
+	return d.hear(query{identity, r.Command}, reply{err: err})
+}
+
+// HealthCame hands a health document to those who wait for the base's next one.
+func (d *Dialog) HealthCame(identity string, h arklet.Health) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hear(query{identity, arklet.CommandHealth}, reply{health: h})
+}
+
+// hear is called with the lock held.
+func (d *Dialog) hear(q query, r reply) bool {
+	heard := false
+	for c := range d.listening[q] {
+		heard = hand(c, r) || heard
+	}
+	return heard
+}
+
+// listen returns a channel with room for one reply. Call stop in the end.
+func (d *Dialog) listen(q query) (next chan reply, stop func()) {
+	next = make(chan reply, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listening[q] == nil {
+		d.listening[q] = map[chan reply]struct{}{}
+	}
+	d.listening[q][next] = struct{}{}
+	return next, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(d.listening[q], next); len(d.listening[q]) == 0 {
+			delete(d.listening, q)
+		}
+	}
+}
+
+// Health asks a base for its health and waits for the next health document, at
+// most until ctx ends (ErrNoAnswer). What the tunnel says instead of an answer is returned at once.
+func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, error) {
+	next, stop := d.listen(query{identity, arklet.CommandHealth})
+	defer stop()
+	if err := d.Ask(ctx, identity, arklet.CommandHealth); err != nil {
+		return arklet.Health{}, err
+	}
 	select {
-	case c <- a:
-		return true
-	default: // answered already: a duplicate
-		return false
+	case got := <-next:
+		if got.err != nil {
+			return arklet.Health{}, fmt.Errorf("health of base %q: %w", identity, got.err)
+		}
+		return got.health, nil
+	case <-ctx.Done():
+		return arklet.Health{}, fmt.Errorf("health of base %q: %w (%w)", identity, ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -137,12 +227,16 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 const resendList = 2 * time.Second
 
 // Modules asks a base for its modules and returns a snapshot whose list was
-// made not before notBefore, by the clock of Origin.At. It blocks until there is one or ctx ends.
+// made not before notBefore, by the clock of Origin.At. It blocks until there is one, ctx ends
+// (ErrNoAnswer), or the tunnel finds no arklet at the base's address (tunnel.ErrRefused).
 func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	turn, next, err := d.registry.nextList(identity)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	failed, stop := d.listen(query{identity, arklet.CommandQueryAllBiz})
+	defer stop()
+	var last error // what the tunnel said; one more try may do better
 	for {
 		if err := d.send(ctx, identity, arklet.Request{Command: arklet.CommandQueryAllBiz}); err != nil {
 			return Snapshot{}, err
@@ -153,9 +247,19 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			case <-next:
 			case <-resend.C():
 				waiting = false
+			case got := <-failed:
+				if last = got.err; errors.Is(last, tunnel.ErrRefused) {
+					resend.Stop()
+					return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", identity, last)
+				}
+				continue
 			case <-ctx.Done():
 				resend.Stop()
-				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, context.Cause(ctx))
+				cause := context.Cause(ctx)
+				if last != nil {
+					cause = fmt.Errorf("%w; before that: %w", cause, last)
+				}
+				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, cause)
 			}
 			s, nowTurn, nowNext, err := d.registry.list(identity)
 			if err != nil {

@@ -128,3 +128,98 @@ func TestModulesGivesUp(t *testing.T) {
 		}
 	})
 }
+
+func TestDoWithoutAnswer(t *testing.T) {
+	install := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1"}}
+	reset := errors.New("connection reset")
+	for name, c := range map[string]struct {
+		said         error
+		is, isNot    error
+		otherRequest arklet.Request
+	}{
+		"refused":                          {said: tunnel.ErrRefused, is: tunnel.ErrRefused, isNot: ErrNoAnswer},
+		"timed out":                        {said: tunnel.ErrTimedOut, is: ErrNoAnswer, isNot: tunnel.ErrRefused},
+		"reset":                            {said: reset, is: reset, isNot: ErrNoAnswer},
+		"what is said of others is no end": {is: ErrNoAnswer, isNot: tunnel.ErrRefused, otherRequest: arklet.Request{Command: arklet.CommandUninstallBiz, Module: install.Module}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialog(func(d *Dialog, r arklet.Request) error {
+					if c.said == nil {
+						if d.Unanswered("a", c.otherRequest, tunnel.ErrRefused) {
+							t.Error("somebody waited for the answer to another request")
+						}
+						return nil
+					}
+					if !d.Unanswered("a", r, c.said) {
+						t.Error("nobody waited")
+					}
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				began := time.Now()
+				if _, err := d.Do(ctx, "a", install); !errors.Is(err, c.is) || errors.Is(err, c.isNot) {
+					t.Errorf("error %v, want one that is %v and not %v", err, c.is, c.isNot)
+				}
+				if took := time.Since(began); c.said != nil && took != 0 {
+					t.Errorf("waited %s for an answer that will not come", took)
+				}
+			})
+		})
+	}
+}
+
+func TestHealth(t *testing.T) {
+	fresh := arklet.Health{RunTime: time.Second, MetaspaceMax: arklet.Unlimited}
+	reset := errors.New("connection reset")
+	for name, c := range map[string]struct {
+		sent func(*Dialog) error
+		want arklet.Health
+		err  error
+	}{
+		"the next document": {func(d *Dialog) error { d.HealthCame("b", arklet.Health{}); d.HealthCame("a", fresh); return nil }, fresh, nil},
+		"what the tunnel said": {func(d *Dialog) error {
+			d.Unanswered("a", arklet.Request{Command: arklet.CommandHealth}, reset)
+			return nil
+		}, arklet.Health{}, reset},
+		"not sent":  {func(*Dialog) error { return tunnel.ErrNotSupported }, arklet.Health{}, tunnel.ErrNotSupported},
+		"no answer": {func(*Dialog) error { return nil }, arklet.Health{}, ErrNoAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialog(func(d *Dialog, _ arklet.Request) error { return c.sent(d) })
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				got, err := d.Health(ctx, "a")
+				if !errors.Is(err, c.err) {
+					t.Errorf("error %v, want %v", err, c.err)
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Errorf("health (-want +got):\n%s", diff)
+				}
+				if len(d.listening) != 0 {
+					t.Errorf("%d listeners are left behind", len(d.listening))
+				}
+			})
+		})
+	}
+}
+
+func TestModulesWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := []error{errors.New("connection reset"), tunnel.ErrRefused}
+		d := newDialog(func(d *Dialog, r arklet.Request) error {
+			d.Unanswered("a", r, said[0])
+			said = said[1:]
+			return nil
+		})
+		began := time.Now()
+		if _, err := d.Modules(t.Context(), "a", time.Time{}); !errors.Is(err, tunnel.ErrRefused) {
+			t.Errorf("error %v, want ErrRefused", err)
+		}
+		if took := time.Since(began); took != resendList {
+			t.Errorf("gave up after %s, want one more try after %s", took, resendList)
+		}
+	})
+}

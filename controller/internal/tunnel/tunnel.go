@@ -22,6 +22,17 @@ const (
 // (protocol 3.3).
 var ErrNotSupported = errors.New("command not supported by this tunnel")
 
+// Why a request will have no answer, as far as callers tell it apart.
+// Whatever is neither is trouble on the way: a reset, no route, an answer cut short.
+var (
+	// ErrRefused says that no arklet of that base is at the address: nobody
+	// listens there, or what answered is not arklet, or is another base's.
+	ErrRefused = errors.New("no arklet answers at the base's address")
+	// ErrTimedOut says that the base took the request and did not answer in time:
+	// what it does is unknown.
+	ErrTimedOut = errors.New("base took the request and did not answer in time")
+)
+
 // Address is where commands for a base go.
 type Address struct {
 	Identity string
@@ -49,6 +60,9 @@ type Handler interface {
 	BizList(from Origin, list []arklet.Biz)
 	Answer(from Origin, a arklet.Answer)
 	BatchAnswer(from Origin, r arklet.BatchResult)
+	// Unanswered tells that a request that was sent will have no answer, and why:
+	// see ErrRefused and ErrTimedOut. A tunnel that can't know, as MQTT, never calls it.
+	Unanswered(from Origin, r arklet.Request, err error)
 	// Rejected counts a message that was not acted on: kind is the last topic segment or the path.
 	Rejected(from Origin, kind string, reason Rejection, err error)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
 // failure is what went wrong last with a module of a Pod.
@@ -78,7 +79,7 @@ func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, ti
 	case errors.Is(err, base.ErrNoAnswer):
 		err = errcode.Wrap(late, err)
 	default:
-		err = errcode.Wrap(errcode.ArkletNetworkError, err)
+		err = errcode.Wrap(wayTo(err), err)
 	}
 	p.opts.Answered(r.Command, errcode.Of(err), p.opts.Clock.Since(began))
 	return answer, err
@@ -101,9 +102,17 @@ func (p *Provider) truth(ctx context.Context, b base.Snapshot, notBefore time.Ti
 	defer cancel()
 	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
 	if err != nil {
-		return b, errcode.Wrap(errcode.ArkletNetworkError, err)
+		return b, errcode.Wrap(wayTo(err), err)
 	}
 	return fresh, nil
+}
+
+// wayTo is the code of an error on the way to a base.
+func wayTo(err error) errcode.Code {
+	if errors.Is(err, tunnel.ErrRefused) {
+		return errcode.ArkletArkletServiceNotFound
+	}
+	return errcode.ArkletNetworkError
 }
 
 // failed turns an answer into an error with the controller's code, which holds arklet's.
@@ -127,7 +136,7 @@ func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) fa
 	before := f.err
 	f.err = err
 	switch errcode.Of(err) {
-	case errcode.ArkletNetworkError, errcode.ArkletInstallModuleExecuting:
+	case errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound, errcode.ArkletInstallModuleExecuting:
 		// not the module's fault: does not count
 		f.next = p.opts.Clock.Now().Add(backoff(1))
 	default:
