@@ -1,0 +1,150 @@
+// Package box drives a sandbox through its command line, as its user does.
+//
+//	box.go       Box: run commands, up, down
+//	process.go   the processes of a sandbox, by pid and start time
+//	metrics.go   what a Prometheus endpoint says
+//	broker.go    the broker's address and passwords
+package box
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// The names of the programs in a folder of programs.
+const (
+	Program           = "koupsandbox"
+	ControllerProgram = sandbox.ControllerProgram
+)
+
+// CheckPrograms says in one sentence which built program a folder lacks.
+func CheckPrograms(bin string) error {
+	for _, name := range []string{Program, ControllerProgram, sandbox.ControlPlaneProgram} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
+		}
+	}
+	return nil
+}
+
+// Box is one sandbox, which need not be up. Its methods may be called concurrently.
+type Box struct {
+	// Bin is the folder with the programs.
+	Bin string
+	// Home is the folder with the folders of all sandboxes.
+	Home string
+	// Name of the sandbox.
+	Name string
+}
+
+// Result is what a command has printed, and its exit status.
+type Result struct {
+	Out, Err string
+	Status   int
+}
+
+// Command prepares koupsandbox with arguments. The settings of the caller's own
+// sandboxes do not reach it.
+func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Program), args...)
+	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool { return strings.HasPrefix(v, "KOUPSANDBOX_") })
+	cmd.Env = append(cmd.Env, "KOUPSANDBOX_HOME="+b.Home, "KOUPSANDBOX_NAME="+b.Name)
+	return cmd
+}
+
+// Run runs koupsandbox to its end. The error says only that it could not be run:
+// a failure of the command itself shows in the Result.
+func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
+	cmd := b.Command(ctx, args...)
+	var out, err bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &err
+	runErr := cmd.Run()
+	r := Result{Out: out.String(), Err: err.String(), Status: cmd.ProcessState.ExitCode()}
+	var exit *exec.ExitError
+	if runErr != nil && !errors.As(runErr, &exit) {
+		return r, fmt.Errorf("running koupsandbox %s: %w", strings.Join(args, " "), runErr)
+	}
+	return r, nil
+}
+
+// Must runs koupsandbox and makes an exit status other than 0 an error that tells
+// what it printed.
+func (b *Box) Must(ctx context.Context, args ...string) error {
+	r, err := b.Run(ctx, args...)
+	if err == nil && r.Status != 0 {
+		err = fmt.Errorf("koupsandbox %s ended with status %d:\n%s%s", strings.Join(args, " "), r.Status, r.Out, r.Err)
+	}
+	return err
+}
+
+// Up brings the sandbox up on the embedded provider with the settings of spec,
+// and blocks until it is.
+func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
+	file, err := b.WriteConfig(spec)
+	if err != nil {
+		return err
+	}
+	return b.Must(ctx, "up", "--config", file)
+}
+
+// WriteConfig writes a configuration file for the sandbox and returns its path.
+func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
+	spec.Provider = v1alpha1.ProviderEmbedded
+	config := v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: b.Name}, Spec: spec}
+	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return "", fmt.Errorf("writing the settings of sandbox %s: %w", b.Name, err)
+	}
+	file := filepath.Join(b.Home, b.Name+".yaml")
+	return file, os.WriteFile(file, text, 0o600)
+}
+
+// downTime bounds a Down whose own context has ended.
+const downTime = time.Minute
+
+// Down takes the sandbox down; one that is not up is fine. It does so even when
+// ctx has ended.
+func (b *Box) Down(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
+	defer cancel()
+	return b.Must(ctx, "down")
+}
+
+// Folder is where the sandbox keeps its files.
+func (b *Box) Folder() string { return filepath.Join(b.Home, b.Name) }
+
+// Log is the path of a component's log.
+func (b *Box) Log(component string) string {
+	return filepath.Join(b.Folder(), "logs", component+".log")
+}
+
+// Open returns the Go API of the sandbox, which must be up; close it after use.
+func (b *Box) Open(ctx context.Context) (*sandbox.Sandbox, error) {
+	return sandbox.Open(ctx, b.Home, b.Name)
+}
+
+// REST reaches the sandbox's Kubernetes API, without a limit of its own.
+func (b *Box) REST() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "kubeconfig"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of sandbox %s: %w", b.Name, err)
+	}
+	config.QPS = -1
+	return config, nil
+}

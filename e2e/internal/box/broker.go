@@ -1,0 +1,32 @@
+package box
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Broker is what the sandbox notes for clients from outside.
+type Broker struct {
+	Addr         string `json:"addr"`
+	ClientPrefix string `json:"clientPrefix"`
+	Env          string `json:"env"`
+	Passwords    struct {
+		Controller string `json:"controller"`
+		Base       string `json:"base"`
+	} `json:"passwords"`
+}
+
+// Broker reads address and passwords of the sandbox's broker.
+func (b *Box) Broker() (Broker, error) {
+	var n Broker
+	text, err := os.ReadFile(filepath.Join(b.Folder(), "broker.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &n)
+	}
+	if err != nil {
+		return n, fmt.Errorf("reading how to reach the broker of sandbox %s: %w", b.Name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,102 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+)
+
+// Process is one process of a sandbox. A pid comes back for another process one
+// day, so its start goes with it.
+type Process struct {
+	Component string
+	PID       int32
+	created   int64 // milliseconds since 1970
+}
+
+// Processes returns the processes of a sandbox that run now, the daemon among
+// them. It needs no daemon.
+func (b *Box) Processes(ctx context.Context) ([]Process, error) {
+	status, err := sandbox.Inspect(ctx, b.Home, b.Name, false)
+	if err != nil {
+		return nil, err
+	}
+	var list []Process
+	for _, c := range status.Components {
+		pid := int32(c.PID) //nolint:gosec // a pid fits
+		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
+			continue // a part of the daemon bears the daemon's pid, and the daemon comes first
+		}
+		p := Process{Component: c.Name, PID: pid}
+		if found, err := process.NewProcessWithContext(ctx, pid); err == nil {
+			if p.created, err = found.CreateTimeWithContext(ctx); err == nil && p.Alive(ctx) {
+				list = append(list, p)
+			}
+		}
+	}
+	return list, nil
+}
+
+// Find returns the process of a component.
+func Find(list []Process, component string) (Process, error) {
+	for _, p := range list {
+		if p.Component == component {
+			return p, nil
+		}
+	}
+	return Process{}, fmt.Errorf("the sandbox has no running process of %s", component)
+}
+
+// Alive tells whether the very process still runs; one that only waits to be
+// reaped does not.
+func (p Process) Alive(ctx context.Context) bool {
+	found, ok := p.find(ctx)
+	if !ok {
+		return false
+	}
+	status, err := found.StatusWithContext(ctx)
+	return err == nil && !slices.Contains(status, process.Zombie)
+}
+
+// Kill ends the process as a crash would. One that is gone is fine.
+func (p Process) Kill(ctx context.Context) error {
+	if _, ok := p.find(ctx); !ok {
+		return nil
+	}
+	if err := syscall.Kill(int(p.PID), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("killing %s, process %d: %w", p.Component, p.PID, err)
+	}
+	return nil
+}
+
+// Usage is the resident memory in bytes and the processor time so far in seconds.
+func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error) {
+	found, ok := p.find(ctx)
+	if !ok {
+		return 0, 0, fmt.Errorf("%s, process %d, is gone", p.Component, p.PID)
+	}
+	memory, err := found.MemoryInfoWithContext(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the memory of %s: %w", p.Component, err)
+	}
+	times, err := found.TimesWithContext(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the processor time of %s: %w", p.Component, err)
+	}
+	return memory.RSS, times.User + times.System, nil
+}
+
+func (p Process) find(ctx context.Context) (*process.Process, bool) {
+	found, err := process.NewProcessWithContext(ctx, p.PID)
+	if err != nil {
+		return nil, false
+	}
+	created, err := found.CreateTimeWithContext(ctx)
+	return found, err == nil && created == p.created
+}

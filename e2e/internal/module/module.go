@@ -1,0 +1,108 @@
+// Package module builds the Kubernetes objects that put modules on bases.
+package module
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Labels and taints of the Module Controller V2 documents.
+const (
+	// LabelComponent tells module Pods and the Nodes of bases from everything else.
+	LabelComponent = "virtual-kubelet.koupleless.io/component"
+	// LabelEnv is the environment of a base's Node.
+	LabelEnv = "virtual-kubelet.koupleless.io/env"
+	// LabelBaseName and LabelBaseVersion are what a base says of itself, on its Node.
+	LabelBaseName    = "base.koupleless.io/name"
+	LabelBaseVersion = "base.koupleless.io/version"
+	// TaintVirtualNode and TaintEnv are the taints of a base's Node.
+	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
+	TaintEnv         = "schedule.koupleless.io/node-env"
+	// EnvVersion is the variable of a container that holds the module's version.
+	EnvVersion = "BIZ_VERSION"
+)
+
+// URL is where a module's jar is said to be. Simulated bases do not fetch https.
+func URL(name, version string) string {
+	return fmt.Sprintf("https://modules.example/%s-%s-ark-biz.jar", name, version)
+}
+
+// Container is one module of a Pod.
+func Container(name, version string) corev1.Container {
+	return corev1.Container{Name: name, Image: URL(name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
+}
+
+// Template is a Pod with the modules, labelled app, which any base takes.
+func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, LabelComponent: "module"}},
+		Spec: corev1.PodSpec{
+			Containers:   containers,
+			NodeSelector: map[string]string{LabelComponent: "vnode"},
+			Tolerations: []corev1.Toleration{
+				{Key: TaintVirtualNode, Operator: corev1.TolerationOpExists},
+				{Key: TaintEnv, Operator: corev1.TolerationOpExists},
+			},
+			AutomountServiceAccountToken: ptr.To(false),
+		},
+	}
+}
+
+// OnePerBase lets no two Pods with the same app label share a base, as the
+// documents' anti-affinity does.
+func OnePerBase(t *corev1.PodTemplateSpec) {
+	t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}},
+			TopologyKey:   corev1.LabelTopologyZone,
+		}},
+	}}
+}
+
+func selector(t corev1.PodTemplateSpec) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}}
+}
+
+// Pod is a Pod of a template on its own.
+func Pod(namespace, name string, t corev1.PodTemplateSpec) *corev1.Pod {
+	t.ObjectMeta.Namespace, t.ObjectMeta.Name = namespace, name
+	return &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+}
+
+// Deployment keeps replicas Pods of a template.
+func Deployment(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.Deployment {
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector(t), Template: t},
+	}
+}
+
+// DaemonSet keeps one Pod of a template on every base that fits.
+func DaemonSet(namespace, name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       appsv1.DaemonSetSpec{Selector: selector(t), Template: t},
+	}
+}
+
+// StatefulSet keeps replicas Pods of a template, one after the other.
+func StatefulSet(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       appsv1.StatefulSetSpec{Replicas: &replicas, Selector: selector(t), Template: t},
+	}
+}
+
+// IsReady tells whether a Pod runs and is Ready.
+func IsReady(p *corev1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && p.Status.Phase == corev1.PodRunning
+		}
+	}
+	return false
+}

@@ -1,0 +1,234 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/e2e-framework/pkg/features"
+	"sigs.k8s.io/e2e-framework/pkg/types"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox"
+)
+
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = time.Minute
+	// poll is the pause between two looks.
+	poll = 50 * time.Millisecond
+)
+
+// eventually waits until check finds nothing wrong; otherwise it fails the test
+// with what was wrong last.
+func eventually(ctx context.Context, t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	last := fmt.Errorf("nothing was looked at")
+	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
+	}
+}
+
+// must fails the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step is an Assess, Setup or Teardown that needs but a context and a test.
+func step(f func(ctx context.Context, t *testing.T, namespace string)) features.Func {
+	return func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+		t.Helper()
+		f(ctx, t, namespaceOf(ctx))
+		return ctx
+	}
+}
+
+type namespaceKey struct{}
+
+func namespaceOf(ctx context.Context) string {
+	name, _ := ctx.Value(namespaceKey{}).(string)
+	return name
+}
+
+// isolate gives a feature a namespace of its own. What a failure needs to be
+// understood is kept before the namespace goes.
+func isolate(ctx context.Context, _ *envconf.Config, t *testing.T, _ types.Feature) (context.Context, error) {
+	name := envconf.RandomName("e2e", 12)
+	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		return ctx, err
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if t.Failed() {
+			dump(ctx, t, shared)
+		}
+		if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("removing the namespace: %v", err)
+		}
+	})
+	return context.WithValue(ctx, namespaceKey{}, name), nil
+}
+
+// pods lists the Pods of a namespace, the oldest first, without those that are
+// being deleted.
+func pods(ctx context.Context, c kubernetes.Interface, namespace string) ([]corev1.Pod, error) {
+	list, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	left := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	slices.SortFunc(left, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return left, nil
+}
+
+// bases are the bases of a sandbox, as they describe themselves.
+func bases(ctx context.Context, s *sandbox.Sandbox) ([]baseState, error) {
+	list, err := s.Bases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]baseState, len(list))
+	for i, b := range list {
+		states[i] = baseState{b.Identity, b.HostName, b.IP, b.Connected, b.NodeReady, b.Modules}
+	}
+	return states, nil
+}
+
+// baseState is what tests ask of a base.
+type baseState struct {
+	Identity, HostName, IP string
+	Connected, NodeReady   bool
+	Modules                []string // name:version STATE
+}
+
+// installed tells what the bases have of a module name, by address.
+func installed(ctx context.Context, s *sandbox.Sandbox, name string) (map[string][]string, error) {
+	list, err := bases(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string][]string{}
+	for _, b := range list {
+		for _, m := range b.Modules {
+			if len(m) > len(name) && m[:len(name)+1] == name+":" {
+				found[b.IP] = append(found[b.IP], m)
+			}
+		}
+	}
+	return found, nil
+}
+
+// serving checks that exactly want Pods are in a namespace, all Running and
+// Ready, and that the bases, asked themselves, have exactly what these Pods say.
+func serving(ctx context.Context, b *box.Box, namespace string, want int) error {
+	c, err := clientOf(b)
+	if err != nil {
+		return err
+	}
+	s, err := b.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return serves(ctx, c, s, namespace, want)
+}
+
+func serves(ctx context.Context, c kubernetes.Interface, s *sandbox.Sandbox, namespace string, want int) error {
+	list, err := pods(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	if len(list) != want {
+		return fmt.Errorf("there are %d Pods, not %d", len(list), want)
+	}
+	promised := map[string]map[string][]string{} // by module name, then address
+	for _, p := range list {
+		if !module.IsReady(&p) {
+			return fmt.Errorf("pod %s is not Ready: %s", p.Name, describe(&p))
+		}
+		for _, container := range p.Spec.Containers {
+			if promised[container.Name] == nil {
+				promised[container.Name] = map[string][]string{}
+			}
+			at := promised[container.Name]
+			at[p.Status.PodIP] = append(at[p.Status.PodIP], container.Name+":"+container.Env[0].Value+" ACTIVATED")
+		}
+	}
+	for name, at := range promised {
+		for ip := range at { // two Pods of one version on a base share the module
+			slices.Sort(at[ip])
+			at[ip] = slices.Compact(at[ip])
+		}
+		found, err := installed(ctx, s, name)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(at, found); diff != "" {
+			return fmt.Errorf("module %s: what the Pods promise (-) is not what the bases have (+):\n%s", name, diff)
+		}
+	}
+	return nil
+}
+
+// gone checks that no Pod is left in a namespace, and no module of the name on any base.
+func gone(ctx context.Context, namespace, name string) error {
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(list.Items) > 0 {
+		return fmt.Errorf("%d Pods are left, the first one being %s: %s", len(list.Items), list.Items[0].Name, describe(&list.Items[0]))
+	}
+	found, err := installed(ctx, up, name)
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("no Pod is left, but bases have %v", found)
+	}
+	return err
+}
+
+// warned checks that a Warning Event with the reason has reached the namespace.
+func warned(ctx context.Context, namespace, pod, reason string) error {
+	list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod})
+	if err != nil {
+		return err
+	}
+	var seen []string
+	for _, e := range list.Items {
+		if e.Type == corev1.EventTypeWarning && e.Reason == reason {
+			return nil
+		}
+		seen = append(seen, e.Type+" "+e.Reason)
+	}
+	return fmt.Errorf("pod %s has the Events %v, and no Warning %s", pod, seen, reason)
+}
+
+// describe says how a Pod is, in one line.
+func describe(p *corev1.Pod) string {
+	text := fmt.Sprintf("phase %q on node %q", p.Status.Phase, p.Spec.NodeName)
+	for _, c := range p.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			text += fmt.Sprintf(", not %s (%s: %s)", c.Type, c.Reason, c.Message)
+		}
+	}
+	return text
+}
