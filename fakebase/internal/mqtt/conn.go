@@ -39,6 +39,8 @@ type conn struct {
 	timer   clock.Timer
 }
 
+func reader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
+
 // connect dials and shakes hands.
 func (c *Client) connect(ctx context.Context) (*conn, error) {
 	dialCtx, cancel := context.WithCancel(ctx)
@@ -52,7 +54,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	stop := context.AfterFunc(dialCtx, func() { _ = nc.Close() })
 	defer stop()
 	cn := &conn{
-		net: nc, br: bufio.NewReaderSize(nc, readBuffer), opts: &c.opts,
+		net: nc, br: reader(nc), opts: &c.opts,
 		sent: c.opts.Clock.Now(),
 	}
 	if err := cn.handshake(); err != nil {

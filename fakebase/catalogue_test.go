@@ -1,0 +1,175 @@
+package fakebase
+
+import (
+	"archive/zip"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+)
+
+// writeJar makes a biz jar and returns its path.
+func writeJar(t *testing.T, manifest string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "whatever-9.9.9-ark-biz.jar")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	w, err := z.Create("META-INF/MANIFEST.MF")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(manifest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestResolve(t *testing.T) {
+	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\npriority: 5\nweb-context-path: /shop\n")
+	broken := filepath.Join(t.TempDir(), "broken-1.jar")
+	if err := os.WriteFile(broken, []byte("no jar"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(jarFile))))
+	defer srv.Close()
+	example := "https://serverless.example/module-packages/stable/biz1-web-single-host-0.0.1-SNAPSHOT-ark-biz.jar"
+	zero := 0
+	modules := []Module{
+		{URL: "http://h/exact.jar", Name: "exact", Version: "7", Priority: &zero, Metaspace: 10, WebContextPath: "e", MainClass: "E", InstallTime: Delay{Min: 5}},
+		{Name: "biz1", Version: "2", Metaspace: 20},
+		{Name: "biz1", Metaspace: 30, UninstallTime: Delay{Min: 6}},
+	}
+	plain := func(name, version, url string) ark.Spec {
+		return ark.Spec{Name: name, Version: version, URL: url, Priority: 100, WebContextPath: name, MainClass: "com.example." + name + ".Application", Metaspace: 99}
+	}
+	sized := func(s ark.Spec, size int64) ark.Spec { s.Metaspace = size; return s }
+	realSpec := ark.Spec{Name: "real", Version: "3", Priority: 5, WebContextPath: "shop", MainClass: "com.x.Real", Metaspace: 99}
+	at := func(s ark.Spec, url string) ark.Spec { s.URL = url; return s }
+	tests := []struct {
+		name               string
+		fetch              Fetch
+		url, biz, version  string
+		want               ark.Spec
+		install, uninstall Delay
+		wantErr            string
+	}{
+		{name: "the catalogue's entry of the URL wins over the request", url: "http://h/exact.jar", biz: "biz1", version: "1",
+			want: ark.Spec{Name: "exact", Version: "7", URL: "http://h/exact.jar", WebContextPath: "e", MainClass: "E", Metaspace: 10}, install: Delay{Min: 5}, uninstall: Delay{Min: 2}},
+		{name: "a real file wins over the request", url: "file://" + jarFile, biz: "biz1", version: "1", want: at(realSpec, "file://"+jarFile)},
+		{name: "so does a reachable http URL", url: srv.URL + "/whatever-9.9.9-ark-biz.jar", biz: "biz1", version: "1", want: at(realSpec, srv.URL+"/whatever-9.9.9-ark-biz.jar")},
+		{name: "an https URL is not opened", url: example, biz: "x", version: "1", want: plain("x", "1", example)},
+		{name: "an http URL that is not there is made up", url: srv.URL + "/biz9-1.0.jar", biz: "x", version: "1", want: plain("x", "1", srv.URL+"/biz9-1.0.jar")},
+		{name: "a file that is not there too", url: "file:///m/biz9-1.0.jar", want: plain("biz9", "1.0", "file:///m/biz9-1.0.jar")},
+		{name: "without names the file name counts", url: example, want: plain("biz1-web-single-host", "0.0.1-SNAPSHOT", example)},
+		{name: "the entry of name and version", url: example, biz: "biz1", version: "2", want: sized(plain("biz1", "2", example), 20)},
+		{name: "the entry of the name", url: example, biz: "biz1", version: "3", want: sized(plain("biz1", "3", example), 30), uninstall: Delay{Min: 6}},
+		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1", want: plain("x", "1", "file://"+jarFile)},
+		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x", version: "1", wantErr: "java.io.FileNotFoundException: file:///m/biz9-1.0.jar"},
+		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1", wantErr: "java.util.zip.ZipException: zip END header not found"},
+		{name: "no name anywhere", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
+		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},
+		{name: "an odd scheme", url: "OCI://h/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: unknown protocol: oci"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &Catalogue{Modules: modules, Fetch: tt.fetch, InstallTime: Delay{Min: 1}, UninstallTime: Delay{Min: 2}}
+			got, ex := c.resolve(t.Context(), tt.url, tt.biz, tt.version, 99)
+			if tt.wantErr != "" {
+				if ex == nil || ex.message() != tt.wantErr {
+					t.Fatalf("exception %v, want %s", ex, tt.wantErr)
+				}
+				return
+			}
+			if ex != nil {
+				t.Fatal(ex)
+			}
+			install, uninstall := Delay{Min: 1}, Delay{Min: 2} // those of the catalogue
+			first(&install, tt.install)
+			first(&uninstall, tt.uninstall)
+			if d := cmp.Diff(tt.want, got.Spec); d != "" {
+				t.Errorf("spec (-want +got):\n%s", d)
+			}
+			if got.install != install || got.uninstall != uninstall {
+				t.Errorf("times %v and %v, want %v and %v", got.install, got.uninstall, install, uninstall)
+			}
+		})
+	}
+}
+
+func TestFileNames(t *testing.T) {
+	for url, want := range map[string][2]string{
+		"https://h/biz1-0.0.1-ark-biz.jar":                  {"biz1", "0.0.1"},
+		"https://h/biz1-web-single-host-0.0.1-SNAPSHOT.jar": {"biz1-web-single-host", "0.0.1-SNAPSHOT"},
+		"file:///m/a-2.jar?token=b-3.jar":                   {"a", "2"},
+		"file:a-2.jar":                                      {"a", "2"},
+		"https://h/log4j-2-module-1.0.jar":                  {"log4j", "2-module-1.0"},
+		"https://h/biz1.jar":                                {},
+		"https://h/biz1-0.0.1.war":                          {},
+		"https://h/-1.jar":                                  {},
+		"http://[::1/x-1.jar":                               {},
+	} {
+		name, version := splitFileName(url)
+		if got := [2]string{name, version}; got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestCatalogueValidate(t *testing.T) {
+	c := &Catalogue{
+		Fetch: "sometimes", MaxJarSize: -1, PullTime: Delay{Min: -1},
+		Modules: []Module{{}, {Name: "a", Metaspace: -1, InstallTime: Delay{Spread: -1}}},
+	}
+	err := c.Validate()
+	for _, want := range []string{`fetch "sometimes"`, "maxJarSize", "pullTime: a time", "modules[0].name: is required", "modules[1].metaspace -1", "modules[1].installTime: a time"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+	if err := (&Catalogue{}).Validate(); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+}
+
+func TestRealJarIsInstalled(t *testing.T) {
+	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\n")
+	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	await(t, b, func(s Status) bool { return s.Ready && len(s.Biz) == 1 })
+	if got := b.Status().Biz[0]; got.ID() != "real:3" || got.MainClass != "com.x.Real" || got.Origin != ark.Static {
+		t.Errorf("installed %+v", got)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDelayDraws(t *testing.T) {
+	half := func() float64 { return 0.5 }
+	if got := (Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}).draw(half); got != 3*time.Second {
+		t.Errorf("drew %s", got)
+	}
+}

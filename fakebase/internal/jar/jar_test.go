@@ -1,0 +1,229 @@
+package jar
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// build makes a jar with a manifest; an empty one makes a jar without.
+func build(t *testing.T, manifest string) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	if manifest != "" {
+		w, err := z.Create("META-INF/MANIFEST.MF")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(manifest)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+const whole = "Manifest-Version: 1.0\r\nArk-Biz-Name: biz1\r\nArk-Biz-Version: 0.0.1-SNAPSHOT\r\nMain-Class: loader\r\n" +
+	"Start-Class: com.x.\r\n Biz1Application\r\npriority: 7\r\nweb-context-path: biz1\r\n\r\nName: other/entry\r\nArk-Biz-Name: wrong\r\n"
+
+func TestManifests(t *testing.T) {
+	tests := []struct {
+		name     string
+		content  []byte
+		want     Manifest
+		kind     Kind
+		wantText string
+	}{
+		{name: "whole", content: build(t, whole), want: Manifest{"biz1", "0.0.1-SNAPSHOT", "com.x.Biz1Application", "biz1", 7}},
+		{name: "least", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\n"), want: Manifest{"a", "1", "M", "", DefaultPriority}},
+		{name: "no zip", content: []byte("hello"), kind: NotZip, wantText: "not a zip archive"},
+		{name: "empty", content: nil, kind: NotZip, wantText: "not a zip archive"},
+		{name: "no manifest", content: build(t, ""), kind: NotBiz, wantText: "Archive must be a ark biz!"},
+		{name: "no name", content: build(t, "Main-Class: M\n"), kind: NotBiz, wantText: "Biz Name must not be empty!"},
+		{name: "no version", content: build(t, "Ark-Biz-Name: a\n"), kind: NotBiz, wantText: "Biz Version must not be empty!"},
+		{name: "no main class", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\n"), kind: NotBiz, wantText: "Biz Main Class must not be empty!"},
+		{name: "bad priority", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\npriority: high\n"), kind: NotBiz, wantText: `For input string: "high"`},
+		{name: "a line that is none", content: build(t, "nonsense\n"), kind: NotZip, wantText: "manifest cannot be read"},
+	}
+	for _, tt := range tests {
+		for _, scheme := range []string{"file", "http"} {
+			t.Run(tt.name+"/"+scheme, func(t *testing.T) {
+				var u *url.URL
+				if scheme == "file" {
+					name := filepath.Join(t.TempDir(), "x.jar")
+					if err := os.WriteFile(name, tt.content, 0o600); err != nil {
+						t.Fatal(err)
+					}
+					u = &url.URL{Scheme: "file", Path: name}
+				} else {
+					srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(tt.content) }))
+					defer srv.Close()
+					u = parseURL(t, srv.URL+"/x.jar")
+				}
+				got, err := NewReader(Limits{}).Read(t.Context(), u)
+				check(t, err, tt.kind, tt.wantText)
+				if d := cmp.Diff(tt.want, got); d != "" {
+					t.Errorf("manifest (-want +got):\n%s", d)
+				}
+			})
+		}
+	}
+}
+
+// check compares an error; no text means that there is none.
+func check(t *testing.T, err error, kind Kind, text string) {
+	t.Helper()
+	if text == "" {
+		if err != nil {
+			t.Errorf("error %v", err)
+		}
+		return
+	}
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != kind || !strings.Contains(e.Error(), text) {
+		t.Errorf("error %#v, want kind %d with %q", err, kind, text)
+	}
+	if want := kind == NotZip || kind == NotBiz; IsMalformed(err) != want {
+		t.Errorf("malformed: %v, want %v", !want, want)
+	}
+}
+
+func parseURL(t *testing.T, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestUnreachable(t *testing.T) {
+	hang := make(chan struct{})
+	defer close(hang)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/404":
+			http.NotFound(w, r)
+		case "/500":
+			w.WriteHeader(500)
+		case "/hang":
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+		case "/large":
+			_, _ = w.Write(make([]byte, 1001))
+		}
+	}))
+	defer srv.Close()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	large := filepath.Join(t.TempDir(), "large.jar")
+	if err := os.WriteFile(large, make([]byte, 1001), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		url  string
+		kind Kind
+		text string
+	}{
+		{"file:///nowhere/x.jar", NotFound, "no such file"},
+		{"file://" + t.TempDir(), NotFound, "is a directory"},
+		{"file://" + large, Other, "larger than 1000 bytes"},
+		{srv.URL + "/large", Other, "larger than 1000 bytes"},
+		{srv.URL + "/404", NotFound, "/404"},
+		{srv.URL + "/500", Other, "Server returned HTTP response code: 500 for URL: " + srv.URL + "/500"},
+		{srv.URL + "/hang", TimedOut, "timed out"},
+		{"http://" + gone.Addr().String() + "/x.jar", Refused, "connection refused"},
+		{"jar:file:/x.jar!/", Other, "cannot read jar URLs"},
+	}
+	r := NewReader(Limits{Size: 1000, Total: 100 * time.Millisecond})
+	for _, tt := range tests {
+		_, err := r.Read(t.Context(), parseURL(t, tt.url))
+		check(t, err, tt.kind, tt.text)
+	}
+}
+
+func TestUnknownHostIsToldApart(t *testing.T) {
+	err := classify(fmt.Errorf("get: %w", &net.DNSError{Name: "h", Err: "no such host", IsNotFound: true}))
+	check(t, err, UnknownHost, "h")
+}
+
+func TestDownloadsAreShared(t *testing.T) {
+	var asked atomic.Int32
+	release := make(chan struct{})
+	content := build(t, whole)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		<-release
+		_, _ = w.Write(content)
+	}))
+	defer srv.Close()
+	r := NewReader(Limits{})
+	u := parseURL(t, srv.URL+"/x.jar")
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Read(impatient, u); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled read: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			if m, err := r.Read(t.Context(), u); err != nil || m.Name != "biz1" {
+				t.Errorf("%+v %v", m, err)
+			}
+		})
+	}
+	close(release)
+	wg.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("51 reads asked the server %d times", n)
+	}
+}
+
+// FuzzParse: no archive makes the reader crash, and what it accepts is complete.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("PK\x05\x06"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := parse(bytes.NewReader(raw), int64(len(raw)))
+		if err == nil && (m.Name == "" || m.Version == "" || m.MainClass == "") {
+			t.Errorf("accepted %+v", m)
+		}
+	})
+}
+
+// FuzzAttributes: no manifest makes the reader crash.
+func FuzzAttributes(f *testing.F) {
+	f.Add(whole)
+	f.Add(" continued from nowhere\n: \n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		attrs, err := attributes(strings.NewReader(raw))
+		for k := range attrs {
+			if err == nil && k != strings.ToLower(k) {
+				t.Errorf("key %q", k)
+			}
+		}
+	})
+}

@@ -1,0 +1,335 @@
+package mqtt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+	"k8s.io/utils/clock"
+)
+
+// server is the broker's end of one connection, by hand.
+type server struct {
+	t    *testing.T
+	conn net.Conn
+	c    *conn // to read packets with
+}
+
+// peer makes a client whose connections arrive on a channel.
+func peer(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
+	t.Helper()
+	arrivals := make(chan *server, 100)
+	opts := Options{
+		ClientID: "p@@@b1", Username: "u", Password: "s",
+		Dial: func(context.Context) (net.Conn, error) {
+			near, far := net.Pipe()
+			arrivals <- &server{t, far, newConn(far)}
+			return near, nil
+		},
+		OnMessage: func(string, []byte) {},
+		Clock:     clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if change != nil {
+		change(&opts)
+	}
+	return New(opts), arrivals
+}
+
+func newConn(nc net.Conn) *conn { return &conn{net: nc, br: reader(nc)} }
+
+// run runs the client until the test ends.
+func run(t *testing.T, c *Client) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+}
+
+// read reads one packet; CONNECT, SUBSCRIBE and PINGREQ too, which a client never reads.
+func (s *server) read() packets.Packet {
+	s.t.Helper()
+	pk, body, err := s.raw()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	switch pk.FixedHeader.Type {
+	case packets.Connect:
+		err = pk.ConnectDecode(body)
+	case packets.Subscribe:
+		err = pk.SubscribeDecode(body)
+	case packets.Publish:
+		err = pk.PublishDecode(body)
+	case packets.Puback:
+		err = pk.PubackDecode(body)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return pk
+}
+
+func (s *server) raw() (packets.Packet, []byte, error) {
+	pk := packets.Packet{ProtocolVersion: 4}
+	head, err := s.c.br.ReadByte()
+	if err != nil {
+		return pk, nil, err
+	}
+	if err := pk.FixedHeader.Decode(head); err != nil {
+		return pk, nil, err
+	}
+	n, _, err := packets.DecodeLength(s.c.br)
+	if err != nil {
+		return pk, nil, err
+	}
+	body := make([]byte, n)
+	_, err = io.ReadFull(s.c.br, body)
+	return pk, body, err
+}
+
+func (s *server) write(b ...byte) {
+	s.t.Helper()
+	if _, err := s.conn.Write(b); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestHandshakeAndTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := make(chan string, 1)
+		var c *Client
+		var arrivals <-chan *server
+		c, arrivals = peer(t, func(o *Options) {
+			o.OnConnect = func(bool) {
+				if err := c.Subscribe("a/+", "b"); err != nil {
+					t.Error(err)
+				}
+			}
+			o.OnMessage = func(topic string, payload []byte) { got <- topic + " " + string(payload) }
+		})
+		if err := c.Publish("x", nil); !errors.Is(err, ErrNotConnected) {
+			t.Errorf("publish before Run: %v", err)
+		}
+		run(t, c)
+		s := <-arrivals
+		hello := s.read().Connect
+		if hello.ClientIdentifier != "p@@@b1" || string(hello.Username) != "u" || string(hello.Password) != "s" || !hello.Clean || hello.Keepalive != 60 || hello.WillFlag {
+			t.Errorf("CONNECT %+v", hello)
+		}
+		s.write(0x20, 2, 0, 0)
+		sub := s.read()
+		if len(sub.Filters) != 2 || sub.Filters[0].Filter != "a/+" || sub.Filters[0].Qos != 1 || sub.Filters[1].Filter != "b" {
+			t.Errorf("SUBSCRIBE %+v", sub.Filters)
+		}
+		s.write(0x90, 4, byte(sub.PacketID>>8), byte(sub.PacketID), 1, 1)
+		s.write(0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i')
+		if ack := s.read(); ack.FixedHeader.Type != packets.Puback || ack.PacketID != 9 {
+			t.Errorf("PUBACK %+v", ack)
+		}
+		if m := <-got; m != "b hi" {
+			t.Errorf("message %q", m)
+		}
+		s.write(0x30, 4, 0, 1, 'b', '0') // QoS 0 needs no acknowledgement
+		if m := <-got; m != "b 0" {
+			t.Errorf("message %q", m)
+		}
+		if err := c.Publish("t", []byte("data")); err != nil {
+			t.Fatal(err)
+		}
+		pub := s.read()
+		if pub.FixedHeader.Qos != 1 || pub.FixedHeader.Retain || pub.TopicName != "t" || string(pub.Payload) != "data" || pub.PacketID == 0 {
+			t.Errorf("PUBLISH %+v", pub)
+		}
+	})
+}
+
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, arrivals := peer(t, nil)
+		run(t, c)
+		s := <-arrivals
+		s.read()
+		begun := time.Now()
+		s.write(0x20, 2, 0, 0)
+		for i := range 3 {
+			if pk := s.read(); pk.FixedHeader.Type != packets.Pingreq {
+				t.Fatalf("packet %d", pk.FixedHeader.Type)
+			}
+			if quiet := time.Since(begun); quiet < 55*time.Second || quiet > 60*time.Second {
+				t.Errorf("ping %d after %s of silence", i, quiet)
+			}
+			begun = time.Now()
+			s.write(0xd0, 0)
+		}
+		// A broker that answers no more is given up after one and a half keep-alives.
+		for {
+			if _, _, err := s.raw(); err != nil {
+				break
+			}
+		}
+		if took := time.Since(begun); took < 85*time.Second || took > 150*time.Second {
+			t.Errorf("a silent broker was given up after %s", took)
+		}
+		if again := <-arrivals; again == s {
+			t.Error("no new connection")
+		}
+	})
+}
+
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, arrivals := peer(t, nil)
+		run(t, c)
+		begun := time.Now()
+		for _, want := range []time.Duration{0, 1, 3, 7} {
+			s := <-arrivals
+			if at := time.Since(begun); at != want*time.Second {
+				t.Errorf("attempt at %s, want %ds", at, want)
+			}
+			s.read()
+			_ = s.conn.Close()
+		}
+		s := <-arrivals // at 15 s, and this one is welcome
+		s.read()
+		s.write(0x20, 2, 0, 0)
+		synctest.Wait()
+		begun = time.Now()
+		_ = s.conn.Close()
+		<-arrivals
+		if pause := time.Since(begun); pause != time.Second {
+			t.Errorf("the pause after a good connection is %s, want 1s again", pause)
+		}
+	})
+}
+
+func TestHoldAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := make(chan error, 10)
+		c, arrivals := peer(t, func(o *Options) { o.OnLost = func(err error) { lost <- err } })
+		run(t, c)
+		s := <-arrivals
+		s.read()
+		s.write(0x20, 2, 0, 0)
+		synctest.Wait()
+		if !c.Connected() {
+			t.Fatal("not connected")
+		}
+		c.Hold()
+		c.Hold()
+		<-lost
+		<-time.After(time.Hour)
+		if len(arrivals) != 0 || c.Connected() {
+			t.Error("reconnected while held")
+		}
+		c.Release()
+		c.Release()
+		<-arrivals
+	})
+}
+
+func TestRefusalsAndLimits(t *testing.T) {
+	first := func(o *Options) { o.FailFirst = true }
+	tests := []struct {
+		name   string
+		answer []byte
+		want   string
+	}{
+		{"bad credentials", []byte{0x20, 2, 0, 5}, "return code 5: mqtt: connection refused by broker"},
+		{"another packet", []byte{0xd0, 0}, "broker answered CONNECT with packet type 13"},
+		{"a malformed header", []byte{0x2f, 0}, "decoding packet header"},
+		{"an endless length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding packet length"},
+		{"a packet that is too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "is larger than"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, arrivals := peer(t, first)
+				done := make(chan error, 1)
+				go func() { done <- c.Run(t.Context()) }()
+				s := <-arrivals
+				s.read()
+				_, _ = s.conn.Write(tt.answer) // the client may hang up in the middle
+				if err := <-done; err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("Run: %v, want %q", err, tt.want)
+				}
+			})
+		})
+	}
+	t.Run("a broker that never answers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, arrivals := peer(t, first)
+			done := make(chan error, 1)
+			begun := time.Now()
+			go func() { done <- c.Run(t.Context()) }()
+			(<-arrivals).read()
+			if err := <-done; err == nil || time.Since(begun) != 30*time.Second {
+				t.Errorf("Run: %v after %s", err, time.Since(begun))
+			}
+		})
+	})
+	t.Run("in flight", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c, arrivals := peer(t, nil)
+			run(t, c)
+			s := <-arrivals
+			s.read()
+			s.write(0x20, 2, 0, 0)
+			go func() { _, _ = io.Copy(io.Discard, s.conn) }()
+			synctest.Wait()
+			for i := range MaxInFlight {
+				if err := c.Publish("t", nil); err != nil {
+					t.Fatalf("publish %d: %v", i, err)
+				}
+			}
+			if err := c.Publish("t", nil); !errors.Is(err, ErrTooManyInFlight) {
+				t.Errorf("one more: %v", err)
+			}
+			s.write(0x40, 2, 0, 1)
+			synctest.Wait()
+			if err := c.Publish("t", nil); err != nil {
+				t.Errorf("after an acknowledgement: %v", err)
+			}
+		})
+	})
+}
+
+// FuzzNext feeds anything to the packet reader: it never crashes and never
+// takes more than it was given.
+func FuzzNext(f *testing.F) {
+	for _, seed := range [][]byte{{0x20, 2, 0, 0}, {0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i'}, {0x90, 4, 0, 1, 1, 1}, {0x40, 2, 0, 1}, {0xd0, 0}, {0x30, 0}, {0x40, 0}, {0x34, 5, 0, 1, 'a', 0, 1}} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		cn := &conn{br: reader(bytes.NewReader(raw))}
+		read := 0
+		for {
+			pk, err := cn.next()
+			if err != nil {
+				break
+			}
+			read += 2 + pk.FixedHeader.Remaining
+			if len(pk.Payload) > len(raw) {
+				t.Fatalf("payload of %d bytes out of %d", len(pk.Payload), len(raw))
+			}
+		}
+		if read > len(raw) {
+			t.Errorf("read %d bytes of %d", read, len(raw))
+		}
+	})
+}

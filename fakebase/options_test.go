@@ -1,0 +1,133 @@
+package fakebase
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNewReportsEverything(t *testing.T) {
+	_, err := New(Options{
+		Identity: "a/b", Env: "x+", Generation: "D", Activation: 9, StartupTime: -1, HeartbeatJitter: -1,
+		MQTT:      &MQTTOptions{Broker: "broker:1883"},
+		HTTP:      &HTTPOptions{HeartbeatEndpoint: "controller:7777"},
+		Metaspace: Metaspace{Used: 10, Max: 5, Leak: 2, Threshold: 101},
+		Faults:    []Fault{{Kind: "gremlin"}},
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		`Identity "a/b": must not contain`, `Env "x+": must not contain`, `Generation "D": must be A, B or C`, "Activation 9: unknown",
+		"StartupTime -1ns: must not be negative", "HeartbeatJitter -1ns", `MQTT.Broker "broker:1883": must be tcp://host:port or ssl://host:port`,
+		`HTTP.HeartbeatEndpoint "controller:7777": must be http://host:port`, "Metaspace.Used 10: is more than Max 5", "Metaspace.Leak 2", "Metaspace.Threshold 101",
+		`Faults[0]: kind "gremlin": unknown`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q:\n%v", want, err)
+		}
+	}
+	for broker, want := range map[string]string{
+		"":                   "give the broker as tcp://host:port",
+		"http://broker:1883": "unknown scheme",
+		"tcp://broker":       "must be tcp://host:port",
+	} {
+		if _, err := New(Options{MQTT: &MQTTOptions{Broker: broker}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("broker %q: %v, want %q", broker, err, want)
+		}
+	}
+	if _, err := New(Options{}); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+}
+
+func TestStatusOfAnIdleBase(t *testing.T) {
+	b, err := New(Options{Identity: "b1", HostName: "h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Status{Identity: "b1", Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "h"}
+	if d := cmp.Diff(want, b.Status()); d != "" {
+		t.Errorf("status (-want +got):\n%s", d)
+	}
+	raw, err := json.Marshal(b.Status())
+	if want := `{"identity":"b1","name":"base","version":"1.0.0","ip":"198.18.0.1","hostName":"h","running":false,"connected":false,"ready":false,"requests":0}`; err != nil || string(raw) != want {
+		t.Errorf("%s %v, want %s", raw, err, want)
+	}
+}
+
+func TestJavaDoubles(t *testing.T) {
+	for v, want := range map[javaDouble]string{
+		0: "0.0", 64: "64.0", 174.5: "174.5", 131749: "131749.0", -9.5367431640625e-7: "-9.5367431640625E-7",
+		0.001: "0.001", 1e7: "1.0E7", 12345678.9: "1.23456789E7", 34.432: "34.432",
+	} {
+		if got, err := v.MarshalJSON(); err != nil || string(got) != want {
+			t.Errorf("%v: %s %v, want %s", float64(v), got, err, want)
+		}
+	}
+}
+
+func TestDurationText(t *testing.T) {
+	var d Duration
+	if err := json.Unmarshal([]byte(`"1.5s"`), &d); err != nil || time.Duration(d) != 1500*time.Millisecond {
+		t.Errorf("%v %v", d, err)
+	}
+	if err := json.Unmarshal([]byte(`"soon"`), &d); err == nil || !strings.Contains(err.Error(), `"soon" is not a duration such as 1.5s`) {
+		t.Errorf("soon: %v", err)
+	}
+}
+
+func TestMetaspaceModel(t *testing.T) {
+	m := newMetaspace(Metaspace{Used: 100 << 10, Max: mib, Leak: 0.25, Threshold: 50}.normalise())
+	steps := []struct {
+		name string
+		do   func()
+		want MetaspaceStatus
+	}{
+		{"at first", func() {}, MetaspaceStatus{100 << 10, 128 << 10, mib}},
+		{"a module", func() { m.add(100 << 10) }, MetaspaceStatus{200 << 10, 256 << 10, mib}},
+		{"it leaks a quarter, and what is committed stays", func() { m.giveBack(100 << 10) }, MetaspaceStatus{125 << 10, 256 << 10, mib}},
+		{"committed ends at the maximum", func() { m.add(mib - 125<<10) }, MetaspaceStatus{mib, mib, mib}},
+	}
+	for _, s := range steps {
+		s.do()
+		if d := cmp.Diff(s.want, m.status(false)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", s.name, d)
+		}
+	}
+	if m.fits(1) {
+		t.Error("a byte fits where nothing is left")
+	}
+	m = newMetaspace(Metaspace{Used: 100, Max: 1000, Threshold: 50}.normalise())
+	if !m.allowed(400) || m.allowed(401) {
+		t.Error("the threshold of 50 % of 1000 is not between 500 and 501")
+	}
+	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.normalise())
+	if !m.fits(1<<40) || !m.allowed(1<<40) || m.status(true).Max != -1 {
+		t.Error("no limit is a limit")
+	}
+}
+
+// TestImports holds the package to its independence (see doc.go).
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	packages := strings.Fields(string(out))
+	if len(packages) < 50 {
+		t.Fatalf("go list found %d packages", len(packages))
+	}
+	for _, p := range packages {
+		switch {
+		case strings.HasPrefix(p, "github.com/koupleless/koupsandbox/") && !strings.HasPrefix(p, "github.com/koupleless/koupsandbox/fakebase"),
+			strings.HasPrefix(p, "k8s.io/") && p != "k8s.io/utils/clock",
+			strings.HasPrefix(p, "sigs.k8s.io/"), strings.Contains(p, "virtual-kubelet"):
+			t.Errorf("fakebase depends on %s", p)
+		}
+	}
+}
