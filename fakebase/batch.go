@@ -29,7 +29,7 @@ func (l *life) batchCommand(req *batchRequest, origin ark.Origin) outcome {
 	case req == nil:
 		return thrownOutcome(nullPointer())
 	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(invalid(CodeInvalidParameter, "requestId should not be blank when async is true"))
+		return thrownOutcome(asyncWithoutID())
 	case req.BizList == nil:
 		return thrownOutcome(invalid(CodeInvalidParameter, "bizList is null"))
 	}

@@ -175,7 +175,7 @@ func (l *life) namedCommand(command string, req *bizRequest, op func(subject) ou
 	case req == nil:
 		return thrownOutcome(nullPointer())
 	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(invalid(CodeInvalidParameter, "requestId should not be blank when async is true"))
+		return thrownOutcome(asyncWithoutID())
 	case blank(req.BizName):
 		return thrownOutcome(invalid(CodeInvalidParameter, "bizName should not be blank"))
 	case blank(req.BizVersion):
@@ -250,6 +250,10 @@ func (l *life) reported() []Biz {
 }
 
 func blank(t text) bool { return strings.TrimSpace(t.value) == "" }
+
+func asyncWithoutID() *exception {
+	return invalid(CodeInvalidParameter, "requestId should not be blank when async is true")
+}
 
 func nullPointer() *exception {
 	return &exception{class: "java.lang.NullPointerException", code: CodeInvalidParameter, plain: true}

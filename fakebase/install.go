@@ -49,7 +49,7 @@ func (r *bizRequest) subject(command string) subject {
 func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 	switch {
 	case bool(req.Async) && blank(req.RequestID):
-		return req, invalid(CodeInvalidParameter, "requestId should not be blank when async is true")
+		return req, asyncWithoutID()
 	case blank(req.BizURL):
 		return req, invalid(CodeInvalidParameter, "bizUrl should not be blank")
 	case blank(req.BizName) && blank(req.BizVersion):

@@ -121,6 +121,18 @@ func TestStartingBaseRefusesTraffic(t *testing.T) {
 	r.expect("/biz1", 503, `{"error":"the base is starting"}`)
 }
 
+// inWork sends a request and returns, when the module works on it, where
+// its end will be told.
+func (r *webRig) inWork() <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := r.get("/biz1")
+		done <- err
+	}()
+	await(r.t, r.b, func(s Status) bool { return s.Requests == 1 })
+	return done
+}
+
 // isReset tells whether a request ended as when a JVM's connection is cut.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
@@ -129,12 +141,7 @@ func isReset(err error) bool {
 func TestUninstallCutsRequestsInWork(t *testing.T) {
 	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := r.get("/biz1")
-		done <- err
-	}()
-	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	done := r.inWork()
 	r.uninstall("1")
 	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("request ended with %v, want a reset", err)
@@ -159,20 +166,15 @@ func TestSwitchLetsRequestsFinish(t *testing.T) {
 func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
 	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := r.get("/biz1")
-		done <- err
-	}()
-	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	done := r.inWork()
 	r.b.Crash()
 	if err := <-done; !isReset(err) {
 		t.Errorf("request ended with %v, want a reset", err)
 	}
-	await(t, r.b, func(s Status) bool { return !s.Running })
-	if _, _, err := r.get("/biz1"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("request to a dead base: %v, want refused", err)
-	}
+	await(t, r.b, func(s Status) bool {
+		_, _, err := r.get("/biz1")
+		return !s.Running && errors.Is(err, syscall.ECONNREFUSED)
+	})
 	if err := r.b.Restart(""); err != nil {
 		t.Fatal(err)
 	}

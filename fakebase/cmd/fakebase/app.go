@@ -112,22 +112,33 @@ func serve(c *cli.Context, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "control http://%s\n", ctl.addr())
+		if _, err := fmt.Fprintf(stdout, "control http://%s\n", ctl.addr()); err != nil {
+			return fmt.Errorf("printing control address: %w", err)
+		}
 		group.Go(func() error { return ctl.start(ctx) })
 	}
 	for _, b := range bases {
 		group.Go(func() error { return b.Start(ctx) })
-		if c.Bool("web") {
-			addr, err := b.WebAddr(ctx)
-			if err != nil {
-				logger.Error("no listener for module traffic", "err", err)
-				continue
-			}
-			fmt.Fprintf(stdout, "web %s http://%s\n", b.Identity(), addr)
-		}
+	}
+	if c.Bool("web") {
+		group.Go(func() error { return openWeb(ctx, bases, stdout) })
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	return nil
+}
+
+// openWeb opens the listeners for module traffic and prints their addresses.
+func openWeb(ctx context.Context, bases []*fakebase.Base, stdout io.Writer) error {
+	for _, b := range bases {
+		addr, err := b.WebAddr(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(stdout, "web %s http://%s\n", b.Identity(), addr); err != nil {
+			return fmt.Errorf("printing web address: %w", err)
+		}
 	}
 	return nil
 }

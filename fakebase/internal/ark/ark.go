@@ -9,7 +9,6 @@ package ark
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -158,9 +157,3 @@ var (
 	// ErrState: the biz is in a state that does not allow the step.
 	ErrState = errors.New("illegal state")
 )
-
-func notFound(id string) error { return fmt.Errorf("biz %q: %w", id, ErrNotFound) }
-
-func illegal(b *Biz, doing string) error {
-	return fmt.Errorf("%s biz %q in state %s: %w", doing, b.ID(), b.State, ErrState)
-}

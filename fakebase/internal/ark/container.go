@@ -37,7 +37,7 @@ func NewContainer(opts Options) *Container {
 func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 	id := spec.ID()
 	if c.biz[id] != nil {
-		return fmt.Errorf("biz %q: %w", id, ErrRegistered)
+		return fmt.Errorf("registering biz %q: %w", id, ErrRegistered)
 	}
 	c.seq++
 	b := &Biz{Spec: spec, State: Unresolved, Origin: origin, seq: c.seq}
@@ -48,12 +48,9 @@ func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 
 // Started ends a successful start: the activation rule decides who is active.
 func (c *Container) Started(id string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State != Resolved:
-		return illegal(b, "starting")
+	b, err := c.find(id, "starting", Resolved)
+	if err != nil {
+		return err
 	}
 	old := c.active(b.Name)
 	switch {
@@ -71,12 +68,9 @@ func (c *Container) Started(id string, now time.Time) error {
 // StartFailed ends a failed start; trace is the stack trace. The biz is
 // broken and then, unless the container keeps failed biz, removed.
 func (c *Container) StartFailed(id, trace string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State != Resolved:
-		return illegal(b, "failing")
+	b, err := c.find(id, "failing", Resolved)
+	if err != nil {
+		return err
 	}
 	c.record(b, Broken, InstallFailed, trace, now)
 	if !c.opts.KeepFailed {
@@ -88,13 +82,11 @@ func (c *Container) StartFailed(id, trace string, now time.Time) error {
 // Stopping begins an uninstall: an active biz takes no more traffic. It
 // fails with ErrState while the biz starts.
 func (c *Container) Stopping(id string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State == Resolved:
-		return illegal(b, "stopping")
-	case b.State == Activated:
+	b, err := c.find(id, "stopping", Activated, Deactivated, Broken)
+	if err != nil {
+		return err
+	}
+	if b.State == Activated {
 		c.record(b, Deactivated, Killing, "", now)
 	}
 	return nil
@@ -102,12 +94,9 @@ func (c *Container) Stopping(id string, now time.Time) error {
 
 // Stopped ends an uninstall: the biz is gone.
 func (c *Container) Stopped(id string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State != Deactivated && b.State != Broken:
-		return illegal(b, "removing")
+	b, err := c.find(id, "removing", Deactivated, Broken)
+	if err != nil {
+		return err
 	}
 	c.remove(b, now)
 	return nil
@@ -116,12 +105,9 @@ func (c *Container) Stopped(id string, now time.Time) error {
 // StopFailed ends an uninstall whose stop handler threw: the biz is broken
 // and then, unless the container keeps unstoppable biz, removed all the same.
 func (c *Container) StopFailed(id string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State != Deactivated && b.State != Broken:
-		return illegal(b, "removing")
+	b, err := c.find(id, "breaking", Deactivated, Broken)
+	if err != nil {
+		return err
 	}
 	c.record(b, Broken, UninstallFailed, "", now)
 	if !c.opts.KeepUnstoppable {
@@ -134,14 +120,9 @@ func (c *Container) StopFailed(id string, now time.Time) error {
 // Switch makes a deactivated version the active one of its name. Switching
 // to the active version changes nothing; any other state is ErrState.
 func (c *Container) Switch(id string, now time.Time) error {
-	b := c.biz[id]
-	switch {
-	case b == nil:
-		return notFound(id)
-	case b.State == Activated:
-		return nil
-	case b.State != Deactivated:
-		return illegal(b, "switching to")
+	b, err := c.find(id, "switching to", Activated, Deactivated)
+	if err != nil || b.State == Activated {
+		return err
 	}
 	message := ""
 	if old := c.active(b.Name); old != nil {
@@ -150,6 +131,18 @@ func (c *Container) Switch(id string, now time.Time) error {
 	}
 	c.activate(b, Switched, message, now)
 	return nil
+}
+
+// find returns a biz that is in one of the states.
+func (c *Container) find(id, doing string, states ...State) (*Biz, error) {
+	b := c.biz[id]
+	switch {
+	case b == nil:
+		return nil, fmt.Errorf("%s biz %q: %w", doing, id, ErrNotFound)
+	case !slices.Contains(states, b.State):
+		return nil, fmt.Errorf("%s biz %q in state %s: %w", doing, id, b.State, ErrState)
+	}
+	return b, nil
 }
 
 // Get returns a copy of a biz.

@@ -1,0 +1,368 @@
+package fakebase
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// rig is a connected base with its world.
+func rig(t *testing.T, opts Options) (*world, *Base) {
+	t.Helper()
+	w := newWorld(t)
+	opts.Identity, opts.MQTT = "b1", &MQTTOptions{Dial: w.dial}
+	if opts.Catalogue == nil {
+		opts.Catalogue = &Catalogue{Fetch: FetchNever}
+	}
+	b := start(t, opts)
+	w.next("base/heart")
+	return w, b
+}
+
+func inject(t *testing.T, b *Base, f Fault) string {
+	t.Helper()
+	id, err := b.Inject(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+const (
+	topic      = "koupleless_dev/b1/"
+	install1   = `{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"http://h/x.jar"}`
+	install2   = `{"bizName":"biz1","bizVersion":"2.0.0","bizUrl":"http://h/y.jar"}`
+	uninstall1 = `{"bizName":"biz1","bizVersion":"1.0.0"}`
+)
+
+func TestSilentAndDeaf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		id := inject(t, b, Fault{Kind: FaultSilent})
+		if n := w.hearts(time.Minute); n != 0 {
+			t.Errorf("%d heartbeats of a silent base", n)
+		}
+		w.send(topic+"queryAllBiz", "{}")
+		w.next("base/simpleBiz")
+		b.Clear(id)
+		id = inject(t, b, Fault{Kind: FaultDeaf, Match: Match{Commands: []string{cmdQueryAll}}})
+		w.send(topic+"queryAllBiz", "{}")
+		w.send(topic+"health", "{}")
+		w.next("base/health")
+		if n := w.hearts(65 * time.Second); n != 6 {
+			t.Errorf("%d heartbeats of a deaf base in 65 s", n)
+		}
+		b.Clear(id)
+		w.send(topic+"queryAllBiz", "{}")
+		w.next("base/simpleBiz")
+	})
+}
+
+func TestLatencyAndHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultLatency, Delay: Delay{Min: Duration(3 * time.Second)}, Match: Match{Commands: []string{cmdHealth}}})
+		begun := time.Now()
+		w.send(topic+"health", "{}")
+		w.next("base/health")
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("health took %s", took)
+		}
+		inject(t, b, Fault{Kind: FaultHang, Match: Match{Biz: "biz1"}})
+		w.send(topic+"installBiz", install1)
+		synctest.Wait()
+		b.Clear()
+		w.send(topic+"uninstallBiz", uninstall1)
+		got := w.data("base/bizOperation")["response"].(map[string]any)["message"]
+		if want := "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz"; got != want {
+			t.Errorf("answer %q, want %q", got, want)
+		}
+	})
+}
+
+func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
+		w.send(topic+"installBiz", install1)
+		w.next("base/bizOperation")
+		var events []EventKind
+		_, stop := b.Watch(func(e Event) { events = append(events, e.Kind) })
+		inject(t, b, Fault{Kind: FaultCrash, Match: Match{Commands: []string{cmdInstall}}, Restart: &Restart{After: Duration(5 * time.Second), NewIdentity: true}})
+		w.send(topic+"installBiz", install2)
+		pass(4 * time.Second)
+		synctest.Wait()
+		if s := b.Status(); s.Running || s.Connected || len(s.Biz) != 0 {
+			t.Errorf("after the crash: %+v", s)
+		}
+		for len(w.messages) > 0 {
+			if m := <-w.messages; strings.HasSuffix(m.topic, "bizOperation") {
+				t.Errorf("the crashed command was answered: %s", m.payload)
+			}
+		}
+		pass(10 * time.Second)
+		synctest.Wait()
+		stop()
+		s := b.Status()
+		if !s.Running || !s.Connected || s.Identity == "b1" || len(s.Biz) != 0 {
+			t.Errorf("after the restart: %+v", s)
+		}
+		w.next(s.Identity + "/base/heart")
+		want := []EventKind{EventBiz, EventDisconnected, EventDown, EventUp, EventReady, EventConnected}
+		if d := cmp.Diff(want, events, cmpopts.IgnoreSliceElements(func(k EventKind) bool { return k == EventDisconnected })); d != "" {
+			t.Errorf("events (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestCrashesByThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Options{Identity: "b1", Faults: []Fault{{
+			Kind: FaultCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)}, Restart: &Restart{After: Duration(time.Second)},
+		}}})
+		begun := time.Now()
+		var ups []time.Duration
+		_, stop := b.Watch(func(e Event) {
+			if e.Kind == EventUp {
+				ups = append(ups, e.Time.Sub(begun))
+			}
+		})
+		pass(time.Hour)
+		synctest.Wait()
+		stop()
+		want := []time.Duration{11 * time.Second, 22 * time.Second, 33 * time.Second}
+		if len(ups) == 4 {
+			ups = ups[1:] // the first start may have been seen too
+		}
+		if d := cmp.Diff(want, ups); d != "" {
+			t.Errorf("restarts (-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestCrashAndRestartByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		before, err := New(Options{Identity: "b2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := before.Restart(""); !errors.Is(err, ErrNotRunning) {
+			t.Errorf("restart before the start: %v", err)
+		}
+		if err := b.Start(t.Context()); !errors.Is(err, ErrStarted) {
+			t.Errorf("second start: %v", err)
+		}
+		if err := b.Restart("a/b"); err == nil {
+			t.Error("an identity with a slash was accepted")
+		}
+		b.Crash()
+		pass(time.Hour)
+		synctest.Wait()
+		if b.Status().Running {
+			t.Error("the base came back by itself")
+		}
+		if err := b.Restart("b9"); err != nil {
+			t.Fatal(err)
+		}
+		w.next("koupleless_dev/b9/base/heart")
+	})
+}
+
+func TestMessageFaults(t *testing.T) {
+	second := Delay{Min: Duration(time.Second)}
+	heart := Match{Messages: []string{"heart"}}
+	t.Run("duplicate", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, b := rig(t, Options{})
+			inject(t, b, Fault{Kind: FaultDuplicate, Match: heart})
+			if n := w.hearts(65 * time.Second); n != 12 {
+				t.Errorf("%d heartbeats in 65 s, want each twice", n)
+			}
+		})
+	})
+	bubble(t, "stale", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultStale, Match: heart})
+		if age := time.Since(published(t, w.next("base/heart"))); age != 11*time.Second {
+			t.Errorf("age %s", age)
+		}
+		w.send(topic+"health", "{}")
+		if age := time.Since(published(t, w.next("base/health"))); age != 0 {
+			t.Errorf("another message is %s old", age)
+		}
+	})
+	bubble(t, "corrupt", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultCorrupt, Match: heart})
+		if m := w.next("base/heart"); json.Valid(m) {
+			t.Errorf("valid: %s", m)
+		}
+	})
+	bubble(t, "delay lets others overtake", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultDelay, Delay: second, Match: Match{Messages: []string{"health"}}})
+		begun := time.Now()
+		w.send(topic+"health", "{}")
+		synctest.Wait()
+		w.send(topic+"queryAllBiz", "{}")
+		w.next("base/simpleBiz")
+		if time.Since(begun) != 0 {
+			t.Error("another message waits too")
+		}
+		m := w.next("base/health")
+		if took, age := time.Since(begun), time.Since(published(t, m)); took != time.Second || age != time.Second {
+			t.Errorf("came after %s, published %s ago", took, age)
+		}
+	})
+	bubble(t, "reorder", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultReorder, Count: 1, Match: Match{Messages: []string{"health"}}})
+		w.send(topic+"health", "{}")
+		synctest.Wait()
+		w.send(topic+"queryAllBiz", "{}")
+		var order []string
+		for range 2 {
+			for m := range w.messages {
+				if i := strings.Index(m.topic, "/base/"); i > 0 {
+					order = append(order, m.topic[i+6:])
+					break
+				}
+			}
+		}
+		if d := cmp.Diff([]string{"simpleBiz", "health"}, order); d != "" {
+			t.Errorf("order (-want +got):\n%s", d)
+		}
+	})
+	bubble(t, "reorder without a next message", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultReorder, Match: Match{Messages: []string{"health"}}})
+		begun := time.Now()
+		w.send(topic+"health", "{}")
+		w.next("base/health")
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("held for %s", took)
+		}
+	})
+	bubble(t, "slow link keeps order both ways", func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultSlowLink, Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
+		begun := time.Now()
+		for range 20 {
+			w.send(topic+"queryAllBiz", "{}")
+		}
+		w.send(topic+"health", "{}")
+		for range 20 {
+			w.next("base/simpleBiz")
+		}
+		if took := time.Since(begun); took < 2*time.Second || took > 10*time.Second {
+			t.Errorf("a round trip took %s, want 2 to 10 s", took)
+		}
+	})
+}
+
+func TestClockSkew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, Fault{Kind: FaultClockSkew, Skew: Duration(-time.Minute)})
+		if age := time.Since(published(t, w.next("base/heart"))); age != time.Minute {
+			t.Errorf("heartbeat is %s old", age)
+		}
+		w.send(topic+"installBiz", install1)
+		w.next("base/bizOperation")
+		w.send(topic+"queryAllBiz", "{}")
+		var list struct {
+			Data []struct{ LatestStateRecord struct{ ChangeTime int64 } }
+		}
+		if err := json.Unmarshal(w.next("base/simpleBiz"), &list); err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(time.UnixMilli(list.Data[0].LatestStateRecord.ChangeTime)); age != time.Minute {
+			t.Errorf("state record is %s old", age)
+		}
+		if age := time.Since(b.Status().Biz[0].Records[0].ChangeTime); age != 0 {
+			t.Errorf("status has the base's clock: %s", age)
+		}
+	})
+}
+
+func TestFlapping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		w.send(topic+"installBiz", install1)
+		w.next("base/bizOperation")
+		inject(t, b, Fault{Kind: FaultFlapping, Match: Match{Biz: "biz1"}})
+		var states []string
+		for range 4 {
+			w.send(topic+"queryAllBiz", "{}")
+			var list struct{ Data []struct{ State string } }
+			if err := json.Unmarshal(w.next("base/simpleBiz"), &list); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, list.Data[0].State)
+			pass(5 * time.Second)
+		}
+		if d := cmp.Diff([]string{"activated", "deactivated", "activated", "deactivated"}, states); d != "" {
+			t.Errorf("states (-want +got):\n%s", d)
+		}
+		if got := b.Status().Biz[0].State; got != StateActivated {
+			t.Errorf("the module itself is %s", got)
+		}
+	})
+}
+
+func TestMetaspaceFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		id := inject(t, b, Fault{Kind: FaultMetaspaceFull})
+		w.send(topic+"installBiz", install1)
+		if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != CodeMetaspaceFull {
+			t.Errorf("install: %v", got)
+		}
+		want := MetaspaceStatus{Used: 256 * mib, Committed: 256 * mib, Max: 256 * mib}
+		if d := cmp.Diff(want, b.Status().Metaspace); d != "" {
+			t.Errorf("metaspace (-want +got):\n%s", d)
+		}
+		b.Clear(id)
+		w.send(topic+"installBiz", install1)
+		if got := w.data("base/bizOperation")["response"].(map[string]any)["code"]; got != codeSuccess {
+			t.Errorf("install after the fault: %v", got)
+		}
+	})
+}
+
+// TestEveryCodeIsReachable fires each code at the command where it belongs
+// and looks for it in the answer.
+func TestEveryCodeIsReachable(t *testing.T) {
+	for _, code := range ErrorCodes() {
+		bubble(t, code, func(t *testing.T) {
+			w, b := rig(t, Options{})
+			w.send(topic+"installBiz", install1)
+			w.next("base/bizOperation")
+			w.send(topic+"installBiz", install2)
+			w.next("base/bizOperation")
+			id := inject(t, b, Fault{Kind: FaultError, Code: code})
+			command, request := "installBiz", `{"bizName":"biz1","bizVersion":"3","bizUrl":"http://h/z.jar","installStrategy":"uninstallThenInstall"}`
+			switch errorSpecs[code].step {
+			case stepFind, stepGuard, stepStop:
+				command, request = "uninstallBiz", uninstall1
+			case stepDispatch:
+				w.send(topic+"health", "{}")
+				synctest.Wait()
+				if got := b.Faults()[0].Fired; got != 1 {
+					t.Errorf("%s fired %d times", id, got)
+				}
+				return // the transcripts show that nothing is answered
+			}
+			w.send(topic+command, request)
+			if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != code {
+				t.Errorf("errorCode %v, want %s", got, code)
+			}
+		})
+	}
+}
