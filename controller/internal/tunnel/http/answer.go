@@ -1,0 +1,116 @@
+package httptunnel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// errCutShort says that the connection ended before the answer did.
+var errCutShort = errors.New("the answer was cut short")
+
+// explain tells the errors of a request apart as tunnel.ErrRefused and
+// tunnel.ErrTimedOut say; what is neither is trouble on the way.
+func explain(ctx context.Context, err error, timeout time.Duration) error {
+	_, dialing := errors.AsType[*dialError](err)
+	switch {
+	case errors.Is(err, tunnel.ErrRefused), errors.Is(err, arklet.ErrTooLarge):
+		return err
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: %w", tunnel.ErrRefused, err)
+	case dialing:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w (%s): %w", tunnel.ErrTimedOut, timeout, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ErrStopped, err)
+	case ofConnection(err):
+		return err
+	}
+	return fmt.Errorf("%w: %w", tunnel.ErrRefused, err) // what came is no HTTP
+}
+
+// ofConnection says whether a connection failed, and not what was read from it.
+func ofConnection(err error) bool {
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
+}
+
+// deliver tells the handler what a base answered, or why it did not.
+func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, At: time.Now()}
+	kind, reason := string(c.request.Command), tunnel.Rejection("")
+	switch {
+	case errors.Is(err, arklet.ErrTooLarge):
+		reason = tunnel.Oversized
+	case err == nil:
+		if reason, err = check(c, body); err == nil {
+			reason, err = t.dispatch(from, c.request, asked, body)
+		}
+	}
+	if reason != "" {
+		t.handler.Rejected(from, kind, reason, err)
+	}
+	if err != nil {
+		t.handler.Unanswered(from, c.request, err)
+	}
+}
+
+// check says whether a body is an answer of the base that was asked.
+func check(c *call, body []byte) (tunnel.Rejection, error) {
+	var head struct {
+		BaseIdentity string `json:"baseIdentity"` // results only, not errors of arklet itself (protocol 4.3)
+		Code         string `json:"code"`
+	}
+	if err := json.Unmarshal(body, &head); err != nil {
+		_, syntax := errors.AsType[*json.SyntaxError](err)
+		if start := bytes.TrimSpace(body); syntax && (len(start) == 0 || start[0] == '{') {
+			return tunnel.Malformed, fmt.Errorf("%w: %w", errCutShort, err)
+		}
+		return tunnel.Malformed, fmt.Errorf("%w: what answered is no JSON of arklet: %w", tunnel.ErrRefused, err)
+	}
+	switch {
+	case head.Code == "":
+		return tunnel.Malformed, fmt.Errorf("%w: an answer without a code", tunnel.ErrRefused)
+	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
+		return tunnel.WrongIdentity, fmt.Errorf("%w: base %q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity, c.to.Identity)
+	}
+	return "", nil
+}
+
+// dispatch decodes an answer by what was asked and calls the handler.
+func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time, body []byte) (tunnel.Rejection, error) {
+	switch r.Command {
+	case arklet.CommandHealth:
+		h, err := arklet.DecodeHealth(body)
+		if err != nil {
+			return tunnel.Unexpected, err
+		}
+		from.At = asked
+		t.handler.Health(from, h)
+	case arklet.CommandQueryAllBiz:
+		list, err := arklet.DecodeBizListOutput(body)
+		if err != nil {
+			return tunnel.Unexpected, err
+		}
+		from.At = asked // the list was made later, but not earlier
+		t.handler.BizList(from, list)
+	default:
+		a, err := arklet.DecodeHTTPAnswer(body, r)
+		if err != nil {
+			return tunnel.Malformed, err
+		}
+		a.PublishedAt = from.At
+		t.handler.Answer(from, a)
+	}
+	return "", nil
+}

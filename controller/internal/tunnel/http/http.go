@@ -1,0 +1,184 @@
+// Package httptunnel carries arklet messages over HTTP (protocol 4).
+//
+//	http.go    options, start and stop
+//	server.go  what bases send: heartbeats and baseline queries
+//	client.go  what bases are sent: commands, each with its own connection
+//	answer.go  what an answer means, or why there is none
+//
+// A base registers by its heartbeats and is then asked at the address that it
+// named. Each base has its own queue: one that hangs holds up nobody else.
+package httptunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// ErrStopped says that a command was not sent because the tunnel has ended.
+var ErrStopped = errors.New("the HTTP tunnel has stopped")
+
+// Defaults of Options.
+const (
+	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
+	DefaultAddr             = ":7777"
+	DefaultQueryTimeout     = 10 * time.Second
+	DefaultOperationTimeout = 5 * time.Minute
+)
+
+// Options configure a Tunnel. A zero value means its default.
+type Options struct {
+	// Addr is where heartbeats are received, host:port; empty means DefaultAddr.
+	Addr string
+	// TLS serves heartbeats over TLS, with client certificates if its ClientAuth
+	// says so; nil serves plain HTTP, which is all that a base of today speaks.
+	TLS *tls.Config
+	// QueryTimeout is how long health and queryAllBiz may take in all; 0 means 10 s.
+	QueryTimeout time.Duration
+	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
+	OperationTimeout time.Duration
+	// Dial connects to the arklet of a base; nil dials the address itself, for at
+	// most 5 s. Simulated bases have addresses that lead nowhere, and need it.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Logger is where the start and trouble with connections go; nil discards them.
+	Logger *slog.Logger
+}
+
+// Tunnel is the HTTP side of the controller. All its methods may be called concurrently.
+type Tunnel struct {
+	opts      Options
+	handler   tunnel.Handler
+	transport *http.Transport
+
+	mu       sync.Mutex
+	listener net.Listener
+	stopped  bool
+	queries  map[query]*call // under way, with the one that waits for its turn, nil if none
+	running  map[string]int  // operations under way by base
+	cancels  map[*call]context.CancelFunc
+	calls    sync.WaitGroup
+}
+
+// New prepares a tunnel that tells handler what bases say. Nothing is opened before Listen or Start.
+func New(opts Options, handler tunnel.Handler) *Tunnel {
+	if opts.Addr == "" {
+		opts.Addr = DefaultAddr
+	}
+	if opts.QueryTimeout == 0 {
+		opts.QueryTimeout = DefaultQueryTimeout
+	}
+	if opts.OperationTimeout == 0 {
+		opts.OperationTimeout = DefaultOperationTimeout
+	}
+	if opts.Dial == nil {
+		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Tunnel{
+		opts: opts, handler: handler, transport: newTransport(opts),
+		queries: map[query]*call{}, running: map[string]int{}, cancels: map[*call]context.CancelFunc{},
+	}
+}
+
+// Key names the tunnel.
+func (t *Tunnel) Key() tunnel.Key { return tunnel.HTTP }
+
+// Listen takes the address, so that one that is taken already stops the start.
+// Connections wait until Start serves them. A second call does nothing.
+func (t *Tunnel) Listen(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listener != nil {
+		return nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", t.opts.Addr)
+	if err != nil {
+		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
+	}
+	if t.opts.TLS != nil {
+		l = tls.NewListener(l, t.opts.TLS)
+	}
+	t.listener = l
+	return nil
+}
+
+// Addr is where the tunnel listens, with the port that a port of 0 became; it
+// is empty before Listen.
+func (t *Tunnel) Addr() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listener == nil {
+		return ""
+	}
+	return t.listener.Addr().String()
+}
+
+// What a client may take, so that one that sends nothing holds nothing.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	// answerTimeout leaves time for choosing a baseline, which reads many objects.
+	answerTimeout = time.Minute
+	idleTimeout   = time.Minute
+	maxHeader     = 16 << 10
+	// stopTimeout is how long requests that were read may take to be answered at the end.
+	stopTimeout = 5 * time.Second
+)
+
+// Start serves until ctx ends; commands that are under way then are given up,
+// and Unanswered. It returns when nothing of the tunnel runs any more. A tunnel
+// is started once.
+func (t *Tunnel) Start(ctx context.Context) error {
+	if err := t.Listen(ctx); err != nil {
+		return err
+	}
+	server := &http.Server{
+		Handler:           t.routes(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		WriteTimeout:      answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(t.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	t.opts.Logger.Info("receiving heartbeats over HTTP", "addr", t.Addr(), "tls", t.opts.TLS != nil)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(t.listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if server.Shutdown(stopping) != nil {
+			_ = server.Close() // whoever is left does not read its answer
+		}
+		if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+			err = ended
+		}
+	case err = <-served:
+		err = fmt.Errorf("receiving heartbeats over HTTP on %s: %w", t.Addr(), err)
+	}
+	t.stop()
+	return err
+}
+
+// stop gives up what is under way and waits for it.
+func (t *Tunnel) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	for _, cancel := range t.cancels {
+		cancel()
+	}
+	t.mu.Unlock()
+	t.calls.Wait()
+}
