@@ -249,6 +249,7 @@ func (k *Keeper) keepNode(ctx context.Context, b base.Snapshot, s *state) error 
 		created, err := k.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		switch {
 		case err == nil:
+			created.ManagedFields = nil
 			s.node = created
 			k.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
 			return nil
@@ -279,7 +280,7 @@ func (k *Keeper) refresh(ctx context.Context, s *state) {
 		s.node = cached
 		return
 	}
-	if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer > 0 {
+	if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
 		s.node = cached
 	}
 }
@@ -348,6 +349,7 @@ func (k *Keeper) update(ctx context.Context, s *state, write func(*corev1.Node) 
 	case err != nil:
 		return err
 	}
+	n.ManagedFields = nil
 	s.node = n
 	return nil
 }

@@ -99,6 +99,7 @@ func (k *Keeper) write(ctx context.Context, s *state, lease *coordinationv1.Leas
 }
 
 func (k *Keeper) hold(s *state, lease *coordinationv1.Lease) time.Duration {
+	lease.ManagedFields = nil // the API server keeps its own
 	now := k.opts.Clock.Now()
 	interval := k.opts.LeaseDuration / 4
 	s.lease = leaseState{held: true, lease: lease, renewed: now, next: now.Add(interval)}

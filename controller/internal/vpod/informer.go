@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // The indexes find Pods by the Node they are bound to, and by namespace and module name.
@@ -164,7 +165,7 @@ func podOf(obj any) *corev1.Pod {
 // deliver passes a Pod on as added or updated, whichever PodController must hear:
 // it panics at an update of a Pod that it never got as an add.
 func (i *Informer) deliver(pod, before *corev1.Pod) {
-	if pod.Spec.NodeName == "" || !i.serves(pod.Spec.NodeName) {
+	if pod.Spec.NodeName == "" || !i.serves(pod.Spec.NodeName) || leaving(pod) {
 		return
 	}
 	i.mu.Lock()
@@ -179,6 +180,12 @@ func (i *Informer) deliver(pod, before *corev1.Pod) {
 	}
 	i.delivered[key] = true
 	i.handler.OnAdd(pod, false)
+}
+
+// leaving says that a Pod's deletion follows at once: as an update it would only
+// have PodController delete it once more.
+func leaving(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 && len(pod.Finalizers) == 0
 }
 
 func (i *Informer) withdraw(pod *corev1.Pod) {

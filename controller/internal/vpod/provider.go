@@ -226,6 +226,9 @@ func (p *Provider) Depth() int { return p.lanes.depth() }
 // take for an update, so the old one is marked here.
 func (p *Provider) observed(pod *corev1.Pod) {
 	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
+		if e, known := p.store.get(pod.UID); known {
+			e.shown(pod)
+		}
 		return
 	}
 	p.begone(pod.UID)

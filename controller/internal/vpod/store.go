@@ -38,6 +38,23 @@ type entry struct {
 	cost   bool              // the deletion preference was written
 }
 
+// acknowledged keeps the status that the API server answered a write with,
+// until the informer shows it. The caller holds mu.
+func (e *entry) acknowledged(written *corev1.Pod) {
+	status := written.Status
+	e.status, e.rv = &status, written.ResourceVersion
+}
+
+// shown drops the acknowledged status once the informer has the Pod as new.
+func (e *entry) shown(pod *corev1.Pod) {
+	if e.mu.TryLock() { // a write is under way: its answer is newer
+		if e.status != nil && !newer(e.rv, pod.ResourceVersion) {
+			e.status = nil
+		}
+		e.mu.Unlock()
+	}
+}
+
 // view is a copy of an entry at one moment, for a lane to look at.
 type view struct {
 	*entry

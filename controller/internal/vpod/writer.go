@@ -37,7 +37,7 @@ func (w *writer) status(ctx context.Context, e *entry, pod *corev1.Pod, compute 
 		written, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
-			e.status, e.rv = &written.Status, written.ResourceVersion
+			e.acknowledged(written)
 			return false, nil
 		case apierrors.IsNotFound(err):
 			return true, nil
@@ -87,7 +87,8 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) 
 	if err != nil {
 		return ignoreNotFound(fmt.Errorf("marking pod %s for deletion first: %w", nameOf(pod), err))
 	}
-	e.cost, e.status, e.rv = true, &written.Status, written.ResourceVersion
+	e.cost = true
+	e.acknowledged(written)
 	return nil
 }
 
