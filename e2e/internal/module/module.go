@@ -53,12 +53,14 @@ func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec
 }
 
 // OnePerBase lets no two Pods with the same app label share a base, as the
-// documents' anti-affinity does.
+// documents' anti-affinity does. The Pods of a Deployment's next version may join those of
+// the one before: they count by themselves.
 func OnePerBase(t *corev1.PodTemplateSpec) {
 	t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}},
-			TopologyKey:   corev1.LabelTopologyZone,
+			LabelSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}},
+			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
+			TopologyKey:    corev1.LabelTopologyZone,
 		}},
 	}}
 }

@@ -1,0 +1,116 @@
+// Command bench measures how fast and how large a sandbox is, and prints a table;
+// make bench runs it. Each scenario has a fresh sandbox of its own.
+//
+//	main.go       flags, one scenario after the other
+//	scenario.go   Bench: a sandbox that is measured, and its figures
+//	startup.go    up and down
+//	pods.go       a Deployment on all bases: create, roll, delete; and at rest
+//	parts.go      what each part uses: processor time, memory, goroutines
+//	writes.go     who writes what to the API
+//	follow.go     Pods, by one watch
+//	profile.go    where the processor time goes
+//	report.go     the table, and JSON
+//	machine.go    what it was measured on
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	case missed:
+		os.Exit(1)
+	}
+}
+
+// options are what the command line says.
+type options struct {
+	bin, json, only, profile string
+	quick, strict            bool
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.BoolVar(&o.quick, "quick", false, "measure with 100 bases instead of 1,000, and 10 s of rest; targets are not judged")
+	f.StringVar(&o.json, "json", "", "write the figures to `FILE` too")
+	f.StringVar(&o.only, "only", "", "run only the scenario `NAME`: "+strings.Join(names(), ", "))
+	f.StringVar(&o.profile, "profile", "", "write CPU profiles of controller and API server to `FOLDER`")
+	f.StringVar(&o.bin, "bin", "bin", "`FOLDER` with the built programs")
+	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	if o.only != "" && !slices.Contains(names(), o.only) {
+		return o, fmt.Errorf("-only %q: there are the scenarios %s", o.only, strings.Join(names(), ", "))
+	}
+	return o, nil
+}
+
+// run measures, prints, and says whether to fail for a missed target.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (missed bool, err error) {
+	o, err := parse(args, stderr)
+	if err != nil {
+		return false, err
+	}
+	if o.bin, err = filepath.Abs(o.bin); err != nil {
+		return false, fmt.Errorf("finding the programs: %w", err)
+	}
+	if err := box.CheckPrograms(o.bin); err != nil {
+		return false, err
+	}
+	home, err := os.MkdirTemp("", "koup-bench-") // a short path, because sockets go there
+	if err != nil {
+		return false, fmt.Errorf("making a folder for sandboxes: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
+
+	r := report{Quick: o.quick}
+	if r.Machine, err = machineOf(ctx); err != nil {
+		return false, err
+	}
+	for _, s := range scenarios {
+		if o.only != "" && o.only != s.name {
+			continue
+		}
+		fmt.Fprintf(stderr, "measuring %s: %s\n", s.name, s.about)
+		figures, err := measure(ctx, s, o, home)
+		if err != nil {
+			return false, fmt.Errorf("measuring %s: %w", s.name, err)
+		}
+		r.Figures = append(r.Figures, figures...)
+	}
+	if err := r.print(stdout); err != nil {
+		return false, err
+	}
+	if o.json != "" {
+		if err := r.write(o.json); err != nil {
+			return false, err
+		}
+	}
+	return o.strict && r.missed() > 0, nil
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// scenario is one thing to measure.
+type scenario struct {
+	name, about string
+	run         func(context.Context, *bench) error
+}
+
+var scenarios = []scenario{
+	{"small", "10 bases, up and down", small},
+	{"large", "1,000 bases, up and down", large},
+	{"deploy", "a Deployment with a Pod on each of 1,000 bases is created and deleted", deploy},
+	{"idle", "1,000 bases with a module each, at rest", idle},
+	{"rollout", "a rolling update of a Pod on each of 1,000 bases", rollout},
+	{"daemon", "what one more base costs the daemon", daemonCost},
+}
+
+func names() []string {
+	list := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		list[i] = s.name
+	}
+	return list
+}
+
+// bench is a sandbox that is measured.
+type bench struct {
+	*box.Box
+	o        options
+	scenario string
+	figures  []figure
+}
+
+// measure runs a scenario; its sandbox is down afterwards in any case.
+func measure(ctx context.Context, s scenario, o options, home string) (figures []figure, err error) {
+	b := &bench{Box: &box.Box{Bin: o.bin, Home: home, Name: "bench-" + s.name}, o: o, scenario: s.name}
+	defer func() { err = errors.Join(err, b.Down(ctx)) }()
+	err = s.run(ctx, b)
+	return b.figures, err
+}
+
+// note adds a figure without a target.
+func (b *bench) note(name string, value float64, unit string) {
+	b.figures = append(b.figures, figure{Scenario: b.scenario, Name: name, Value: value, Unit: unit})
+}
+
+// judge adds a figure that should not be above its target. A quick run judges
+// only what does not depend on the number of bases.
+func (b *bench) judge(name string, value float64, unit string, target float64) {
+	met := value <= target
+	b.figures = append(b.figures, figure{Scenario: b.scenario, Name: name, Value: value, Unit: unit, Target: &target, Met: &met})
+}
+
+// judgeScale is judge for what depends on the number of bases.
+func (b *bench) judgeScale(name string, value float64, unit string, target float64) {
+	if b.o.quick {
+		b.note(name, value, unit)
+		return
+	}
+	b.judge(name, value, unit, target)
+}
+
+// bases is how many bases the large scenarios have.
+func (b *bench) bases() int {
+	if b.o.quick {
+		return 100
+	}
+	return 1000
+}
+
+// upTime brings the sandbox up and returns how long the command took, in seconds.
+func (b *bench) upTime(ctx context.Context, bases int) (float64, error) {
+	start := time.Now()
+	err := b.Up(ctx, v1alpha1.Spec{
+		Bases:      v1alpha1.Bases{Count: &bases},
+		Controller: v1alpha1.Controller{Env: map[string]string{"PROFILING": "true"}},
+	})
+	took := time.Since(start).Seconds()
+	if err != nil {
+		return 0, err
+	}
+	return took, b.Must(ctx, "status") // all is well only when it says so
+}
+
+// downTime takes the sandbox down and returns how long the command took, in seconds.
+func (b *bench) downTime(ctx context.Context) (float64, error) {
+	start := time.Now()
+	err := b.Must(ctx, "down")
+	return time.Since(start).Seconds(), err
+}
+
+// api reaches the sandbox's Kubernetes API; protobuf, as a large watch costs least by it.
+func (b *bench) api() (kubernetes.Interface, *rest.Config, error) {
+	config, err := b.REST()
+	if err != nil {
+		return nil, nil, err
+	}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
+	}
+	return client, config, nil
+}
+
+// rest waits without touching the sandbox.
+func (b *bench) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
