@@ -207,7 +207,9 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	client := reach(ctx, dir)
 	var err error
 	if client != nil {
-		err = client.Down(ctx)
+		asking, cancel := context.WithTimeout(ctx, endTime)
+		err = client.Down(asking) // a daemon that hangs is killed below
+		cancel()
 		client.Close()
 	}
 	waiting, cancel := context.WithTimeout(ctx, endTime)
