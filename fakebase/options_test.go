@@ -91,7 +91,8 @@ func TestMetaspaceModel(t *testing.T) {
 		{"at first", func() {}, MetaspaceStatus{100 << 10, 128 << 10, mib}},
 		{"a module", func() { m.add(100 << 10) }, MetaspaceStatus{200 << 10, 256 << 10, mib}},
 		{"it leaks a quarter, and what is committed stays", func() { m.giveBack(100 << 10) }, MetaspaceStatus{125 << 10, 256 << 10, mib}},
-		{"committed ends at the maximum", func() { m.add(mib - 125<<10) }, MetaspaceStatus{mib, mib, mib}},
+		{"another fits into what is committed", func() { m.add(25 << 10) }, MetaspaceStatus{150 << 10, 256 << 10, mib}},
+		{"committed ends at the maximum", func() { m.add(mib - 150<<10) }, MetaspaceStatus{mib, mib, mib}},
 	}
 	for _, s := range steps {
 		s.do()
