@@ -124,9 +124,12 @@ func (l *listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 }
 
 // BaselineQuery implements tunnel.Handler.
-func (l *listener) BaselineQuery(from tunnel.Origin, _ arklet.Metadata) []arklet.Module {
+func (l *listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
 	l.registry.Touch(from.Identity)
-	return nil
+	l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
+	return (*Controller)(l).baselineFor(base.Info{
+		Identity: from.Identity, Name: m.Name, Version: m.Version, Cluster: m.Cluster, Tunnel: from.Tunnel,
+	})
 }
 
 // Rejected implements tunnel.Handler.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -25,8 +26,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/baseline"
 	"github.com/koupleless/koupsandbox/controller/internal/metrics"
+	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
+	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
@@ -37,20 +42,27 @@ const Component = "module-controller"
 
 // Controller serves the bases of one environment. Make one with New.
 type Controller struct {
-	opts     Options
-	logger   *slog.Logger
-	metrics  *metrics.Metrics
-	client   kubernetes.Interface
-	registry *base.Registry
-	dialog   *base.Dialog
-	keeper   *vnode.Keeper
-	provider *vpod.Provider
-	pods     *node.PodController
-	nodes    cache.SharedIndexInformer
-	events   record.EventBroadcaster
-	mqtt     *mqtt.Tunnel
-	due      chan struct{} // a question to a base may be due
-	rejects  *rejections
+	opts      Options
+	logger    *slog.Logger
+	metrics   *metrics.Metrics
+	client    kubernetes.Interface
+	registry  *base.Registry
+	dialog    *base.Dialog
+	keeper    *vnode.Keeper
+	provider  *vpod.Provider
+	pods      *node.PodController
+	bases     corev1informers.NodeInformer // the vnodes
+	nodes     cache.SharedIndexInformer    // bases.Informer()
+	events    record.EventBroadcaster
+	mqtt      *mqtt.Tunnel
+	http      *httptunnel.Tunnel
+	reporter  *report.Reporter
+	view      *moduleview.View // nil unless Modules are shown
+	workloads []cache.InformerSynced
+	baseline  *baseline.Selector            // nil unless bases are told what to install
+	rooms     []func(context.Context) error // optional ones, started with the rest
+	due       chan struct{}                 // a question to a base may be due
+	rejects   *rejections
 }
 
 // New prepares a controller. It checks the options and dials nothing.
@@ -85,6 +97,9 @@ func New(opts Options) (*Controller, error) {
 	if err := c.wirePods(); err != nil {
 		return nil, err
 	}
+	if err := c.wireRooms(config); err != nil {
+		return nil, err
+	}
 	c.gauges()
 	return c, nil
 }
@@ -107,6 +122,12 @@ func (c *Controller) wireTunnels() error {
 		}, (*listener)(c))
 		c.dialog.Use(c.mqtt)
 	}
+	if h := c.opts.HTTP; h != nil {
+		c.http = httptunnel.New(httptunnel.Options{
+			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
+		}, (*listener)(c))
+		c.dialog.Use(c.http)
+	}
 	return nil
 }
 
@@ -118,27 +139,37 @@ func slimNode(obj any) (any, error) {
 	return obj, nil
 }
 
+// settings are what all Nodes of this controller have in common.
+func (c *Controller) settings() vnode.Settings {
+	return vnode.Settings{Env: c.opts.Env}
+}
+
 func (c *Controller) wireNodes() {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = vnode.LabelComponent + "=" + vnode.ComponentVnode
 	}), informers.WithTransform(slimNode))
-	nodes := factory.Core().V1().Nodes()
-	c.nodes = nodes.Informer()
+	c.bases = factory.Core().V1().Nodes()
+	c.nodes = c.bases.Informer()
 	c.keeper = vnode.New(vnode.Options{
-		Settings: vnode.Settings{Env: c.opts.Env},
+		Settings: c.settings(),
 		Holder:   c.opts.ClientID,
 		Cluster:  c.opts.Cluster,
 		MaxLevel: c.opts.WorkloadMaxLevel,
 		Requested: func(nodeName string) int64 {
 			return c.provider.Requested(nodeName)
 		},
-		Owned: func(identity, nodeName string) { c.provider.Serve(identity, nodeName) },
-		Lost:  func(identity, nodeName string) { c.provider.Leave(identity, nodeName) },
+		Owned: func(identity, nodeName string) {
+			c.provider.Serve(identity, nodeName)
+			if c.view != nil {
+				c.view.Resync(nodeName)
+			}
+		},
+		Lost: func(identity, nodeName string) { c.provider.Leave(identity, nodeName) },
 		Gone: func(ctx context.Context, identity, nodeName string) error {
 			return c.provider.Remove(ctx, identity, nodeName)
 		},
 		Logger: c.logger,
-	}, c.client, nodes.Lister(), c.registry)
+	}, c.client, c.bases.Lister(), c.registry)
 }
 
 // podWorkers is how many Pods PodController hands to the provider at once;
@@ -152,10 +183,12 @@ func (c *Controller) wirePods() error {
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
 		Recorder: recorder,
+		Failed:   c.reportFailure,
 		Answered: func(command arklet.Command, code errcode.Code, took time.Duration) {
 			c.metrics.Operation(string(command), string(code), took)
 		},
-		Logger: c.logger,
+		AddTolerationFor: c.toleration(),
+		Logger:           c.logger,
 	}, c.client, c.registry, c.dialog)
 	// PodController wants informers for the downward API, which modules do not use: this factory never runs.
 	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
@@ -196,10 +229,18 @@ func (c *Controller) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.http != nil {
+		if err := c.http.Listen(ctx); err != nil {
+			return err
+		}
+	}
 	for _, serve := range servers {
 		group.Go(func() error { return serve(ctx) })
 	}
 	group.Go(func() error { c.nodes.RunWithContext(ctx); return nil })
+	for _, start := range c.rooms {
+		group.Go(func() error { return start(ctx) })
+	}
 	group.Go(func() error { return c.provider.Start(ctx) })
 	group.Go(func() error { return c.pods.Run(vklog.WithLogger(ctx, vpod.Logger(c.logger)), podWorkers) })
 	group.Go(func() error {
@@ -223,6 +264,9 @@ func (c *Controller) serveBases(ctx context.Context) error {
 	group.Go(func() error { return c.sweep(ctx) })
 	if c.mqtt != nil {
 		group.Go(func() error { return c.mqtt.Start(ctx) })
+	}
+	if c.http != nil {
+		group.Go(func() error { return c.http.Start(ctx) })
 	}
 	return group.Wait()
 }

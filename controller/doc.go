@@ -5,6 +5,7 @@
 //	controller.go  front door: New, Start; wiring only
 //	options.go     what can be set, with the documents' environment variables
 //	bases.go       what bases say, and what it sets off
+//	rooms.go       reports, peer Deployments, baselines, the view of modules
 //	serve.go       metrics, /healthz, /readyz
 //
 // The rooms below internal do the work; see ARCHITECTURE.md for the arrows.

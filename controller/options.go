@@ -1,10 +1,13 @@
 package controller
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -22,12 +25,26 @@ type Options struct {
 	Env string
 	// MQTT is the MQTT tunnel [ENABLE_MQTT_TUNNEL]; nil leaves it out.
 	MQTT *MQTTOptions
+	// HTTP is the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil leaves it out.
+	HTTP *HTTPOptions
 	// Cluster says that several controllers share the bases [IS_CLUSTER].
 	Cluster bool
 	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means 3.
 	WorkloadMaxLevel int
 	// VNodeWorkers is how many modules one base installs or uninstalls at once [VNODE_WORKER_NUM]; 0 means 8.
 	VNodeWorkers int
+
+	// Deployments sets the replicas of peer Deployments and answers bases that ask for
+	// their baseline [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
+	Deployments bool
+	// ModuleView keeps a Module for each container of a module Pod, for `kubectl get
+	// module` [ENABLE_MODULE_VIEW].
+	ModuleView bool
+	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS].
+	ReportHooks []*url.URL
+	// LeavePodTolerations leaves module Pods without a toleration for any environment
+	// unscheduled; otherwise they get the one for Env, as the documents' samples need.
+	LeavePodTolerations bool
 
 	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns
 	// Unknown and goes; 0 means 25 s and 60 s.
@@ -64,6 +81,16 @@ type MQTTOptions struct {
 	TLS *tls.Config
 }
 
+// HTTPOptions configure the HTTP tunnel.
+type HTTPOptions struct {
+	// Addr is where bases send their heartbeats [HTTP_TUNNEL_LISTEN_PORT]; empty means ":7777".
+	Addr string
+	// TLS serves that address over TLS; nil is plain HTTP, which is what a base of today speaks.
+	TLS *tls.Config
+	// Dial connects to the arklet of a base; nil dials the address that it named.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
 // complete fills in defaults and reports every problem at once.
 func (o *Options) complete() error {
 	var errs []error
@@ -73,9 +100,10 @@ func (o *Options) complete() error {
 	if o.ClientID == "" {
 		errs = append(errs, errors.New("CLIENT_ID is empty"))
 	}
-	if o.MQTT == nil {
+	switch {
+	case o.MQTT == nil && o.HTTP == nil:
 		errs = append(errs, errors.New("no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"))
-	} else if o.MQTT.Broker == "" {
+	case o.MQTT != nil && o.MQTT.Broker == "":
 		errs = append(errs, errors.New("MQTT_BROKER is empty: name the broker's host, or its URL"))
 	}
 	if o.Env == "" {

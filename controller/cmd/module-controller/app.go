@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/controller"
+	"github.com/koupleless/koupsandbox/controller/internal/report"
 )
 
 // version is set by the linker.
@@ -59,6 +62,13 @@ func flags() []cli.Flag {
 		text("mqtt-ca-path", "MQTT_CA_PATH", "", "`FILE` with the authority that signed the broker's certificate; turns TLS on"),
 		text("mqtt-client-crt-path", "MQTT_CLIENT_CRT_PATH", "", "`FILE` with the client certificate for mutual TLS"),
 		text("mqtt-client-key-path", "MQTT_CLIENT_KEY_PATH", "", "`FILE` with its key"),
+		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
+		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
+		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
+		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
+		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
+		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
+		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "do not add this environment's toleration to module Pods that tolerate none"},
 		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
 		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
 		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
@@ -105,10 +115,14 @@ func options(c *cli.Context) (controller.Options, error) {
 		UninstallTimeout: c.Duration("uninstall-timeout"),
 		InstallAttempts:  c.Int("install-attempts"),
 		Drain:            c.Duration("drain"),
-		MetricsAddr:      c.String("metrics-addr"),
-		HealthAddr:       c.String("health-addr"),
-		Profiling:        c.Bool("profiling"),
-		Logger:           logger,
+		Deployments:      c.Bool("enable-module-deployment-controller"),
+		ModuleView:       c.Bool("enable-module-view"),
+
+		LeavePodTolerations: c.Bool("leave-pod-tolerations"),
+		MetricsAddr:         c.String("metrics-addr"),
+		HealthAddr:          c.String("health-addr"),
+		Profiling:           c.Bool("profiling"),
+		Logger:              logger,
 	}
 	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM"} {
 		if c.Int(flag) < 1 {
@@ -117,6 +131,16 @@ func options(c *cli.Context) (controller.Options, error) {
 	}
 	if o.ClientID == "" {
 		o.ClientID = string(uuid.NewUUID())
+	}
+	if o.ReportHooks, err = report.ParseHooks(c.String("report-hooks")); err != nil {
+		return o, fmt.Errorf("REPORT_HOOKS: %w", err)
+	}
+	if c.Bool("enable-http-tunnel") {
+		port := c.Int("http-tunnel-listen-port")
+		if port < 0 || port > 65535 {
+			return o, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
+		}
+		o.HTTP = &controller.HTTPOptions{Addr: net.JoinHostPort(c.String("http-tunnel-listen-host"), strconv.Itoa(port))}
 	}
 	if c.Bool("enable-mqtt-tunnel") {
 		o.MQTT, err = mqttOptions(c)

@@ -42,6 +42,9 @@ type Options struct {
 	// Answered hears how long an install or uninstall took, with the code of its
 	// failure or "" for a success; it must not block. Nil is fine.
 	Answered func(command arklet.Command, code errcode.Code, took time.Duration)
+	// AddTolerationFor names the environment whose toleration a module Pod gets that
+	// is not scheduled and tolerates no environment; empty adds none.
+	AddTolerationFor string
 	// Clock defaults to the real one.
 	Clock  clock.WithDelayedExecution
 	Logger *slog.Logger
@@ -145,6 +148,13 @@ func (p *Provider) Serves(nodeName string) bool {
 	return ok
 }
 
+// Identity is the base behind a Node that is served here; empty if it is not.
+func (p *Provider) Identity(nodeName string) string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.nodes[nodeName]
+}
+
 // Serve begins to serve a base: its Pods are taken up.
 func (p *Provider) Serve(identity, nodeName string) {
 	p.mu.Lock()
@@ -228,6 +238,9 @@ func (p *Provider) observed(pod *corev1.Pod) {
 	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
 		if e, known := p.store.get(pod.UID); known {
 			e.shown(pod)
+		}
+		if needsToleration(pod) && p.opts.AddTolerationFor != "" {
+			p.lanes.aside(func(ctx context.Context) { p.tolerate(ctx, pod) })
 		}
 		return
 	}

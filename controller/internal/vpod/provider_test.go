@@ -434,3 +434,29 @@ func TestOwnership(t *testing.T) {
 		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 	})
 }
+
+func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
+	in(t, "a Pod for a base that tolerates no environment", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
+		add := func(name, node string, tolerations ...corev1.Toleration) []corev1.Toleration {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{ModuleLabels[1]: ComponentModule}},
+				Spec:       corev1.PodSpec{NodeName: node, Tolerations: tolerations, Containers: []corev1.Container{container("biz1", "1")}},
+			}
+			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.settleFor(time.Second)
+			return w.pod(name).Spec.Tolerations
+		}
+		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True", Effect: "NoExecute"}
+		test := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "test", Effect: "NoExecute"}
+		dev := test
+		dev.Value = "dev"
+		all := corev1.Toleration{Operator: "Exists"}
+		wantDiff(t, "tolerations of the sample", []corev1.Toleration{virtual, dev}, add("sample", "", virtual))
+		wantDiff(t, "tolerations of a Pod of another environment", []corev1.Toleration{virtual, test}, add("other", "", virtual, test))
+		wantDiff(t, "tolerations of a Pod that tolerates everything", []corev1.Toleration{all}, add("all", "", all))
+		wantDiff(t, "tolerations of a Pod that is not for a base", []corev1.Toleration(nil), add("none", ""))
+		wantDiff(t, "tolerations of a Pod that is scheduled", []corev1.Toleration{virtual}, add("bound", "vnode.b", virtual))
+	})
+}

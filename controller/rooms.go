@@ -1,0 +1,197 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/baseline"
+	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
+	"github.com/koupleless/koupsandbox/controller/internal/peer"
+	"github.com/koupleless/koupsandbox/controller/internal/report"
+)
+
+// wireRooms adds the rooms that an installation may do without.
+func (c *Controller) wireRooms(config *rest.Config) error {
+	c.wireReports()
+	if c.opts.Deployments {
+		c.wireDeployments()
+	}
+	if c.opts.ModuleView {
+		return c.wireModuleView(config)
+	}
+	return nil
+}
+
+func (c *Controller) wireReports() {
+	counter := func(name, help string) prometheus.Counter {
+		n := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		c.metrics.Registry().MustRegister(n)
+		return n
+	}
+	c.reporter = report.New(report.Options{
+		Hooks: c.opts.ReportHooks,
+		Counters: report.Counters{
+			Sent:    counter("module_controller_reports_sent_total", "Messages that a report hook took."),
+			Failed:  counter("module_controller_reports_failed_total", "Messages that a report hook did not take in the end."),
+			Dropped: counter("module_controller_reports_dropped_total", "Messages that found a report hook's queue full."),
+		},
+		Logger: c.logger,
+	})
+	c.rooms = append(c.rooms, c.reporter.Start)
+}
+
+// reportFailure tells the hooks of a failed install or uninstall, under the
+// scene that the original controller names.
+func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
+	c.reporter.Report(report.Event{
+		TraceID: pod.Labels["trace.koupleless.io/id"],
+		Scene:   "vpod_deploy", Event: eventOf(pod), Result: "FAILED",
+		Code: errcode.Of(err), Message: err.Error(),
+		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName, "base": identity, "module": m.Identity()},
+	})
+}
+
+func eventOf(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "ContainerShutdown"
+	}
+	return "ContainerStart"
+}
+
+// slimWorkload drops what nobody here reads of a Deployment or a DaemonSet.
+func slimWorkload(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// wireDeployments has replicas of peer Deployments follow the bases, and tells
+// starting bases what to install.
+func (c *Controller) wireDeployments() {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(slimWorkload))
+	deployments, daemonSets := factory.Apps().V1().Deployments(), factory.Apps().V1().DaemonSets()
+	tolerate := !c.opts.LeavePodTolerations
+	c.baseline = baseline.New(baseline.Options{
+		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
+		Env: c.opts.Env, AddEnvToleration: tolerate, ReplicasFollow: true,
+	})
+	c.workloads = []cache.InformerSynced{deployments.Informer().HasSynced, daemonSets.Informer().HasSynced}
+	replicas := peer.New(peer.Options{
+		Client: c.client, Deployments: deployments, Nodes: c.bases,
+		Env: c.opts.Env, AddEnvToleration: tolerate, Identity: c.opts.ClientID,
+		Grace:   c.opts.DeadAfter,
+		Changed: c.reportReplicas,
+		Logger:  c.logger,
+	})
+	c.rooms = append(c.rooms, replicas.Start, func(ctx context.Context) error {
+		factory.Start(ctx.Done())
+		<-ctx.Done()
+		factory.Shutdown()
+		return nil
+	})
+}
+
+func (c *Controller) reportReplicas(change peer.Change) {
+	if change.Err == nil {
+		return
+	}
+	c.reporter.Report(report.Event{
+		Scene: "vpod_deploy", Event: "PeerDeploymentReplicaModify", Result: "FAILED",
+		Code: errcode.Of(change.Err), Message: change.Err.Error(),
+		Labels: map[string]string{"namespace": change.Namespace, "deployment": change.Name},
+	})
+}
+
+// baselineWait is how long a base that asks for its baseline waits for the
+// workloads of the cluster to be read: it asks once only.
+const baselineWait = 10 * time.Second
+
+// baselineFor is what a base that starts must install. It may block for baselineWait.
+func (c *Controller) baselineFor(b base.Info) []arklet.Module {
+	if c.baseline == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), baselineWait)
+	defer cancel()
+	if !cache.WaitForCacheSync(ctx.Done(), c.workloads...) {
+		c.logger.Warn("a base asked for its baseline before the workloads were read", "base", b.Identity)
+		return nil
+	}
+	settings := c.settings()
+	chosen, err := c.baseline.Select(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: settings.Name(b.Identity), Labels: settings.Labels(b)},
+		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
+	})
+	if err != nil {
+		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
+	}
+	modules := make([]arklet.Module, 0, len(chosen))
+	for _, m := range chosen {
+		modules = append(modules, arklet.Module(m))
+	}
+	c.logger.Info("a base asked for its baseline", "base", b.Identity, "modules", len(modules))
+	return modules
+}
+
+func (c *Controller) wireModuleView(config *rest.Config) error {
+	// Modules are served as JSON only.
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("preparing the client for modules: %w", err)
+	}
+	c.view = moduleview.New(moduleview.Options{
+		Client: client, Pods: c.provider.Informer(), Nodes: c.bases.Lister(),
+		Mine: func(nodeName string) bool {
+			return nodeName == "" && !c.opts.Cluster || c.provider.Serves(nodeName)
+		},
+		Records: c.records,
+		Logger:  c.logger,
+	})
+	c.rooms = append(c.rooms, c.view.Start)
+	return nil
+}
+
+// records is what a base reported last of a module.
+func (c *Controller) records(nodeName, module, version string) []moduleview.Record {
+	b, ok := c.registry.Get(c.provider.Identity(nodeName))
+	if !ok {
+		return nil
+	}
+	biz, ok := b.Module(module, version)
+	if !ok {
+		return nil
+	}
+	history := biz.Records
+	if len(history) == 0 && !biz.Latest.At.IsZero() {
+		history = []arklet.Record{biz.Latest}
+	}
+	records := make([]moduleview.Record, 0, len(history))
+	for _, r := range history {
+		at := metav1.NewTime(r.At)
+		records = append(records, moduleview.Record{State: string(r.State), Reason: r.Reason, Message: r.Message, ChangeTime: &at})
+	}
+	return records
+}
+
+// toleration is the environment whose toleration Pods get that name none.
+func (c *Controller) toleration() string {
+	if c.opts.LeavePodTolerations {
+		return ""
+	}
+	return c.opts.Env
+}
