@@ -66,7 +66,8 @@ func failure(ex *exception) outcome {
 }
 
 // arrive is what may happen to any command before its handler: latency, a
-// crash, an injected refusal. done = the outcome is final.
+// crash (installs crash while main runs), an injected refusal. done = the
+// outcome is final.
 func (l *life) arrive(sub subject) (out outcome, done bool) {
 	fs := &l.b.faults
 	if f, hit := fs.fire(FaultLatency, sub); hit && !l.sleep(f.wait) {
@@ -75,7 +76,7 @@ func (l *life) arrive(sub subject) (out outcome, done bool) {
 	switch {
 	case fs.fail(stepDispatch, sub) != nil:
 		return outcome{unknown: true, code: CodeInvalidRequest}, true
-	case sub.command != cmdInstall && l.crashes(sub):
+	case sub.command != cmdInstall && sub.command != cmdBatch && l.crashes(sub):
 		return outcome{gone: true}, true
 	}
 	if ex := fs.fail(stepEnter, sub); ex != nil {

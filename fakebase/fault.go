@@ -34,14 +34,15 @@ const (
 	FaultDisconnect FaultKind = "disconnect"
 	// FaultSlowLink carries all MQTT messages, in and out, later by Delay, in order.
 	FaultSlowLink FaultKind = "slowLink"
-	// FaultDuplicate sends a message twice.
+	// FaultDuplicate sends a message twice (over HTTP: heartbeats).
 	FaultDuplicate FaultKind = "duplicate"
-	// FaultDelay sends a message later by Delay; others may overtake it.
+	// FaultDelay sends a message later by Delay; others may overtake it (over
+	// HTTP: heartbeats).
 	FaultDelay FaultKind = "delay"
-	// FaultReorder holds a message back until the next one has been sent, or
+	// FaultReorder holds an MQTT message back until the next one has been sent, or
 	// for Delay (zero = 1 s) if none comes.
 	FaultReorder FaultKind = "reorder"
-	// FaultStale sends a message whose publishTimestamp is older by Delay (zero = 11 s,
+	// FaultStale sends an MQTT message whose publishTimestamp is older by Delay (zero = 11 s,
 	// beyond the 10 s after which a controller drops it).
 	FaultStale FaultKind = "stale"
 	// FaultCorrupt sends a message whose second half is garbage.
@@ -71,7 +72,8 @@ type Match struct {
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Messages are last parts of topics that the base publishes on, such as
-	// heart, health, simpleBiz, bizOperation.
+	// heart, health, simpleBiz, bizOperation. Over HTTP a heartbeat is a heart
+	// and an answer a response.
 	Messages []string `json:"messages,omitempty"`
 }
 

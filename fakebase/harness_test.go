@@ -3,7 +3,6 @@ package fakebase
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -34,7 +33,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, messages: make(chan message, 10000)}
-	w.broker = broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	w.broker = broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
 	if err := w.broker.AddHook(new(auth.AllowHook), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -178,7 +177,7 @@ func (o Options) normalise() (Options, error) {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Catalogue == nil {
 		o.Catalogue = &Catalogue{}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,6 +70,32 @@ func TestJavaDoubles(t *testing.T) {
 			t.Errorf("%v: %s %v, want %s", float64(v), got, err, want)
 		}
 	}
+}
+
+// TestRunTimeTellsOfARestart: what health says begins anew with a process.
+func TestRunTimeTellsOfARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		jvm := func() (runTime, used float64) {
+			w.send(topic+"health", "{}")
+			data := w.data("base/health")["data"].(map[string]any)["healthData"].(map[string]any)["jvm"].(map[string]any)
+			return data["run time(s)"].(float64), data["java used metaspace"].(float64)
+		}
+		pass(34432 * time.Millisecond)
+		w.send(topic+"installBiz", install1)
+		w.next("base/bizOperation")
+		if runTime, used := jvm(); runTime != 34.432 || used != 56*mib {
+			t.Errorf("run time %v, metaspace %v", runTime, used)
+		}
+		if err := b.Restart(""); err != nil {
+			t.Fatal(err)
+		}
+		w.next("base/queryBaseline")
+		pass(time.Second)
+		if runTime, used := jvm(); runTime != 1 || used != 53*mib {
+			t.Errorf("after a restart: run time %v, metaspace %v", runTime, used)
+		}
+	})
 }
 
 func TestDurationText(t *testing.T) {

@@ -3,7 +3,6 @@ package fakebase
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -35,7 +34,7 @@ func BenchmarkFleetOnABroker(b *testing.B) {
 	// than everything else together.
 	limits := broker.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = 1024
-	s := broker.New(&broker.Options{InlineClient: true, Capabilities: limits, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s := broker.New(&broker.Options{InlineClient: true, Capabilities: limits, Logger: slog.New(slog.DiscardHandler)})
 	if err := s.AddHook(new(auth.AllowHook), nil); err != nil {
 		b.Fatal(err)
 	}

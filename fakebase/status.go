@@ -47,7 +47,7 @@ func (b *Base) Identity() string {
 func (b *Base) statusLocked() Status {
 	o := &b.opts
 	s := Status{
-		Identity: b.identity, Name: o.Name, Version: o.Version, IP: o.IP, HostName: o.HostName,
+		Identity: b.identity, Name: o.Name, Version: o.Version, IP: o.IP, HostName: o.hostName(b.identity),
 		WebAddr: b.web.endpoint.address(), Requests: b.requests.Load(),
 	}
 	l := b.life
@@ -57,7 +57,6 @@ func (b *Base) statusLocked() Status {
 	_, full := b.faults.holds(FaultMetaspaceFull, subject{})
 	h := l.healthLocked()
 	s.Running, s.Started = true, l.started
-	s.HostName = l.hostName()
 	s.Connected = l.mqtt != nil && l.mqtt.client.Connected()
 	s.Health = string(h.overall)
 	s.Ready = h.startUp == statusUp

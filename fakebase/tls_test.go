@@ -3,7 +3,6 @@ package fakebase
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -31,7 +30,7 @@ func TestBrokers(t *testing.T) {
 			if scheme == "ssl" {
 				ln = tls.NewListener(ln, &tls.Config{Certificates: certificates.TLS.Certificates})
 			}
-			s := broker.New(&broker.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
 			if err := s.AddHook(new(auth.Hook), &auth.Options{Ledger: &auth.Ledger{Auth: auth.AuthRules{
 				{Username: "base", Password: "secret", Allow: true},
 			}}}); err != nil {

@@ -319,11 +319,13 @@ func (l *life) metadata() wireMetadata {
 	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Name: o.Name, Version: o.Version}
 }
 
-func (l *life) hostName() string {
-	if l.b.opts.HostName != "" {
-		return l.b.opts.HostName
+func (l *life) hostName() string { return l.b.opts.hostName(l.identity) }
+
+func (o *Options) hostName(identity string) string {
+	if o.HostName != "" {
+		return o.HostName
 	}
-	return strings.ToLower(l.identity)
+	return strings.ToLower(identity)
 }
 
 // heartbeat is what a heartbeat says; port is 0 over MQTT.

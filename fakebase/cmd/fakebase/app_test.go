@@ -87,7 +87,7 @@ func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s := broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
 	if err := s.AddHook(new(auth.AllowHook), nil); err != nil {
 		t.Fatal(err)
 	}

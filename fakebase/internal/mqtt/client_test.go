@@ -36,7 +36,7 @@ func peer(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
 			return near, nil
 		},
 		OnMessage: func(string, []byte) {},
-		Clock:     clock.RealClock{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Clock:     clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&opts)
