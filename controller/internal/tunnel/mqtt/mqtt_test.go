@@ -1,0 +1,306 @@
+package mqtt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/google/go-cmp/cmp"
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+const patience = 20 * time.Second
+
+// startBroker runs a broker on an address ("127.0.0.1:0" for any) and returns
+// where it listens and how to end it.
+func startBroker(t *testing.T, addr string) (string, func()) {
+	t.Helper()
+	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: false})
+	if err := s.AddHook(new(auth.AllowHook), nil); err != nil {
+		t.Fatal(err)
+	}
+	var l net.Listener
+	waitFor(t, "the broker's address", func() (err error) {
+		l, err = net.Listen("tcp", addr)
+		return err
+	})
+	if err := s.AddListener(listeners.NewNet("t", l)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	stop := sync.OnceFunc(func() { _ = s.Close() }) // it has no error that matters here
+	t.Cleanup(stop)
+	return l.Addr().String(), stop
+}
+
+// waitFor polls until f gives no error, and shows its last one.
+func waitFor(t *testing.T, what string, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: %v", what, err)
+		}
+	}
+}
+
+// hearing writes down what a tunnel says, one line each.
+type hearing struct {
+	lines    chan string
+	baseline []arklet.Module
+}
+
+func newHearing() *hearing { return &hearing{lines: make(chan string, 100)} }
+
+func (h *hearing) say(from tunnel.Origin, format string, args ...any) {
+	h.lines <- from.Identity + ": " + fmt.Sprintf(format, args...)
+}
+
+func (h *hearing) Heartbeat(from tunnel.Origin, b arklet.Heartbeat) {
+	h.say(from, "heartbeat of %s:%s, active %t", b.Name, b.Version, b.Active)
+}
+
+func (h *hearing) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
+	h.say(from, "baseline query of %s:%s", m.Name, m.Version)
+	return h.baseline
+}
+
+func (h *hearing) Health(from tunnel.Origin, d arklet.Health) {
+	h.say(from, "health, metaspace max %d", d.MetaspaceMax)
+}
+
+func (h *hearing) BizList(from tunnel.Origin, list []arklet.Biz) {
+	h.say(from, "%d modules at %d", len(list), from.At.UnixMilli())
+}
+
+func (h *hearing) Answer(from tunnel.Origin, a arklet.Answer) {
+	h.say(from, "%s of %s: %s at %d", a.Command, a.Module.Identity(), a.Code, a.PublishedAt.UnixMilli())
+}
+
+func (h *hearing) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
+	h.say(from, "batch: %s", r.Code)
+}
+
+func (h *hearing) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
+	h.say(from, "%s unanswered: %v", r.Command, err)
+}
+
+func (h *hearing) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, _ error) {
+	h.say(from, "%s rejected: %s", kind, reason)
+}
+
+func (h *hearing) want(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-h.lines:
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("heard (-want +got):\n%s", diff)
+		}
+	case <-time.After(patience):
+		t.Fatalf("heard nothing, want %q", want)
+	}
+}
+
+// startTunnel runs a tunnel until the test ends, and returns it connected.
+func startTunnel(t *testing.T, addr string, h *hearing, onConnected func()) *Tunnel {
+	t.Helper()
+	tun := New(Options{Broker: "tcp://" + addr, ClientID: "koupleless@@@c1", Env: "Dev", OnConnected: onConnected}, h)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- tun.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("tunnel: %v", err)
+		}
+	})
+	return tun
+}
+
+// person is a plain MQTT client.
+func person(t *testing.T, addr string) paho.Client {
+	t.Helper()
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(false))
+	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatalf("connecting: %v", token.Error())
+	}
+	t.Cleanup(func() { c.Disconnect(0) })
+	return c
+}
+
+func publish(t *testing.T, c paho.Client, topic string, retained bool, payload string) {
+	t.Helper()
+	if token := c.Publish(topic, 1, retained, payload); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatalf("publishing to %s: %v", topic, token.Error())
+	}
+}
+
+// signal returns a function that can be called any number of times and a
+// function that waits for one call.
+func signal() (call func(), wait func(*testing.T)) {
+	c := make(chan struct{}, 10)
+	return func() { c <- struct{}{} }, func(t *testing.T) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(patience):
+			t.Fatal("not connected")
+		}
+	}
+}
+
+func TestWhatBasesSay(t *testing.T) {
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	h := newHearing()
+	connected, wait := signal()
+	startTunnel(t, addr, h, connected)
+	wait(t)
+	base := person(t, addr)
+	for _, c := range []struct{ kind, payload, want string }{
+		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1.0.0"},"state":"activated"},"publishTimestamp":1}`, "heartbeat of base:1.0.0, active true"},
+		{"heart", `{"data":{"masterBizInfo":{"name":"base","version":"0.9"},"state":"ACTIVATED"},"publishTimestamp":1}`, "heartbeat of base:0.9, active true"},
+		{"health", `{"data":{"code":"SUCCESS","data":{"healthData":{"jvm":{"java max metaspace":7}}}},"publishTimestamp":1}`, "health, metaspace max 7"},
+		{"simpleBiz", `{"data":[{"name":"biz1","version":"1","state":"activated","latestStateRecord":null}],"publishTimestamp":1732096800000}`, "1 modules at 1732096800000"},
+		{"biz", `{"data":{"code":"SUCCESS","data":[]},"publishTimestamp":5}`, "0 modules at 5"},
+		{"bizOperation", `{"data":{"command":"installBiz","bizName":"biz1","bizVersion":"1","response":{"code":"SUCCESS"}},"publishTimestamp":9}`, "installBiz of biz1:1: SUCCESS at 9"},
+		{"batchInstallBizResponse", `{"data":{"command":"batchInstallBiz","response":{"code":"FAILED"}},"publishTimestamp":1}`, "batch: FAILED"},
+
+		{"heart", `{"data":{"baseMetadata":{"identity":"b"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-identity"},
+		{"queryBaseline", `{"data":{"identity":"b"},"publishTimestamp":1}`, "queryBaseline rejected: wrong-identity"},
+		{"heart", `{"data":`, "heart rejected: malformed"},
+		{"health", ``, "health rejected: malformed"},
+		{"simpleBiz", `{"data":{},"publishTimestamp":1}`, "simpleBiz rejected: malformed"},
+		{"bizOperation", `{"data":{"command":"installBiz"},"publishTimestamp":1}`, "bizOperation rejected: malformed"},
+		{"heart", `{"data":"` + strings.Repeat("x", arklet.MaxPayload) + `"}`, "heart rejected: oversized"},
+		{"gossip", `{"data":{},"publishTimestamp":1}`, "gossip rejected: unexpected"},
+	} {
+		publish(t, base, "koupleless_dev/a/base/"+c.kind, false, c.payload)
+		h.want(t, "a: "+c.want)
+	}
+}
+
+func TestCommandsAreNotRetained(t *testing.T) {
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	h := newHearing()
+	connected, wait := signal()
+	tun := startTunnel(t, addr, h, connected)
+	wait(t)
+	base := person(t, addr)
+	got := make(chan paho.Message, 10)
+	if token := base.Subscribe("koupleless_dev/a/+", 1, func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case msg := <-got:
+		have := fmt.Sprintf("%s QoS %d %s", msg.Topic(), msg.Qos(), msg.Payload())
+		want := `koupleless_dev/a/installBiz QoS 1 {"bizName":"biz1","bizVersion":"1","bizUrl":"file:///biz1.jar"}`
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("command (-want +got):\n%s", diff)
+		}
+	case <-time.After(patience):
+		t.Fatal("the command did not arrive")
+	}
+	// Whoever subscribes later hears nothing of it: the next message is the next command.
+	later := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("later"))
+	if token := later.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	defer later.Disconnect(0)
+	heard := make(chan string, 10)
+	if token := later.Subscribe("koupleless_dev/a/+", 1, func(_ paho.Client, m paho.Message) { heard <- m.Topic() }); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case topic := <-heard:
+		if topic != "koupleless_dev/a/health" {
+			t.Errorf("a base that connects later hears %s", topic)
+		}
+	case <-time.After(patience):
+		t.Fatal("the second command did not arrive")
+	}
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}); !errors.Is(err, tunnel.ErrNotSupported) {
+		t.Errorf("switchBiz over MQTT: error %v, want ErrNotSupported", err)
+	}
+}
+
+func TestRetainedMessagesOfOthersAreNotBelieved(t *testing.T) {
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	stranger := person(t, addr)
+	publish(t, stranger, "koupleless_dev/a/base/heart", true, `{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`)
+	h := newHearing()
+	startTunnel(t, addr, h, nil)
+	h.want(t, "a: heart rejected: retained")
+}
+
+func TestBaseline(t *testing.T) {
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	h := newHearing()
+	h.baseline = []arklet.Module{{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}}
+	connected, wait := signal()
+	startTunnel(t, addr, h, connected)
+	wait(t)
+	base := person(t, addr)
+	got := make(chan string, 1)
+	if token := base.Subscribe("koupleless_dev/a/base/baseline", 1, func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	publish(t, base, "koupleless_dev/a/base/queryBaseline", false, `{"data":{"identity":"a","name":"base","version":"1.0.0"},"publishTimestamp":1}`)
+	h.want(t, "a: baseline query of base:1.0.0")
+	select {
+	case payload := <-got:
+		if want := `[{"bizName":"biz1","bizVersion":"1","bizUrl":"file:///biz1.jar"}]`; payload != want {
+			t.Errorf("baseline %s, want %s", payload, want)
+		}
+	case <-time.After(patience):
+		t.Fatal("no baseline came")
+	}
+}
+
+func TestABrokerThatComesBack(t *testing.T) {
+	addr, stop := startBroker(t, "127.0.0.1:0")
+	h := newHearing()
+	connected, wait := signal()
+	tun := startTunnel(t, addr, h, connected)
+	wait(t)
+	stop()
+	waitFor(t, "the connection to be lost", func() error {
+		if tun.Connected() {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+	err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth})
+	if !errors.Is(err, ErrNotConnected) {
+		t.Errorf("a command without a broker: error %v, want ErrNotConnected", err)
+	}
+	startBroker(t, addr)
+	wait(t)
+	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	h.want(t, "a: heartbeat of base:1, active true") // subscribed anew
+}
