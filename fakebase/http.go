@@ -189,11 +189,11 @@ func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
 }
 
 func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
-	req, err := decodeObject[T](body, true)
-	if err != nil {
+	req, err := decodeObject[T](body)
+	if err != nil && !errors.Is(err, errFields) {
 		return outcome{}, err
 	}
-	return handle(req), nil
+	return handle(req), nil // fields that do not convert are null input
 }
 
 // help is the list of commands (protocol 4.4).

@@ -50,19 +50,19 @@ func (m Metaspace) normalise() Metaspace {
 func (m Metaspace) validate() error {
 	var errs []error
 	if m.Used < 0 || m.PerModule < 0 {
-		errs = append(errs, errors.New("Metaspace: sizes must not be negative"))
+		errs = append(errs, errors.New("option Metaspace: sizes must not be negative"))
 	}
 	if m.Max < -1 {
-		errs = append(errs, fmt.Errorf("Metaspace.Max %d: must be a size in bytes, or -1 for no limit", m.Max))
+		errs = append(errs, fmt.Errorf("option Metaspace.Max %d: must be a size in bytes, or -1 for no limit", m.Max))
 	}
 	if m.Max > 0 && m.Used > m.Max {
-		errs = append(errs, fmt.Errorf("Metaspace.Used %d: is more than Max %d", m.Used, m.Max))
+		errs = append(errs, fmt.Errorf("option Metaspace.Used %d: is more than Max %d", m.Used, m.Max))
 	}
 	if !(m.Leak >= 0 && m.Leak <= 1) {
-		errs = append(errs, fmt.Errorf("Metaspace.Leak %v: must be between 0 and 1", m.Leak))
+		errs = append(errs, fmt.Errorf("option Metaspace.Leak %v: must be between 0 and 1", m.Leak))
 	}
 	if m.Threshold < 0 || m.Threshold > 100 {
-		errs = append(errs, fmt.Errorf("Metaspace.Threshold %d: must be a percentage", m.Threshold))
+		errs = append(errs, fmt.Errorf("option Metaspace.Threshold %d: must be a percentage", m.Threshold))
 	}
 	return errors.Join(errs...)
 }

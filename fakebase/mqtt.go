@@ -179,7 +179,7 @@ func (t *mqttTunnel) onUninstall(payload []byte) {
 // operand reads the request of an operation. What cannot be read is logged
 // and not answered (protocol 3.4, 6 row 3).
 func (t *mqttTunnel) operand(command string, payload []byte) (*bizRequest, bool) {
-	req, err := decodeObject[bizRequest](payload, false)
+	req, err := decodeObject[bizRequest](payload)
 	if err == nil && req == nil {
 		err = errNotJSON
 	}
@@ -235,7 +235,7 @@ func (t *mqttTunnel) answerQueryAll(out outcome) {
 }
 
 func (t *mqttTunnel) onHealth(payload []byte) {
-	req, err := decodeObject[healthRequest](payload, false)
+	req, err := decodeObject[healthRequest](payload)
 	if err != nil {
 		t.l.log.Warn("command cannot be read", "command", cmdHealth, "err", err)
 		return

@@ -189,18 +189,18 @@ func (o Options) normalise() (Options, error) {
 
 	for _, f := range []struct{ name, value string }{{"Identity", o.Identity}, {"Env", o.Env}} {
 		if err := validTopicLevel(f.value); err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: %w", f.name, f.value, err))
+			errs = append(errs, fmt.Errorf("option %s %q: %w", f.name, f.value, err))
 		}
 	}
 	switch o.Generation {
 	case GenerationA, GenerationB, GenerationC:
 	default:
-		errs = append(errs, fmt.Errorf("Generation %q: must be A, B or C", o.Generation))
+		errs = append(errs, fmt.Errorf("option Generation %q: must be A, B or C", o.Generation))
 	}
 	switch o.Activation {
 	case ActivateDefault, ActivateNewModule, ActivateMulti:
 	default:
-		errs = append(errs, fmt.Errorf("Activation %d: unknown", o.Activation))
+		errs = append(errs, fmt.Errorf("option Activation %d: unknown", o.Activation))
 	}
 	for _, d := range []struct {
 		name  string
@@ -211,13 +211,13 @@ func (o Options) normalise() (Options, error) {
 		{"Web.RequestDuration", o.Web.RequestDuration},
 	} {
 		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("%s %s: must not be negative", d.name, d.value))
+			errs = append(errs, fmt.Errorf("option %s %s: must not be negative", d.name, d.value))
 		}
 	}
 	errs = append(errs, o.Metaspace.validate(), o.MQTT.validate(), o.HTTP.validate())
 	for i, f := range o.Faults {
 		if err := f.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("Faults[%d]: %w", i, err))
+			errs = append(errs, fmt.Errorf("option Faults[%d]: %w", i, err))
 		}
 	}
 	return o, errors.Join(errs...)
@@ -228,7 +228,7 @@ func (m *MQTTOptions) validate() error {
 	case m == nil || m.Dial != nil:
 		return nil
 	case m.Broker == "":
-		return errors.New("MQTT.Broker: give the broker as tcp://host:port or ssl://host:port")
+		return errors.New("option MQTT.Broker: give the broker as tcp://host:port or ssl://host:port")
 	}
 	_, _, err := m.target()
 	return err
@@ -238,7 +238,7 @@ func (m *MQTTOptions) validate() error {
 func (m *MQTTOptions) target() (addr string, secure bool, err error) {
 	u, err := url.Parse(m.Broker)
 	if err != nil || u.Host == "" || u.Port() == "" {
-		return "", false, fmt.Errorf("MQTT.Broker %q: must be tcp://host:port or ssl://host:port", m.Broker)
+		return "", false, fmt.Errorf("option MQTT.Broker %q: must be tcp://host:port or ssl://host:port", m.Broker)
 	}
 	switch u.Scheme {
 	case "tcp", "mqtt":
@@ -246,7 +246,7 @@ func (m *MQTTOptions) target() (addr string, secure bool, err error) {
 	case "ssl", "tls", "mqtts":
 		return u.Host, true, nil
 	default:
-		return "", false, fmt.Errorf("MQTT.Broker %q: unknown scheme, use tcp or ssl", m.Broker)
+		return "", false, fmt.Errorf("option MQTT.Broker %q: unknown scheme, use tcp or ssl", m.Broker)
 	}
 }
 
@@ -256,7 +256,7 @@ func (h *HTTPOptions) validate() error {
 	}
 	u, err := url.Parse(h.HeartbeatEndpoint)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return fmt.Errorf("HTTP.HeartbeatEndpoint %q: must be http://host:port", h.HeartbeatEndpoint)
+		return fmt.Errorf("option HTTP.HeartbeatEndpoint %q: must be http://host:port", h.HeartbeatEndpoint)
 	}
 	return nil
 }

@@ -86,10 +86,12 @@ type opsRequest struct {
 // errNotJSON is a body that is not the JSON that a command takes.
 var errNotJSON = errors.New("not valid JSON")
 
+// errFields is a JSON object whose fields do not convert.
+var errFields = errors.New("fields of another type")
+
 // decodeObject reads a JSON object. An empty body and null give nil, as
-// fastjson does, and so does, when lenient, an object whose fields do not
-// convert.
-func decodeObject[T any](body []byte, lenient bool) (*T, error) {
+// fastjson does. The error is errNotJSON or errFields.
+func decodeObject[T any](body []byte) (*T, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {
 		return nil, nil
@@ -99,10 +101,7 @@ func decodeObject[T any](body []byte, lenient bool) (*T, error) {
 	}
 	v := new(T)
 	if err := json.Unmarshal(body, v); err != nil {
-		if lenient {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading fields: %w", err)
+		return nil, fmt.Errorf("%w: %w", errFields, err)
 	}
 	return v, nil
 }
