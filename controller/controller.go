@@ -183,7 +183,8 @@ func (c *Controller) wirePods() error {
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
 		Recorder: recorder,
-		Failed:   c.reportFailure,
+		Failed:   vpod.FailedRule(c.opts.FailedPods),
+		Failure:  c.reportFailure,
 		Answered: func(command arklet.Command, code errcode.Code, took time.Duration) {
 			c.metrics.Operation(string(command), string(code), took)
 		},

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 )
 
 // Options configure a Controller. The names in brackets are the environment
@@ -42,6 +44,10 @@ type Options struct {
 	ModuleView bool
 	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS].
 	ReportHooks []*url.URL
+	// FailedPods says which Pods turn Failed when a newer version of their module
+	// serves on their base: "unowned" (those without a controller), "never" or "always"
+	// [FAILED_PODS]; empty means unowned.
+	FailedPods string
 	// LeavePodTolerations leaves module Pods without a toleration for any environment
 	// unscheduled; otherwise they get the one for Env, as the documents' samples need.
 	LeavePodTolerations bool
@@ -111,6 +117,11 @@ func (o *Options) complete() error {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch vpod.FailedRule(o.FailedPods) {
+	case "", vpod.FailedUnowned, vpod.FailedNever, vpod.FailedAlways:
+	default:
+		errs = append(errs, fmt.Errorf("FAILED_PODS is %q: use unowned, never or always", o.FailedPods))
 	}
 	for name, d := range map[string]time.Duration{
 		"UnreachableAfter": o.UnreachableAfter, "DeadAfter": o.DeadAfter, "HealthInterval": o.HealthInterval,

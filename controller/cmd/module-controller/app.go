@@ -68,6 +68,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
 		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
+		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "do not add this environment's toleration to module Pods that tolerate none"},
 		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
 		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
@@ -118,6 +119,7 @@ func options(c *cli.Context) (controller.Options, error) {
 		Deployments:      c.Bool("enable-module-deployment-controller"),
 		ModuleView:       c.Bool("enable-module-view"),
 
+		FailedPods:          c.String("failed-pods"),
 		LeavePodTolerations: c.Bool("leave-pod-tolerations"),
 		MetricsAddr:         c.String("metrics-addr"),
 		HealthAddr:          c.String("health-addr"),

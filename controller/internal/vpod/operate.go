@@ -151,7 +151,7 @@ func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) fa
 	if before == nil || before.Error() != f.err.Error() {
 		p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "attempts", f.attempts, "err", f.err)
 		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(f.err).Type(), errcode.Message(f.err))
-		p.opts.Failed(v.pod, v.identity, m, f.err)
+		p.opts.Failure(v.pod, v.identity, m, f.err)
 	}
 	return f
 }

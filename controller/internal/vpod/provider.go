@@ -37,8 +37,10 @@ type Options struct {
 	AcceptAfter time.Duration
 	// Recorder receives the Events of Pods; nil discards them.
 	Recorder record.EventRecorder
-	// Failed hears of every failed install and uninstall, for reports and metrics; it must not block. Nil is fine.
-	Failed func(pod *corev1.Pod, identity string, m arklet.Module, err error)
+	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
+	Failed FailedRule
+	// Failure hears of every failed install and uninstall, for reports and metrics; it must not block. Nil is fine.
+	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
 	// Answered hears how long an install or uninstall took, with the code of its
 	// failure or "" for a success; it must not block. Nil is fine.
 	Answered func(command arklet.Command, code errcode.Code, took time.Duration)
@@ -88,8 +90,9 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	if opts.Recorder == nil {
 		opts.Recorder = &record.FakeRecorder{} // without a channel it discards
 	}
-	if opts.Failed == nil {
-		opts.Failed = func(*corev1.Pod, string, arklet.Module, error) {}
+	setDefault(&opts.Failed, FailedUnowned)
+	if opts.Failure == nil {
+		opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
 	}
 	if opts.Answered == nil {
 		opts.Answered = func(arklet.Command, errcode.Code, time.Duration) {}

@@ -91,7 +91,7 @@ func (p *Provider) noteInvalid(v view) {
 		err := v.module.invalid
 		p.store.change(func() { v.failures[v.module.Name] = failure{err: err, final: true} })
 		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-		p.opts.Failed(v.pod, v.identity, v.module.Module, err)
+		p.opts.Failure(v.pod, v.identity, v.module.Module, err)
 	}
 }
 
@@ -226,7 +226,7 @@ func (p *Provider) publish(ctx context.Context, key laneKey, b base.Snapshot) er
 // target is the status that a Pod should have.
 func (p *Provider) target(e *entry, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.situations(e, b)
-	return statusOf(pod, b, modules, before, p.opts.Clock.Now())
+	return statusOf(pod, b, modules, p.opts.Failed, before, p.opts.Clock.Now())
 }
 
 // write brings one Pod's status up to date. Unless ready is set it writes nothing that makes the Pod Ready.

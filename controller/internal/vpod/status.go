@@ -57,7 +57,7 @@ func (s situation) started() bool {
 // statusOf computes the status of a Pod from what its base says. before is the
 // status that the API server has: what others wrote there stays, and times
 // change only with what they date. now dates what is new.
-func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, before corev1.PodStatus, now time.Time) corev1.PodStatus {
+func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
 	s.PodIPs, s.HostIPs = nil, nil
@@ -79,12 +79,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, before core
 		s.ContainerStatuses = append(s.ContainerStatuses, c)
 		installed, ready = installed && m.started(), ready && c.Ready
 	}
-	if before.Phase != corev1.PodRunning || s.Phase == "" {
-		s.Phase = corev1.PodPending
-		if installed {
-			s.Phase = corev1.PodRunning
-		}
-	}
+	s.Phase = phase(pod, before.Phase, installed, modules, rule)
 	reason, message := why(alive, modules, b)
 	set := func(t corev1.PodConditionType, ok bool) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
@@ -111,6 +106,39 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, before core
 	}
 	set(corev1.PodReady, ready)
 	return s
+}
+
+// FailedRule says which Pods turn Failed when a newer version of their module
+// serves on their base. The documents (5.2, batch update) have it so for all; but
+// a ReplicaSet makes a new Pod for each Failed one, with the old version again, and never
+// deletes the Failed one, so that its module stays installed. So does a DaemonSet.
+type FailedRule string
+
+// The rules.
+const (
+	// FailedUnowned: Pods without a controller; whoever updates those in batches
+	// makes and deletes them. The default.
+	FailedUnowned FailedRule = "unowned"
+	// FailedNever: no Pod.
+	FailedNever FailedRule = "never"
+	// FailedAlways: every Pod, as the documents have it.
+	FailedAlways FailedRule = "always"
+)
+
+// phase of a Pod: it is Pending until all its modules have been installed once,
+// Running then, and Failed for ever once the rule made it so.
+func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []situation, rule FailedRule) corev1.PodPhase {
+	superseded := slices.ContainsFunc(modules, func(s situation) bool { return s.superseded })
+	switch {
+	case before == corev1.PodFailed:
+		return before
+	case superseded && (rule == FailedAlways || rule == FailedUnowned && metav1.GetControllerOf(pod) == nil):
+		return corev1.PodFailed
+	case installed, before == corev1.PodRunning:
+		return corev1.PodRunning
+	default:
+		return corev1.PodPending
+	}
 }
 
 // why says in one reason and one message why a Pod is not ready; both are empty when it is.

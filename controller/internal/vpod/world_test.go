@@ -184,11 +184,15 @@ type world struct {
 	events *record.FakeRecorder
 	base   *fakeBase
 	serial int
+	owners []metav1.OwnerReference // of the Pods that create makes
 }
 
 func newWorld(t *testing.T, opts Options) *world {
 	t.Helper()
-	w := &world{t: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100)}
+	w := &world{
+		t: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100),
+		owners: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: ptr.To(true)}},
+	}
 	w.likeTheAPIServer()
 	w.base = &fakeBase{w: w, key: tunnel.MQTT, delay: 100 * time.Millisecond}
 	opts.Recorder = w.events
@@ -286,7 +290,8 @@ func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod 
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels: map[string]string{ModuleLabels[w.serial%2]: ComponentModule}, // either spelling
+			Labels:          map[string]string{ModuleLabels[w.serial%2]: ComponentModule}, // either spelling
+			OwnerReferences: w.owners,
 		},
 		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},
 	}, metav1.CreateOptions{})

@@ -1,0 +1,178 @@
+package vpod
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+func TestRollingUpdate(t *testing.T) {
+	roll := func(w *world) {
+		w.create("old", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("old", "Running Ready")
+		w.create("new", container("biz1", "2"))
+		w.settleFor(2 * time.Second)
+	}
+	elsewhere := func(w *world) { // another base has a Ready Pod of the module
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{ModuleLabels[0]: ComponentModule}},
+			Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
+			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+		if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.settleFor(time.Second)
+	}
+	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
+		in(t, name+": old turns Not Ready, then new Ready", Options{}, func(t *testing.T, w *world) {
+			w.base.with(func(b *fakeBase) { b.mode = m })
+			elsewhere(w)
+			roll(w)
+			w.wantShow("old", "Running BizDeactivate")
+			w.wantShow("new", "Running Ready")
+			wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
+			w.delete("old")
+			w.settleFor(4 * time.Second)
+			w.wantShow("old", "gone")
+			wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+		})
+		in(t, name+": the only Ready Pod stays Ready until the new one is", Options{}, func(t *testing.T, w *world) {
+			w.base.with(func(b *fakeBase) { b.mode = m })
+			roll(w)
+			wantDiff(t, "order", []string{"old=Ready", "new=Ready", "old=NotReady"}, w.readiness())
+			if got := w.pod("old").Annotations[corev1.PodDeletionCost]; got != "-1" {
+				t.Errorf("the old Pod's deletion cost is %q, want -1", got)
+			}
+		})
+	}
+	in(t, "default base over HTTP: the new version is switched to", Options{}, func(t *testing.T, w *world) {
+		w.overHTTP()
+		w.base.with(func(b *fakeBase) { b.mode = keepOld })
+		roll(w)
+		w.wantShow("old", "Running BizDeactivate")
+		w.wantShow("new", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2", "switchBiz biz1:2"}, w.base.takeCommands())
+	})
+	in(t, "default base over MQTT: the old version serves until its Pod goes, then the new one", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode = keepOld })
+		roll(w)
+		w.wantShow("old", "Running Ready")
+		w.wantShow("new", "Running BizNotActivated")
+		w.settleFor(5 * time.Minute)
+		wantDiff(t, "commands: it does not loop", []string{"installBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
+		w.delete("old")
+		w.settleFor(5 * time.Second)
+		w.wantShow("new", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+	})
+	in(t, "rollback to a version that is still there", Options{}, func(t *testing.T, w *world) {
+		roll(w)
+		w.create("back", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("back", "Running Ready")
+		w.wantShow("new", "Running BizDeactivate")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
+	})
+	in(t, "a new version that fails leaves the old one serving", Options{MaxAttempts: 3}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if m.Version == "2" {
+					return &arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "java.lang.reflect.InvocationTargetException", DataMessage: "java.lang.reflect.InvocationTargetException"}
+				}
+				return nil
+			}
+		})
+		roll(w)
+		w.settleFor(time.Minute)
+		w.wantShow("old", "Running Ready")
+		w.wantShow("new", "Pending RetryTimesExceeded")
+		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2", "installBiz biz1:2", "installBiz biz1:2"}, w.base.takeCommands())
+		if e := w.nextEvent(); !strings.Contains(e, "User.InstallBizUserError") {
+			t.Errorf("event %q does not say whose fault it is", e)
+		}
+		w.base.lose() // the base restarts: the version that works comes back
+		w.settleFor(2 * time.Minute)
+		w.wantShow("old", "Running Ready")
+	})
+}
+
+func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
+	for _, c := range []struct {
+		rule  FailedRule
+		owned bool
+		want  string
+	}{
+		{FailedUnowned, false, "Failed BizDeactivate"},
+		{FailedUnowned, true, "Running BizDeactivate"},
+		{FailedNever, false, "Running BizDeactivate"},
+		{FailedAlways, true, "Failed BizDeactivate"},
+	} {
+		in(t, fmt.Sprintf("rule %s, owned %t", c.rule, c.owned), Options{Failed: c.rule, Drain: -1}, func(t *testing.T, w *world) {
+			if !c.owned {
+				w.owners = nil
+			}
+			w.create("old", container("biz1", "1"))
+			w.settleFor(2 * time.Second)
+			w.create("new", container("biz1", "2"))
+			w.settleFor(2 * time.Second)
+			w.wantShow("old", c.want)
+			w.wantShow("new", "Running Ready")
+			w.delete("old")
+			w.settleFor(time.Second)
+			wantDiff(t, "modules after the old Pod was deleted", map[string]string{"biz1:2": "activated"}, w.base.states())
+		})
+	}
+}
+
+// overHTTP makes the base one of the HTTP tunnel.
+func (w *world) overHTTP() {
+	w.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
+	w.base.key = tunnel.HTTP
+	w.dialog.Use(w.base)
+	w.hear()
+}
+
+func TestInPlaceReplacement(t *testing.T) {
+	update := func(w *world, version string) {
+		p := w.pod("p1")
+		p.Annotations = map[string]string{"version": version}
+		p.Spec.Containers[0].Image = "file:///m/biz1-" + version + ".jar"
+		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+		w.settleFor(3 * time.Second)
+	}
+	c := container("biz1", "1")
+	c.Env = []corev1.EnvVar{{Name: EnvVersion, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
+	create := func(w *world) {
+		w.create("p1", c)
+		update(w, "1")
+		w.wantShow("p1", "Running Ready")
+		w.base.takeCommands()
+	}
+	in(t, "the new one first, then the old one goes", Options{}, func(t *testing.T, w *world) {
+		create(w)
+		update(w, "2")
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
+	})
+	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {
+		create(w)
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+		})
+		update(w, "2")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+}
+
