@@ -62,9 +62,6 @@ func (e *exception) String() string {
 	return e.class + ": " + e.detail
 }
 
-// Error makes an exception an error for the log.
-func (e *exception) Error() string { return e.message() }
-
 // message is the x of ISE(x) in protocol 6.
 func (e *exception) message() string {
 	if e.plain {

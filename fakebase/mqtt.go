@@ -277,7 +277,7 @@ func (l *life) replay(req *bizRequest) {
 		_, ex = l.install(&checked, checked.subject(cmdInstall), ark.Replay)
 	}
 	if ex != nil && ex != errGone {
-		l.log.Warn("installing from the baseline failed", "biz", req.BizName.value, "err", ex)
+		l.log.Warn("installing from the baseline failed", "biz", req.BizName.value, "err", ex.message())
 	}
 }
 

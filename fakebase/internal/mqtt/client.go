@@ -120,13 +120,10 @@ func (c *Client) Run(ctx context.Context) error {
 			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", backoff, "err", err)
 		default:
 			backoff = firstBackoff
-			err = c.serve(ctx, cn, first)
+			lost := c.serve(ctx, cn, first)
 			first = false
-			if ctx.Err() != nil {
-				return nil
-			}
-			if c.opts.OnLost != nil {
-				c.opts.OnLost(err)
+			if c.opts.OnLost != nil && ctx.Err() == nil {
+				c.opts.OnLost(lost)
 			}
 		}
 		if !c.sleep(ctx, backoff) {
