@@ -1,0 +1,203 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+const (
+	queryTimeout  = 10 * time.Second
+	switchTimeout = time.Minute
+)
+
+// ark is the program that kubectl exec runs: it asks the base of a Pod.
+type ark struct {
+	server *Server
+	target target
+	out    io.Writer
+}
+
+// usageError is a command that cannot be run as it was typed.
+type usageError struct {
+	text   string
+	status int
+}
+
+func (e *usageError) Error() string { return e.text }
+
+func usage(format string, args ...any) error {
+	return &usageError{text: fmt.Sprintf(format, args...) + "; ark help shows what there is", status: exitUsage}
+}
+
+const help = `ark asks the base that this module runs on.
+
+  queryAllBiz [-o table|json]   the modules of the base, with their states
+  health [-o table|json]        the metaspace of the base and how long it runs
+  switchBiz NAME VERSION        make another version of a module of this Pod the active one
+  help                          this text
+
+For example: kubectl exec POD -- ark queryAllBiz
+With kubectl exec -it POD -- ark there is a prompt; exit or Ctrl-D leaves it.
+`
+
+// run runs one command. The error is a sentence for whoever typed it.
+func (a *ark) run(ctx context.Context, words []string) error {
+	command, args := words[0], words[1:]
+	switch command {
+	case "help", "-h", "--help":
+		_, err := io.WriteString(a.out, help)
+		return err
+	case string(arklet.CommandQueryAllBiz):
+		return a.query(ctx, command, args, a.modules)
+	case string(arklet.CommandHealth):
+		return a.query(ctx, command, args, a.health)
+	case string(arklet.CommandSwitchBiz):
+		if len(args) != 2 {
+			return usage("switchBiz needs NAME and VERSION, and got %d words", len(args))
+		}
+		return a.switchBiz(ctx, arklet.Module{Name: args[0], Version: args[1]})
+	}
+	e := &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; ark help shows what there is", command), status: exitNotFound}
+	return e
+}
+
+// query runs a command that has no argument but -o.
+func (a *ark) query(ctx context.Context, command string, args []string, ask func(context.Context) (table func(io.Writer), document any, err error)) error {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	format := flags.String("o", "table", "")
+	if err := flags.Parse(args); err != nil {
+		return usage("%s: %v", command, err)
+	}
+	if flags.NArg() > 0 {
+		return usage("%s takes no argument, and got %q", command, flags.Arg(0))
+	}
+	if *format != "table" && *format != "json" {
+		return usage("%s has no output format %q: use table or json", command, *format)
+	}
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	table, document, err := ask(ctx)
+	if err != nil {
+		return err
+	}
+	if *format == "json" {
+		encoder := json.NewEncoder(a.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(document)
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 3, ' ', 0)
+	table(w)
+	return w.Flush()
+}
+
+// bizView is a module in JSON; its names are those of the wire.
+type bizView struct {
+	Name    string       `json:"bizName"`
+	Version string       `json:"bizVersion"`
+	State   arklet.State `json:"bizState"`
+	Since   *time.Time   `json:"since,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+}
+
+func (a *ark) modules(ctx context.Context) (func(io.Writer), any, error) {
+	b, err := a.server.opts.Bases.Modules(ctx, a.target.identity, time.Time{})
+	if err != nil {
+		return nil, nil, err
+	}
+	list := make([]bizView, 0, len(b.Modules))
+	for _, m := range b.Modules {
+		v := bizView{Name: m.Name, Version: m.Version, State: m.State, Reason: m.Latest.Reason, Message: m.Latest.Message}
+		if !m.Latest.At.IsZero() {
+			at := m.Latest.At.UTC()
+			v.Since = &at
+		}
+		list = append(list, v)
+	}
+	return func(w io.Writer) {
+		fmt.Fprintln(w, "NAME\tVERSION\tSTATE\tSINCE\tREASON\tMESSAGE")
+		for _, v := range list {
+			since := ""
+			if v.Since != nil {
+				since = v.Since.Format(time.RFC3339)
+			}
+			message, _, _ := strings.Cut(v.Message, "\n")
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.Version, v.State, since, v.Reason, message)
+		}
+	}, list, nil
+}
+
+// healthView is a base's health in JSON. Bytes are -1 where there is no limit, or no value.
+type healthView struct {
+	Base               string  `json:"baseIdentity"`
+	Activated          bool    `json:"activated"`
+	RunTimeSeconds     float64 `json:"runTimeSeconds"`
+	MetaspaceUsed      int64   `json:"metaspaceUsedBytes"`
+	MetaspaceCommitted int64   `json:"metaspaceCommittedBytes"`
+	MetaspaceMax       int64   `json:"metaspaceMaxBytes"`
+}
+
+func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
+	h, err := a.server.opts.Bases.Health(ctx, a.target.identity)
+	if err != nil {
+		return nil, nil, err
+	}
+	v := healthView{a.target.identity, h.MasterActive, h.RunTime.Seconds(), h.MetaspaceUsed, h.MetaspaceCommitted, h.MetaspaceMax}
+	return func(w io.Writer) {
+		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
+		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", v.Base, v.Activated, h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted), mebibytes(v.MetaspaceMax))
+	}, v, nil
+}
+
+func mebibytes(n int64) string {
+	if n == arklet.Unlimited {
+		return "-"
+	}
+	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
+}
+
+// switchBiz makes a version the active one. Whoever may exec in a Pod may
+// switch that Pod's modules, not those of others on the same base.
+func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
+	containers := a.target.pod.Spec.Containers
+	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {
+		names := make([]string, 0, len(containers))
+		for _, c := range containers {
+			names = append(names, c.Name)
+		}
+		return fmt.Errorf("pod %s has no module %q, only %s: switch it by exec in a Pod that has it", a.target.pod.Name, m.Name, strings.Join(names, ", "))
+	}
+	r := arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}
+	journal, identity := a.server.opts.Journal, a.target.identity
+	journal.Note(identity, m.Name, Asked(time.Now(), r))
+	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
+	defer cancel()
+	answer, err := a.server.opts.Bases.Do(ctx, identity, r)
+	if err != nil {
+		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
+		if errors.Is(err, tunnel.ErrNotSupported) {
+			return fmt.Errorf("base %q is reached over MQTT, where bases take no switchBiz: only over HTTP they do", identity)
+		}
+		return err
+	}
+	journal.Note(identity, m.Name, Answered(time.Now(), r, answer))
+	if !answer.Succeeded() {
+		return fmt.Errorf("base %q did not switch to %s: %s", identity, m.Identity(), Answered(time.Time{}, r, answer).Detail)
+	}
+	fmt.Fprintln(a.out, answer.DataMessage)
+	return nil
+}

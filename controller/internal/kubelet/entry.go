@@ -1,0 +1,147 @@
+package kubelet
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// Entry is one thing that happened to a module on a base.
+type Entry struct {
+	// At is the controller's time, but the base's for a state.
+	At time.Time
+	// Version is the module's version; the module's name is where the entry is noted.
+	Version string
+	// Event says what happened, such as "installBiz sent".
+	Event string
+	// Detail says more, in one line or several; it may be empty.
+	Detail string
+}
+
+// timeLayout is the time at the start of each entry, in UTC.
+const timeLayout = "2006-01-02 15:04:05.000"
+
+// line is the entry as kubectl logs prints it. A detail of several lines, such
+// as a stack trace, goes on below.
+func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
+	if timestamps {
+		b = e.At.UTC().AppendFormat(b, time.RFC3339Nano)
+		b = append(b, ' ')
+	}
+	b = e.At.UTC().AppendFormat(b, timeLayout)
+	b = append(b, ' ')
+	b = append(b, biz...)
+	b = append(b, ':')
+	b = append(b, e.Version...)
+	b = append(b, ' ')
+	b = append(b, e.Event...)
+	if e.Detail != "" {
+		b = append(b, ": "...)
+		b = append(b, strings.TrimRight(e.Detail, "\n")...)
+	}
+	return append(b, '\n')
+}
+
+// event joins a command and what became of it. The usual ones are constants, so
+// that noting them allocates nothing.
+func event(c arklet.Command, what string) string {
+	switch {
+	case c == arklet.CommandInstallBiz && what == "sent":
+		return "installBiz sent"
+	case c == arklet.CommandInstallBiz && what == "answered":
+		return "installBiz answered"
+	case c == arklet.CommandUninstallBiz && what == "sent":
+		return "uninstallBiz sent"
+	case c == arklet.CommandUninstallBiz && what == "answered":
+		return "uninstallBiz answered"
+	}
+	return string(c) + " " + what
+}
+
+// Asked is the entry for a command that is sent to a base.
+func Asked(at time.Time, r arklet.Request) Entry {
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "sent"), Detail: r.Module.URL}
+}
+
+// Answered is the entry for the answer to a command.
+func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
+	e := Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "answered"), Detail: a.Code}
+	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
+		if more != "" && more != e.Detail && more != a.Code {
+			e.Detail += " " + more
+		}
+	}
+	return e
+}
+
+// Unanswered is the entry for a command that will have no answer, or that
+// nobody waits for any longer.
+func Unanswered(at time.Time, r arklet.Request, err error) Entry {
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "not answered"), Detail: err.Error()}
+}
+
+// version is what the journal knows of one version of a module on a base.
+type version struct {
+	version string
+	state   arklet.State
+	latest  arklet.Record // without its message, which may be a long stack trace
+}
+
+func withoutMessage(r arklet.Record) arklet.Record {
+	r.Message = ""
+	return r
+}
+
+// NoteModules notes what is new in a base's list of modules, of those with the
+// names that changed: state records that were not seen yet, with the base's
+// time, and versions that are listed no more. at is when the list came. It does not block.
+func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz, at time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, name := range names {
+		r := j.ring(place{identity, name})
+		before := r.known
+		r.known = nil
+		for _, b := range list {
+			if b.Name != name {
+				continue
+			}
+			var old version
+			if i := slices.IndexFunc(before, func(v version) bool { return v.version == b.Version }); i >= 0 {
+				old = before[i]
+				before = slices.Delete(before, i, i+1)
+			}
+			r.known = append(r.known, version{b.Version, b.State, withoutMessage(b.Latest)})
+			j.noteStates(r, old, b, at)
+		}
+		for _, gone := range before {
+			j.note(r, Entry{At: at, Version: gone.version, Event: "is no longer installed"})
+		}
+	}
+}
+
+// noteStates notes the records of a module after the last one known.
+func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
+	records := b.Records
+	if len(records) == 0 && b.Latest != (arklet.Record{}) {
+		records = []arklet.Record{b.Latest}
+	}
+	for i := len(records) - 1; i >= 0; i-- {
+		if withoutMessage(records[i]) == old.latest {
+			records = records[i+1:]
+			break
+		}
+	}
+	if len(records) == 0 && b.State != old.state { // a base of an old generation tells no records
+		records = []arklet.Record{{State: b.State}}
+	}
+	for _, record := range records {
+		e := Entry{At: record.At, Version: b.Version, Event: "is " + string(record.State), Detail: clip(strings.TrimSpace(record.Reason + " " + record.Message))}
+		if e.At.IsZero() {
+			e.At = at
+		}
+		j.note(r, e)
+	}
+}

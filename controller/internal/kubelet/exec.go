@@ -1,0 +1,174 @@
+package kubelet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	"golang.org/x/term"
+	utilexec "k8s.io/utils/exec"
+)
+
+// Exit statuses, as shells give them.
+const (
+	exitFailed   = 1
+	exitUsage    = 2
+	exitNotFound = 127
+)
+
+// exit is an error with an exit status; kubectl exec ends with the same.
+func exit(status int) error {
+	return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", status), Code: status}
+}
+
+// prompt stands before each line that is asked for on a terminal.
+const prompt = "ark> "
+
+// enter counts an exec as under way, unless the server stops.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.shells.Add(1)
+	}
+	return !s.stopped
+}
+
+// leave waits for every exec, and lets none enter any more.
+func (s *Server) leave() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.shells.Wait()
+}
+
+// exec implements api.ContainerExecHandlerFunc: one command, or with stdin and
+// no command a prompt. It blocks until the command or the prompt ends.
+// Its error is a utilexec.ExitError, not wrapped: virtual-kubelet asserts it.
+func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+	streams := open(attach)
+	t, err := s.find(namespace, pod, container)
+	if err != nil {
+		fmt.Fprintln(streams.err, err)
+		return exit(exitFailed)
+	}
+	a := &ark{server: s, target: t, out: streams.out}
+	if len(cmd) > 0 && cmd[0] == "ark" {
+		cmd = cmd[1:]
+	}
+	switch {
+	case len(cmd) > 0:
+		return finish(streams.err, a.run(ctx, cmd))
+	case attach.Stdin() == nil:
+		return finish(streams.err, a.run(ctx, []string{"help"}))
+	}
+	return s.converse(ctx, a, streams, attach)
+}
+
+// finish tells of an error and turns it into an exit status.
+func finish(w io.Writer, err error) error {
+	if err == nil {
+		return nil
+	}
+	fmt.Fprintln(w, err)
+	status := exitFailed
+	if e, ok := errors.AsType[*usageError](err); ok {
+		status = e.status
+	}
+	return exit(status)
+}
+
+// converse runs the lines of stdin one by one. On a terminal a command that
+// failed is followed by the next; in a script it is the last.
+func (s *Server) converse(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	turns, lines := make(chan struct{}, 1), make(chan string)
+	s.shells.Go(func() { // ends when the connection is closed, which is after converse returns
+		defer close(lines)
+		for range turns { // the next prompt comes after the output of the last command
+			line, err := streams.readLine()
+			if err != nil {
+				return
+			}
+			select {
+			case lines <- line:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	defer close(turns)
+	turns <- struct{}{}
+	for {
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(streams.err, "the module controller is stopping")
+			return exit(exitFailed)
+		case size := <-attach.Resize(): // nil without a terminal
+			streams.resize(size)
+		case line, more := <-lines:
+			if !more {
+				return nil
+			}
+			words := strings.Fields(line)
+			switch {
+			case len(words) > 0 && words[0] == "ark":
+				words = words[1:]
+			case len(words) == 1 && (words[0] == "exit" || words[0] == "quit"):
+				return nil
+			}
+			if len(words) > 0 {
+				if err := finish(streams.err, a.run(ctx, words)); err != nil && !attach.TTY() {
+					return err
+				}
+			}
+			turns <- struct{}{}
+		}
+	}
+}
+
+// streams are where a command reads and writes.
+type streams struct {
+	out, err io.Writer
+	readLine func() (string, error)
+	resize   func(api.TermSize)
+}
+
+// open prepares the streams. On a terminal, which sends each key as it is
+// pressed, a line editor is between.
+func open(attach api.AttachIO) streams {
+	var in io.Reader = bytes.NewReader(nil)
+	if attach.Stdin() != nil {
+		in = attach.Stdin()
+	}
+	out, err := writer(attach.Stdout()), writer(attach.Stderr())
+	if attach.TTY() {
+		t := term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{in, out}, prompt)
+		return streams{out: t, err: t, readLine: t.ReadLine, resize: func(size api.TermSize) {
+			_ = t.SetSize(int(size.Width), int(size.Height)) // fails for a width of 0, which changes nothing
+		}}
+	}
+	scanner := bufio.NewScanner(in)
+	return streams{out: out, err: err, resize: func(api.TermSize) {}, readLine: func() (string, error) {
+		if !scanner.Scan() {
+			return "", errors.Join(scanner.Err(), io.EOF)
+		}
+		return scanner.Text(), nil
+	}}
+}
+
+func writer(w io.WriteCloser) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}

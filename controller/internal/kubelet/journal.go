@@ -1,0 +1,168 @@
+package kubelet
+
+import (
+	"container/list"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of a Journal.
+const (
+	// maxEntries is how much of one module's life is kept: dozens of installs.
+	maxEntries = 200
+	// maxDetail is the longest detail in bytes, room for the part of a stack trace that tells.
+	maxDetail = 4 << 10
+	// DefaultJournalSize is 32 MiB: 2,000 modules with 200 entries of usual length.
+	DefaultJournalSize = 32 << 20
+	// entryCost and ringCost are what an entry and a module take beside text.
+	entryCost = 96
+	ringCost  = 512
+)
+
+// Journal remembers what happened to modules on bases: the last 200 entries of
+// each, and of all together so many that they fit its size; the modules that
+// nothing happened to for longest are forgotten first. It may be used concurrently.
+type Journal struct {
+	limit int
+
+	mu      sync.Mutex
+	rings   map[place]*ring
+	byUse   *list.List // of *ring, the one noted last in front
+	size    int
+	last    uint64
+	waiting map[place]chan struct{} // closed at the next entry
+}
+
+// place is a module on a base, in whatever version.
+type place struct{ identity, biz string }
+
+type ring struct {
+	place   place
+	use     *list.Element
+	entries []numbered // a ring once it is full
+	oldest  int
+	size    int
+	known   []version
+}
+
+type numbered struct {
+	Entry
+	number uint64 // rises over all modules
+}
+
+// NewJournal returns an empty journal of so many bytes; 0 means DefaultJournalSize.
+func NewJournal(size int) *Journal {
+	if size == 0 {
+		size = DefaultJournalSize
+	}
+	return &Journal{limit: size, rings: map[place]*ring{}, byUse: list.New(), waiting: map[place]chan struct{}{}}
+}
+
+// Note adds an entry to the life of a module on a base. It does not block; a
+// detail of more than 4 KiB is cut.
+func (j *Journal) Note(identity, biz string, e Entry) {
+	e.Detail = clip(e.Detail)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.note(j.ring(place{identity, biz}), e)
+}
+
+// ring is called with the lock held, as are note and forget.
+func (j *Journal) ring(p place) *ring {
+	r, there := j.rings[p]
+	if !there {
+		r = &ring{place: p, size: ringCost}
+		r.use = j.byUse.PushFront(r)
+		j.size += r.size
+		j.rings[p] = r
+	}
+	return r
+}
+
+func (j *Journal) note(r *ring, e Entry) {
+	j.last++
+	n := numbered{e, j.last}
+	grown := cost(e)
+	if len(r.entries) < maxEntries {
+		r.entries = append(r.entries, n)
+	} else {
+		grown -= cost(r.entries[r.oldest].Entry)
+		r.entries[r.oldest] = n
+		r.oldest = (r.oldest + 1) % maxEntries
+	}
+	r.size += grown
+	j.size += grown
+	j.byUse.MoveToFront(r.use)
+	for j.size > j.limit && j.byUse.Len() > 1 {
+		j.forget(j.byUse.Back().Value.(*ring))
+	}
+	if c, waits := j.waiting[r.place]; waits {
+		delete(j.waiting, r.place)
+		close(c)
+	}
+}
+
+func (j *Journal) forget(r *ring) {
+	j.byUse.Remove(r.use)
+	delete(j.rings, r.place)
+	j.size -= r.size
+}
+
+// since returns the entries of a module after the one of that number, in the
+// order in which they were noted, with the number of the last, and a channel
+// that closes at the next one. Call unwait if nobody waits for it any more.
+func (j *Journal) since(p place, number uint64) (entries []Entry, last uint64, next <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	last = number
+	if r, there := j.rings[p]; there {
+		for i := range r.entries {
+			if n := r.entries[(r.oldest+i)%len(r.entries)]; n.number > number {
+				entries, last = append(entries, n.Entry), n.number
+			}
+		}
+	}
+	if j.waiting[p] == nil {
+		j.waiting[p] = make(chan struct{})
+	}
+	return entries, last, j.waiting[p]
+}
+
+// unwait wakes whoever waits for a module, so that a module that never has an
+// entry leaves nothing behind. Those that go on ask again.
+func (j *Journal) unwait(p place) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c, waits := j.waiting[p]; waits {
+		delete(j.waiting, p)
+		close(c)
+	}
+}
+
+// inOrder sorts entries by time: a state's time is the base's, and it is noted
+// only when the base is next asked.
+func inOrder(entries []Entry) {
+	slices.SortStableFunc(entries, func(a, b Entry) int { return a.At.Compare(b.At) })
+}
+
+// after drops entries from before a moment; the zero moment drops none.
+func after(entries []Entry, moment time.Time) []Entry {
+	return slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(moment) })
+}
+
+func cost(e Entry) int { return entryCost + len(e.Version) + len(e.Detail) }
+
+// clip shortens a text, and lets go of the long one.
+func clip(s string) string {
+	if len(s) <= maxDetail {
+		return s
+	}
+	end := maxDetail
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.Clone(s[:end]) + " …"
+}

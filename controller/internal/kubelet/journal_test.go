@@ -1,0 +1,181 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
+
+// text is the journal of a module as kubectl logs prints it.
+func (j *Journal) text(identity, biz string) string {
+	entries, _, _ := j.since(place{identity, biz}, 0)
+	j.unwait(place{identity, biz})
+	inOrder(entries)
+	return string(render(nil, entries, biz, false))
+}
+
+func wantText(t *testing.T, j *Journal, identity, biz string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(strings.Join(want, "\n"), strings.TrimSuffix(j.text(identity, biz), "\n")); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+}
+
+func TestEntries(t *testing.T) {
+	j := NewJournal(0)
+	r := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
+	j.Note("a", "biz1", Asked(noon, r))
+	j.Note("a", "biz1", Answered(noon.Add(time.Second), r, arklet.Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ", DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}))
+	j.Note("a", "biz1", Answered(noon.Add(2*time.Second), r, arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success"}))
+	j.Note("a", "biz1", Unanswered(noon.Add(3*time.Second), arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Version: "2"}}, errors.New("connection reset")))
+	j.Note("b", "biz1", Asked(noon, r))
+	wantText(t, j, "a", "biz1",
+		"2024-07-18 12:00:00.000 biz1:1.0.0 installBiz sent: file:///m/biz1.jar",
+		"2024-07-18 12:00:01.000 biz1:1.0.0 installBiz answered: FAILED install biz not success! REPEAT_BIZ Biz: biz1:1.0.0 has been installed or registered.",
+		"2024-07-18 12:00:02.000 biz1:1.0.0 installBiz answered: SUCCESS Install Biz: biz1:1.0.0 success",
+		"2024-07-18 12:00:03.000 biz1:2 switchBiz not answered: connection reset",
+	)
+}
+
+func TestNoteModules(t *testing.T) {
+	record := func(after time.Duration, state arklet.State, reason, message string) arklet.Record {
+		return arklet.Record{At: noon.Add(after), State: state, Reason: reason, Message: message}
+	}
+	resolved := record(-2*time.Second, arklet.StateResolved, "CREATED", "")
+	started := record(-time.Second, arklet.StateActivated, "STARTED", "")
+	switched := record(time.Minute, arklet.StateDeactivated, "SWITCHED", "switch to new biz biz1:2")
+	biz := func(version string, state arklet.State, history bool, records ...arklet.Record) arklet.Biz {
+		b := arklet.Biz{Name: "biz1", Version: version, State: state}
+		if len(records) > 0 {
+			b.Latest = records[len(records)-1]
+		}
+		if history {
+			b.Records = records
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		lists [][]arklet.Biz // a minute after each other
+		want  []string
+	}{
+		"full histories, as over HTTP": {
+			[][]arklet.Biz{{biz("1", "activated", true, resolved, started)}, {biz("1", "activated", true, resolved, started)}, {biz("1", "deactivated", true, resolved, started, switched)}, {}},
+			[]string{
+				"2024-07-18 11:59:58.000 biz1:1 is resolved: CREATED",
+				"2024-07-18 11:59:59.000 biz1:1 is activated: STARTED",
+				"2024-07-18 12:01:00.000 biz1:1 is deactivated: SWITCHED switch to new biz biz1:2",
+				"2024-07-18 12:03:00.000 biz1:1 is no longer installed",
+			},
+		},
+		"the last record only, as over MQTT": {
+			[][]arklet.Biz{{biz("1", "resolved", false, resolved)}, {biz("1", "activated", false, started), biz("2", "resolved", false, resolved)}, {biz("2", "resolved", false, resolved)}},
+			[]string{
+				"2024-07-18 11:59:58.000 biz1:1 is resolved: CREATED",
+				"2024-07-18 11:59:58.000 biz1:2 is resolved: CREATED",
+				"2024-07-18 11:59:59.000 biz1:1 is activated: STARTED",
+				"2024-07-18 12:02:00.000 biz1:1 is no longer installed",
+			},
+		},
+		"no records, as in generation B": {
+			[][]arklet.Biz{{biz("1", "resolved", false)}, {biz("1", "resolved", false)}, {biz("1", "activated", false)}},
+			[]string{"2024-07-18 12:00:00.000 biz1:1 is resolved", "2024-07-18 12:02:00.000 biz1:1 is activated"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := NewJournal(0)
+			for i, list := range c.lists {
+				j.NoteModules("a", []string{"biz1"}, append(list, arklet.Biz{Name: "biz2", Version: "1", State: arklet.StateBroken}), noon.Add(time.Duration(i)*time.Minute))
+			}
+			wantText(t, j, "a", "biz1", c.want...)
+			wantText(t, j, "a", "biz2", "")
+		})
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	t.Run("entries of a module", func(t *testing.T) {
+		j := NewJournal(0)
+		for i := range maxEntries + 50 {
+			j.Note("a", "biz1", Entry{At: noon.Add(time.Duration(i) * time.Second), Event: fmt.Sprint(i)})
+		}
+		lines := strings.Split(strings.TrimSuffix(j.text("a", "biz1"), "\n"), "\n")
+		if len(lines) != maxEntries || !strings.HasSuffix(lines[0], " 50") || !strings.HasSuffix(lines[maxEntries-1], " 249") {
+			t.Errorf("%d lines from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+		}
+	})
+	t.Run("all together", func(t *testing.T) {
+		const limit = 64 << 10
+		j := NewJournal(limit)
+		for i := range 1000 {
+			j.Note("a", "kept", Entry{At: noon, Event: "x"})
+			j.Note(fmt.Sprint(i), "biz1", Entry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
+		}
+		size := 0
+		for _, r := range j.rings {
+			size += ringCost
+			for _, e := range r.entries {
+				size += cost(e.Entry)
+			}
+		}
+		if size != j.size || size > limit || len(j.rings) != j.byUse.Len() {
+			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit, len(j.rings), j.byUse.Len())
+		}
+		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" || j.text("a", "kept") == "" {
+			t.Error("not those were forgotten that nothing happened to for longest")
+		}
+	})
+	t.Run("names that come and go", func(t *testing.T) {
+		j := NewJournal(64 << 10)
+		for i := range 1000 {
+			j.NoteModules("a", []string{fmt.Sprint(i)}, nil, noon)
+			j.Note("a", "biz1", Entry{At: noon})
+		}
+		if j.size > 64<<10 {
+			t.Errorf("%d bytes of names without entries", j.size)
+		}
+	})
+	t.Run("a detail", func(t *testing.T) {
+		j := NewJournal(0)
+		j.Note("a", "biz1", Entry{At: noon, Detail: strings.Repeat("é", maxDetail)})
+		entries, _, _ := j.since(place{"a", "biz1"}, 0)
+		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {
+			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
+		}
+	})
+}
+
+func TestJournalConcurrently(t *testing.T) {
+	j := NewJournal(64 << 10)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 500 {
+				j.Note(fmt.Sprint(n%50), "biz1", Entry{At: noon, Version: fmt.Sprint(i), Detail: "something happened"})
+				j.NoteModules(fmt.Sprint(n%50), []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: fmt.Sprint(n % 3)}}, noon)
+				_ = j.text(fmt.Sprint(n%50), "biz1")
+			}
+		})
+	}
+	all.Wait()
+	if len(j.waiting) != 0 {
+		t.Errorf("%d waiters are left behind", len(j.waiting))
+	}
+}
+
+func BenchmarkNote(b *testing.B) {
+	j := NewJournal(0)
+	r := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		j.Note("a", "biz1", Asked(noon, r))
+	}
+}

@@ -1,0 +1,149 @@
+package kubelet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestLogs(t *testing.T) {
+	w := newWorld(t, nil)
+	client := w.authority.client("kube-apiserver")
+	now := time.Now().UTC().Truncate(time.Second)
+	var lines, stamped []string
+	for i, age := range []time.Duration{2 * time.Hour, time.Hour, 10 * time.Minute} {
+		at := now.Add(-age)
+		w.opts.Journal.Note("a", "biz1", Entry{At: at, Version: fmt.Sprint(i), Event: "happened"})
+		lines = append(lines, fmt.Sprintf("%s biz1:%d happened\n", at.Format(timeLayout), i))
+		stamped = append(stamped, at.Format(time.RFC3339Nano)+" "+lines[i])
+	}
+	w.opts.Journal.Note("a", "biz2", Entry{At: now, Event: "another module"})
+	w.opts.Journal.Note("b", "biz1", Entry{At: now, Event: "another base"})
+	for query, want := range map[string][]string{
+		"":                              lines,
+		"tailLines=2":                   lines[1:],
+		"tailLines=1":                   lines[2:],
+		"tailLines=9":                   lines,
+		"tailLines=0":                   nil,
+		"sinceSeconds=5400":             lines[1:],
+		"sinceSeconds=60":               nil,
+		"sinceSeconds=5400&tailLines=1": lines[2:],
+		"sinceTime=" + url.QueryEscape(now.Add(-time.Hour).Format(time.RFC3339)): lines[1:],
+		"timestamps=true":               stamped,
+		"timestamps=true&tailLines=1":   stamped[2:],
+		"limitBytes=30":                 {lines[0][:30]},
+		"tailLines=1&limitBytes=100000": lines[2:],
+	} {
+		t.Run(query, func(t *testing.T) {
+			status, text, err := w.get(t, client, "GET", logsPath+"?"+query)
+			if err != nil || status != 200 {
+				t.Fatalf("answered %d %q, error %v", status, text, err)
+			}
+			if diff := cmp.Diff(strings.Join(want, ""), text); diff != "" {
+				t.Errorf("logs (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if status, text, err := w.get(t, client, "GET", logsPath+"?tailLines=many"); err != nil || status != 400 {
+		t.Errorf("answered %d %q, error %v", status, text, err)
+	}
+	if n := len(w.opts.Journal.waiting); n != 0 {
+		t.Errorf("%d waiters are left behind", n)
+	}
+}
+
+// TestFollow reads logs as they come, over TLS, until the server stops.
+func TestFollow(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"}, {"follow=true&tailLines=0", ""}} {
+		t.Run(c.query, func(t *testing.T) {
+			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "before"})
+			transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")), DisableKeepAlives: true}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, "GET", w.url+logsPath+"?"+c.query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := transport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			lines := bufio.NewReader(resp.Body)
+			next := func(want string) {
+				t.Helper()
+				line, err := lines.ReadString('\n')
+				if err != nil || !strings.HasSuffix(line, " biz1: "+want+"\n") {
+					t.Fatalf("read %q, error %v, want %q", line, err, want)
+				}
+			}
+			if c.first != "" {
+				next(c.first)
+			}
+			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "one"})
+			next("one")
+			w.opts.Journal.Note("a", "biz2", Entry{At: noon, Event: "another module"})
+			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "two"})
+			next("two")
+			if c.first == "" {
+				w.stop()
+				if rest, err := io.ReadAll(lines); err == nil && len(rest) > 0 {
+					t.Errorf("after the end came %q", rest)
+				}
+			}
+		})
+	}
+}
+
+func TestFollowEndsWithThePod(t *testing.T) {
+	for name, change := range map[string]func(*fakePods){
+		"the Pod goes":                       func(p *fakePods) { p.remove("pod-0") },
+		"another takes its name":             func(p *fakePods) { p.set("pod-0", types.UID("2"), "biz1") },
+		"the reader closes, and nobody asks": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &fakePods{pods: map[string]*corev1.Pod{}}
+				p.set("pod-0", "1", "biz1")
+				j := NewJournal(0)
+				j.Note("a", "biz1", Entry{At: noon, Event: "before"})
+				s := &Server{opts: Options{Pods: p, Journal: j}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r, err := s.logs(ctx, "default", "pod-0", "biz1", api.ContainerLogOpts{Follow: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if change == nil {
+					if err := r.Close(); err != nil {
+						t.Error(err)
+					}
+					cancel()
+				} else {
+					time.AfterFunc(time.Minute, func() { change(p) })
+					text, err := io.ReadAll(r)
+					if err != nil || string(text) != noon.Format(timeLayout)+" biz1: before\n" {
+						t.Errorf("read %q, error %v", text, err)
+					}
+				}
+				synctest.Wait()
+				if len(j.waiting) != 0 {
+					t.Errorf("%d waiters are left behind", len(j.waiting))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	corev1 "k8s.io/api/core/v1"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+)
+
+// DefaultAddr is where the API server looks for a kubelet unless a Node says otherwise.
+const DefaultAddr = ":10250"
+
+// pods finds the Pods that are served here.
+type pods interface {
+	// Pod returns a module Pod and the identity of its base, or an error that
+	// says why there is none.
+	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
+}
+
+// bases asks bases; base.Dialog is one.
+type bases interface {
+	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
+	Health(ctx context.Context, identity string) (arklet.Health, error)
+	Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error)
+}
+
+// Options configure a Server.
+type Options struct {
+	// Addr is where to listen, host:port; empty means DefaultAddr.
+	Addr string
+	// CertFile and KeyFile hold the serving certificate in PEM form; they are read
+	// again for each connection, so that they can be renewed. Empty makes a
+	// self-signed one for Hosts that lasts a year: right for an API server that
+	// does not verify kubelets.
+	CertFile, KeyFile string
+	// Hosts are the names and addresses of the self-signed certificate; empty means localhost.
+	Hosts []string
+	// ClientCAFile holds the authorities in PEM form that sign the certificates
+	// of callers, above all the API server's --kubelet-client-certificate; it is
+	// read again as CertFile is. Required: nobody is served without a certificate.
+	ClientCAFile string
+	// Reviews asks the API server whether the owner of a certificate may use the
+	// kubelet API (the verbs get and create on nodes/proxy). Nil admits every
+	// certificate of ClientCAFile: right only if its authority signs nobody's but the API server's.
+	Reviews authorizationv1.SubjectAccessReviewInterface
+	// Pods, Bases and Journal are what is served. Required.
+	Pods    pods
+	Bases   bases
+	Journal *Journal
+	// Logger is where the start and refused callers go; nil discards them.
+	Logger *slog.Logger
+}
+
+// Server is the kubelet API of all bases of this controller.
+type Server struct {
+	opts     Options
+	selfMade *tls.Certificate // nil with CertFile
+	listener net.Listener
+	reviews  *reviews
+
+	mu      sync.Mutex
+	stopped bool
+	shells  sync.WaitGroup // connections that exec took over are not the HTTP server's any more
+}
+
+// New reads the certificates and listens, so that what is wrong with either
+// stops the start. Connections wait until Start serves them.
+func New(opts Options) (*Server, error) {
+	if opts.Addr == "" {
+		opts.Addr = DefaultAddr
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
+	switch {
+	case opts.ClientCAFile == "":
+		return nil, errors.New("the kubelet API has no authority of callers: set KUBELET_CLIENT_CA to the file with the authority of the API server's kubelet client certificate")
+	case (opts.CertFile == "") != (opts.KeyFile == ""):
+		return nil, errors.New("the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
+	case opts.CertFile == "":
+		pair, err := selfSigned(opts.Hosts)
+		if err != nil {
+			return nil, err
+		}
+		s.selfMade = pair
+	}
+	if _, err := s.tls(); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", opts.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("serving the kubelet API: %w", err)
+	}
+	s.listener = tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := s.tls()
+			if err != nil {
+				opts.Logger.Warn("a connection to the kubelet API failed", "err", err)
+			}
+			return config, err
+		},
+	})
+	return s, nil
+}
+
+func selfSigned(hosts []string) (*tls.Certificate, error) {
+	if len(hosts) == 0 {
+		hosts = []string{"localhost", "127.0.0.1"}
+	}
+	var ips []net.IP
+	var names []string
+	for _, h := range hosts[1:] {
+		if ip := net.ParseIP(h); ip != nil {
+			ips = append(ips, ip)
+		} else {
+			names = append(names, h)
+		}
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
+	if err != nil {
+		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
+	}
+	return &pair, nil
+}
+
+// tls reads what one connection is served with.
+func (s *Server) tls() (*tls.Config, error) {
+	authorities, err := os.ReadFile(s.opts.ClientCAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading KUBELET_CLIENT_CA: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("KUBELET_CLIENT_CA %s holds no certificate in PEM form", s.opts.ClientCAFile)
+	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.VerifyClientCertIfGiven, // who has none is told so in words
+		ClientCAs:  pool,
+		NextProtos: []string{"http/1.1"}, // exec takes the connection over
+	}
+	if s.selfMade != nil {
+		config.Certificates = []tls.Certificate{*s.selfMade}
+		return config, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading KUBELET_TLS_CERT and KUBELET_TLS_KEY: %w", err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}
+
+// Addr is where the server listens; its port belongs in the daemonEndpoints of every Node.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+const (
+	headerTimeout = 10 * time.Second
+	// streamIdle is how long a prompt may wait for a line, as long as a kubelet lets it.
+	streamIdle  = 4 * time.Hour
+	stopTimeout = 5 * time.Second
+)
+
+// Start serves until ctx ends; logs that are followed and prompts end then too.
+func (s *Server) Start(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           s.handler(ctx),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving the kubelet API on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close() // whoever is left does not read its answer
+	}
+	s.leave()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the kubelet API on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+// handler serves the part of a kubelet's API that the API server uses for Pods.
+// Attach and port forwarding answer that they are not implemented.
+func (s *Server) handler(ctx context.Context) http.Handler {
+	return s.admit(withAsked(api.PodHandler(api.PodHandlerConfig{
+		GetContainerLogs: s.logs,
+		// virtual-kubelet gives exec a context of its own that never ends.
+		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+			if !s.enter() {
+				return exit(exitFailed)
+			}
+			defer s.shells.Done()
+			return s.exec(ctx, namespace, pod, container, cmd, attach)
+		},
+		StreamIdleTimeout: streamIdle,
+	}, false)))
+}

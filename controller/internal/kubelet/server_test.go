@@ -1,0 +1,215 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationapi "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// get reads a path as a client with some certificate does.
+func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (status int, text string, err error) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: tlsConfig(t, c), DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(t.Context(), method, w.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+const logsPath = "/containerLogs/default/pod-0/biz1"
+
+func TestWhoIsServed(t *testing.T) {
+	w := newWorld(t, nil)
+	expired, expiredKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Hour))
+	forServers, forServersKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
+	for name, c := range map[string]struct {
+		client rest.TLSClientConfig
+		status int // 0: the handshake fails
+	}{
+		"a certificate of the authority": {w.authority.client("kube-apiserver"), 200},
+		"no certificate":                 {rest.TLSClientConfig{Insecure: true}, 401},
+		"a certificate of another":       {newAuthority(t).client("kube-apiserver"), 0},
+		"an expired certificate":         {rest.TLSClientConfig{Insecure: true, CertFile: expired, KeyFile: expiredKey}, 0},
+		"a certificate for servers":      {rest.TLSClientConfig{Insecure: true, CertFile: forServers, KeyFile: forServersKey}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{logsPath, "/exec/default/pod-0/biz1?command=help&output=1", "/pods"} {
+				status, text, err := w.get(t, c.client, "GET", path)
+				switch {
+				case c.status == 0 && err == nil, c.status == 401 && status != 401:
+					t.Errorf("%s was answered %d %q", path, status, text)
+				case c.status == 200 && path == logsPath && (err != nil || status != 200):
+					t.Errorf("%s was answered %d %q, error %v", path, status, text, err)
+				}
+			}
+		})
+	}
+}
+
+func TestReviews(t *testing.T) {
+	client := fake.NewClientset()
+	var asked []authorizationapi.SubjectAccessReviewSpec
+	var failing atomic.Bool
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if failing.Load() {
+			return true, nil, fmt.Errorf("connection refused")
+		}
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationapi.SubjectAccessReview)
+		asked = append(asked, review.Spec)
+		review.Status.Allowed = review.Spec.User == "kube-apiserver" || review.Spec.User == "reader" && review.Spec.ResourceAttributes.Verb == "get"
+		return true, review, nil
+	})
+	w := newWorld(t, func(o *Options) { o.Reviews = client.AuthorizationV1().SubjectAccessReviews() })
+	const execPath = "/exec/default/pod-0/biz1?command=help" // refused as a bad request where it gets that far
+	apiserver, reader, stranger := w.authority.client("kube-apiserver"), w.authority.client("reader"), w.authority.client("stranger")
+	for _, c := range []struct {
+		name         string
+		client       rest.TLSClientConfig
+		method, path string
+		status       int
+		text         string
+	}{
+		{"the API server reads", apiserver, "GET", logsPath, 200, ""},
+		{"and again, without another review", apiserver, "GET", logsPath, 200, ""},
+		{"the API server runs", apiserver, "POST", execPath, 400, "at least one of stdin, stdout, stderr"},
+		{"a reader reads", reader, "GET", logsPath, 200, ""},
+		{"a reader does not run", reader, "POST", execPath, 403, `user "reader" may not create nodes/proxy`},
+		{"not even as a WebSocket does, with GET", reader, "GET", execPath, 403, `user "reader" may not create nodes/proxy`},
+		{"a stranger does not read", stranger, "GET", logsPath, 403, `user "stranger" may not get nodes/proxy`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, text, err := w.get(t, c.client, c.method, c.path)
+			if err != nil || status != c.status || !strings.Contains(text, c.text) {
+				t.Errorf("answered %d %q, error %v, want %d %q", status, text, err, c.status, c.text)
+			}
+		})
+	}
+	spec := func(user, verb string) authorizationapi.SubjectAccessReviewSpec {
+		return authorizationapi.SubjectAccessReviewSpec{
+			User: user, Groups: []string{"system:authenticated", "a-group"},
+			ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: "proxy"},
+		}
+	}
+	want := []authorizationapi.SubjectAccessReviewSpec{
+		spec("kube-apiserver", "get"), spec("kube-apiserver", "create"), spec("reader", "get"), spec("reader", "create"), spec("stranger", "get"),
+	}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("reviews (-want +got):\n%s", diff)
+	}
+	failing.Store(true)
+	if status, text, err := w.get(t, w.authority.client("another"), "GET", logsPath); err != nil || status != 500 || !strings.Contains(text, "connection refused") {
+		t.Errorf("answered %d %q, error %v while no review is to be had", status, text, err)
+	}
+}
+
+func TestWhatIsNotThere(t *testing.T) {
+	w := newWorld(t, nil)
+	client := w.authority.client("kube-apiserver")
+	for _, c := range []struct {
+		name, method, path string
+		status             int
+		text               string
+	}{
+		{"a Pod", "GET", "/containerLogs/default/pod-9/biz1", 404, "pod default/pod-9 is not served here"},
+		{"a namespace", "GET", "/containerLogs/other/pod-0/biz1", 404, "pod other/pod-0 is not served here"},
+		{"a container", "GET", "/containerLogs/default/pod-0/biz9", 404, `pod default/pod-0 has no container "biz9"`},
+		{"a previous container", "GET", logsPath + "?previous=true", 400, "a module has no previous container"},
+		{"attach", "POST", "/attach/default/pod-0/biz1?output=1", 501, "not implemented"},
+		{"port forwarding", "POST", "/portForward/default/pod-0", 501, "not implemented"},
+		{"anything else", "GET", "/metrics", 404, "not found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, text, err := w.get(t, client, c.method, c.path)
+			if err != nil || status != c.status || !strings.Contains(text, c.text) {
+				t.Errorf("answered %d %q, error %v, want %d %q", status, text, err, c.status, c.text)
+			}
+		})
+	}
+}
+
+func TestServingCertificates(t *testing.T) {
+	t.Run("its own", func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.CertFile, o.KeyFile = "", ""; o.Hosts = []string{"module-controller", "127.0.0.1"} })
+		client := w.authority.client("kube-apiserver")
+		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
+			t.Errorf("answered %d %q, error %v", status, text, err)
+		}
+	})
+	t.Run("of a file, which is verified", func(t *testing.T) {
+		w := newWorld(t, nil)
+		client := w.authority.client("kube-apiserver")
+		client.Insecure, client.CAFile, client.ServerName = false, w.authority.file, "localhost"
+		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
+			t.Errorf("answered %d %q, error %v", status, text, err)
+		}
+		client.CAFile = newAuthority(t).file
+		if _, _, err := w.get(t, client, "GET", logsPath); err == nil {
+			t.Error("another authority's certificate would do")
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
+	taken := newWorld(t, nil).server.Addr().String()
+	for name, c := range map[string]struct {
+		opts Options
+		want string
+	}{
+		"no authority":              {Options{}, "set KUBELET_CLIENT_CA"},
+		"a file that is not there":  {Options{ClientCAFile: "/nowhere/ca.crt"}, "reading KUBELET_CLIENT_CA"},
+		"a file of something else":  {Options{ClientCAFile: key}, "holds no certificate in PEM form"},
+		"a certificate without key": {Options{ClientCAFile: a.file, CertFile: cert}, "set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY"},
+		"a key of another":          {Options{ClientCAFile: a.file, CertFile: a.file, KeyFile: key}, "reading KUBELET_TLS_CERT and KUBELET_TLS_KEY"},
+		"a taken port":              {Options{ClientCAFile: a.file, CertFile: cert, KeyFile: key, Addr: taken}, "address already in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestReviewsEndInTime(t *testing.T) {
+	client := fake.NewClientset()
+	var deadline bool
+	r := newReviews(reviewer{client.AuthorizationV1().SubjectAccessReviews(), func(ctx context.Context) { _, deadline = ctx.Deadline() }})
+	if _, _, err := r.allow(t.Context(), newAuthority(t).cert, "get"); err != nil || !deadline {
+		t.Errorf("error %v, a deadline %t, want none and one", err, deadline)
+	}
+}
+
+// reviewer looks at the context of a review, and allows it.
+type reviewer struct {
+	authorizationv1.SubjectAccessReviewInterface
+	look func(context.Context)
+}
+
+func (r reviewer) Create(ctx context.Context, review *authorizationapi.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationapi.SubjectAccessReview, error) {
+	r.look(ctx)
+	return review, nil
+}

@@ -1,0 +1,195 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+)
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, key: newKey(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.file = writePEM(t, "CERTIFICATE", der)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writePEM(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "x.pem")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// issue returns the files of a certificate that ends at some time.
+func (a *authority) issue(user string, use x509.ExtKeyUsage, notAfter time.Time) (certFile, keyFile string) {
+	a.t.Helper()
+	key := newKey(a.t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: user, Organization: []string{"a-group"}},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: notAfter, DNSNames: []string{user},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return writePEM(a.t, "CERTIFICATE", der), writePEM(a.t, "EC PRIVATE KEY", keyDER)
+}
+
+func (a *authority) client(user string) rest.TLSClientConfig {
+	a.t.Helper()
+	cert, key := a.issue(user, x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	return rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}
+}
+
+// fakePods has the Pods that a test puts there; all are on base "a".
+type fakePods struct {
+	mu   sync.Mutex
+	pods map[string]*corev1.Pod
+}
+
+func (f *fakePods) set(name string, uid types.UID, containers ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}
+	for _, c := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: c})
+	}
+	f.pods["default/"+name] = pod
+}
+
+func (f *fakePods) remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pods, "default/"+name)
+}
+
+// Pod implements pods.
+func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if pod, there := f.pods[namespace+"/"+name]; there {
+		return pod, "a", nil
+	}
+	return nil, "", fmt.Errorf("pod %s/%s is not served here", namespace, name)
+}
+
+// fakeBases answers with what a test sets.
+type fakeBases struct {
+	modules []arklet.Biz
+	health  arklet.Health
+	do      func(identity string, r arklet.Request) (arklet.Answer, error)
+	err     error
+}
+
+func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (base.Snapshot, error) {
+	return base.Snapshot{Info: base.Info{Identity: identity}, Modules: f.modules}, f.err
+}
+func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
+func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
+	return f.do(identity, r)
+}
+
+// world is a server with Pod default/pod-0 of the modules biz1 and biz2 on base "a".
+type world struct {
+	authority *authority
+	opts      Options
+	pods      *fakePods
+	bases     *fakeBases
+	server    *Server
+	url       string
+	stop      func() // ends the server and waits for it
+}
+
+func newWorld(t *testing.T, change func(*Options)) *world {
+	t.Helper()
+	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
+	w.pods.set("pod-0", "1", "biz1", "biz2")
+	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases, Journal: NewJournal(0)}
+	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
+	w.opts.CertFile, w.opts.KeyFile = cert, key
+	if change != nil {
+		change(&w.opts)
+	}
+	s, err := New(w.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server, w.url = s, "https://"+s.Addr().String()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	})
+	t.Cleanup(w.stop)
+	return w
+}
+
+// tlsConfig is of a client that goes by certificates, or has none.
+func tlsConfig(t *testing.T, c rest.TLSClientConfig) *tls.Config {
+	t.Helper()
+	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
