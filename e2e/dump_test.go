@@ -32,9 +32,9 @@ func dump(ctx context.Context, t *testing.T, b *box.Box) {
 		return
 	}
 	write := func(name string, value any, err error) {
-		text, marshalErr := yaml.Marshal(value)
-		if err == nil {
-			err = marshalErr
+		text, ready := value.([]byte)
+		if !ready && err == nil {
+			text, err = yaml.Marshal(value)
 		}
 		if err != nil {
 			text = []byte(err.Error() + "\n")
@@ -44,7 +44,7 @@ func dump(ctx context.Context, t *testing.T, b *box.Box) {
 		}
 	}
 	status, err := b.Run(ctx, "status", "-o", "yaml")
-	write("status.yaml", status.Out+status.Err, err)
+	write("status.yaml", []byte(status.Out+status.Err), err)
 	if c, err := clientOf(b); err != nil {
 		write("kubernetes.yaml", nil, err)
 	} else {

@@ -32,6 +32,7 @@ var quick = map[string]string{
 	"HEALTH_INTERVAL":        "1s",
 	"LIST_INTERVAL":          "2s",
 	"MODULE_DRAIN":           "200ms",
+	"UNINSTALL_TIMEOUT":      "2s",
 }
 
 // What all tests use; TestMain sets it.

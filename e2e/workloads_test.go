@@ -241,18 +241,18 @@ func TestBarePod(t *testing.T) {
 	testenv.Test(t, f.Feature())
 }
 
-// leavesAfterModules deletes a Pod while its base refuses to uninstall: the Pod
-// stays as long as that lasts.
+// leavesAfterModules deletes a Pod while its base does not hear of it: the Pod stays
+// as long as that lasts.
 func leavesAfterModules(pod **corev1.Pod) func(ctx context.Context, t *testing.T, ns string) {
 	return func(ctx context.Context, t *testing.T, ns string) {
 		p := *pod
-		fault := []byte(`{"kind": "error", "code": "Arklet.UninstallBizFailed", "match": {"biz": "left"}}`)
+		fault := []byte(`{"kind": "deaf", "match": {"commands": ["uninstallBiz"]}}`)
 		id, err := up.Inject(ctx, p.Status.PodIP, fault)
 		must(t, err)
 		defer func() { must(t, up.ClearFaults(ctx, p.Status.PodIP)) }()
 		must(t, client.CoreV1().Pods(ns).Delete(ctx, p.Name, metav1.DeleteOptions{}))
 		eventually(ctx, t, "the failed uninstall is told", func(ctx context.Context) error {
-			return warned(ctx, ns, p.Name, "UninstallBizFailed")
+			return warned(ctx, ns, p.Name, "UninstallBizTimedOut")
 		})
 		got, err := client.CoreV1().Pods(ns).Get(ctx, p.Name, metav1.GetOptions{})
 		must(t, err)

@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/shirou/gopsutil/v4/process"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+const (
+	crashBases = 2
+	crashApp   = "survivor"
+)
+
+// crashBox is a small sandbox of its own that is up, with a Deployment that is
+// Ready. It is down after the test whatever happens.
+func crashBox(t *testing.T) *box.Box {
+	t.Helper()
+	ctx := t.Context()
+	b := ownBox(t)
+	must(t, b.Up(ctx, spec(crashBases)))
+	c, err := clientOf(b)
+	must(t, err)
+	d := module.Deployment(metav1.NamespaceDefault, crashApp, crashBases, template(crashApp, "1.0.0"))
+	_, err = c.AppsV1().Deployments(metav1.NamespaceDefault).Create(ctx, d, metav1.CreateOptions{})
+	must(t, err)
+	survives(t, b)
+	return b
+}
+
+// ownBox is a sandbox of the test's own, not up yet.
+func ownBox(t *testing.T) *box.Box {
+	t.Helper()
+	b := newBox("own")
+	t.Cleanup(func() {
+		ctx := context.Background()
+		if t.Failed() {
+			dump(ctx, t, b)
+		}
+		must(t, b.Down(ctx))
+		must(t, nothingLeft(ctx, b))
+	})
+	return b
+}
+
+// survives waits until the Deployment is Ready on bases that really have its module.
+func survives(t *testing.T, b *box.Box) {
+	t.Helper()
+	eventually(t.Context(), t, "the Deployment is Ready", func(ctx context.Context) error {
+		return serving(ctx, b, metav1.NamespaceDefault, crashBases)
+	})
+}
+
+// nothingLeft checks that a sandbox has left no folder, and no process that
+// works in its folder or names it.
+func nothingLeft(ctx context.Context, b *box.Box) error {
+	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the folder %s is left (%w)", b.Folder(), err)
+	}
+	all, err := process.ProcessesWithContext(ctx)
+	if err != nil {
+		return fmt.Errorf("listing processes: %w", err)
+	}
+	for _, p := range all {
+		command, _ := p.CmdlineWithContext(ctx) // one that ends meanwhile has none
+		folder, _ := p.CwdWithContext(ctx)
+		if int(p.Pid) != os.Getpid() && (strings.Contains(command, b.Folder()) || strings.HasPrefix(folder, b.Folder())) {
+			return fmt.Errorf("process %d is left: %s", p.Pid, command)
+		}
+	}
+	return nil
+}
+
+// kill ends the process of a component as a crash would, and waits until it is gone.
+func kill(t *testing.T, b *box.Box, component string) {
+	t.Helper()
+	list, err := b.Processes(t.Context())
+	must(t, err)
+	p, err := box.Find(list, component)
+	must(t, err)
+	must(t, p.Kill(t.Context()))
+	eventually(t.Context(), t, component+" is gone", func(ctx context.Context) error {
+		if p.Alive(ctx) {
+			return fmt.Errorf("process %d still runs", p.PID)
+		}
+		return nil
+	})
+}
+
+// complains waits until status fails and says what is wrong, in a line that
+// begins with a cross.
+func complains(t *testing.T, b *box.Box, what string) {
+	t.Helper()
+	eventually(t.Context(), t, "status complains", func(ctx context.Context) error {
+		r, err := b.Run(ctx, "status")
+		if err != nil {
+			return err
+		}
+		told := slices.ContainsFunc(strings.Split(r.Out, "\n"), func(l string) bool {
+			return strings.HasPrefix(l, "✗ ") && strings.Contains(l, what)
+		})
+		if r.Status != 1 || !told {
+			return fmt.Errorf("status ends with %d and does not say that %q:\n%s%s", r.Status, what, r.Out, r.Err)
+		}
+		return nil
+	})
+}
+
+// A part of a running sandbox crashes: status says so, another up starts it
+// again, and what was in the cluster is there and works.
+func TestPartCrashes(t *testing.T) {
+	for component, problem := range map[string]string{
+		"module-controller": "module-controller is exited: exited: signal: killed",
+		"etcd":              "etcd is exited: exited: signal: killed",
+	} {
+		t.Run(component, func(t *testing.T) {
+			b := crashBox(t)
+			kill(t, b, component)
+			complains(t, b, problem)
+			r, err := b.Run(t.Context(), "up")
+			must(t, err)
+			if r.Status != 0 || !strings.Contains(r.Out, "started "+component+" again") {
+				t.Fatalf("up ends with %d and says:\n%s%s", r.Status, r.Out, r.Err)
+			}
+			eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
+			survives(t, b)
+		})
+	}
+}
+
+// The daemon crashes: another up ends what it left, and brings the cluster up
+// again with all that was in it; a down ends what it left, too.
+func TestDaemonCrashes(t *testing.T) {
+	const problem = "its daemon is gone"
+	b := crashBox(t)
+	kill(t, b, "daemon")
+	complains(t, b, problem)
+	must(t, b.Must(t.Context(), "up", "--bases", fmt.Sprint(crashBases)))
+	eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
+	survives(t, b)
+
+	kill(t, b, "daemon")
+	complains(t, b, problem)
+	left, err := b.Processes(t.Context())
+	must(t, err)
+	if len(left) < 5 { // etcd, three of Kubernetes, the controller
+		t.Errorf("only these survive their daemon, so that this test shows little: %v", left)
+	}
+	must(t, b.Must(t.Context(), "down"))
+	for _, p := range left {
+		if p.Alive(t.Context()) {
+			t.Errorf("%s, process %d, survives a down", p.Component, p.PID)
+		}
+	}
+	must(t, nothingLeft(t.Context(), b))
+}
+
+// Ctrl-C in the middle of an up leaves nothing.
+func TestInterruptedUp(t *testing.T) {
+	b := ownBox(t)
+	file, err := b.WriteConfig(spec(crashBases))
+	must(t, err)
+	cmd := b.Command(t.Context(), "up", "--config", file)
+	var said strings.Builder
+	cmd.Stderr = &said
+	must(t, cmd.Start())
+	var running []box.Process
+	eventually(t.Context(), t, "the API server starts", func(ctx context.Context) error {
+		running, err = b.Processes(ctx)
+		if err == nil {
+			_, err = box.Find(running, "kube-apiserver")
+		}
+		return err
+	})
+	must(t, cmd.Process.Signal(syscall.SIGINT))
+	err = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(said.String(), "koupsandbox: stopped\n") {
+		t.Errorf("up ends with %v and says:\n%s", err, said.String())
+	}
+	for _, p := range running {
+		if p.Alive(t.Context()) {
+			t.Errorf("%s, process %d, is left", p.Component, p.PID)
+		}
+	}
+	must(t, nothingLeft(t.Context(), b))
+}
+
+// Two sandboxes run side by side; the second knows nothing of the first, and the
+// first does not notice that the second goes. A second up of one changes nothing.
+func TestSideBySide(t *testing.T) {
+	ctx := t.Context()
+	b := crashBox(t)
+	must(t, matching(ctx))
+	c, err := clientOf(b)
+	must(t, err)
+	nodes, err := c.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	must(t, err)
+	if len(nodes.Items) != crashBases {
+		t.Errorf("the second sandbox has %d Nodes for %d bases", len(nodes.Items), crashBases)
+	}
+	before, err := b.Processes(ctx)
+	must(t, err)
+	r, err := b.Run(ctx, "up")
+	must(t, err)
+	if want := fmt.Sprintf("Sandbox %q was up already; nothing had to be done", b.Name); r.Status != 0 || !strings.HasPrefix(r.Out, want) {
+		t.Errorf("a second up ends with %d and says:\n%s%s", r.Status, r.Out, r.Err)
+	}
+	after, err := b.Processes(ctx)
+	must(t, err)
+	if diff := cmp.Diff(before, after, cmp.AllowUnexported(box.Process{})); diff != "" {
+		t.Errorf("processes (-before +after the second up):\n%s", diff)
+	}
+	must(t, b.Must(ctx, "down"))
+	must(t, nothingLeft(ctx, b))
+	must(t, well(ctx))
+}
