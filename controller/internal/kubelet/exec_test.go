@@ -1,0 +1,295 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/client-go/util/exec"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// stream runs a command as kubectl exec does and returns its exit status.
+func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []string, o remotecommand.StreamOptions) (status int, err error) {
+	t.Helper()
+	q := url.Values{"command": command}
+	for name, there := range map[string]bool{"input": o.Stdin != nil, "output": o.Stdout != nil, "error": o.Stderr != nil, "tty": o.Tty} {
+		if there {
+			q.Set(name, "1")
+		}
+	}
+	u, err := url.Parse(w.url + "/exec/default/" + pod + "/biz1?" + q.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	executor, err := remotecommand.NewSPDYExecutor(&rest.Config{TLSClientConfig: w.authority.client("kube-apiserver")}, http.MethodPost, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = executor.StreamWithContext(ctx, o)
+	if e, ok := errors.AsType[utilexec.CodeExitError](err); ok {
+		return e.Code, nil
+	}
+	return 0, err
+}
+
+var twoVersions = []arklet.Biz{
+	{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated, Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}},
+	{Name: "biz1", Version: "2.0.0", State: arklet.StateDeactivated, Latest: arklet.Record{At: noon, State: arklet.StateDeactivated, Reason: "STARTED", Message: "start but is deactivated\nmore"}},
+	{Name: "biz3", Version: "1", State: arklet.StateResolved},
+}
+
+func TestExec(t *testing.T) {
+	timeout := fmt.Errorf("queryAllBiz on base %q: %w", "a", base.ErrNoAnswer)
+	answer := func(a arklet.Answer, err error) func(string, arklet.Request) (arklet.Answer, error) {
+		return func(identity string, r arklet.Request) (arklet.Answer, error) {
+			if want := (arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Name: "biz1", Version: "2.0.0"}}); identity != "a" || r != want {
+				return arklet.Answer{}, fmt.Errorf("base %q was asked %+v", identity, r)
+			}
+			return a, err
+		}
+	}
+	for _, c := range []struct {
+		name           string
+		pod            string // pod-0 if empty
+		command        []string
+		bases          fakeBases
+		stdout, stderr string
+		status         int
+	}{
+		{name: "help", command: []string{"help"}, stdout: help},
+		{name: "ark alone", command: []string{"ark"}, stdout: help},
+		{
+			name: "modules in a table", command: []string{"ark", "queryAllBiz"}, bases: fakeBases{modules: twoVersions},
+			stdout: "NAME   VERSION   STATE         SINCE                  REASON    MESSAGE\n" +
+				"biz1   1.0.0     activated     2024-07-18T12:00:00Z   STARTED   \n" +
+				"biz1   2.0.0     deactivated   2024-07-18T12:00:00Z   STARTED   start but is deactivated\n" +
+				"biz3   1         resolved                                       \n",
+		},
+		{
+			name: "modules in JSON", command: []string{"queryAllBiz", "-o", "json"}, bases: fakeBases{modules: twoVersions[1:]},
+			stdout: `[
+  {
+    "bizName": "biz1",
+    "bizVersion": "2.0.0",
+    "bizState": "deactivated",
+    "since": "2024-07-18T12:00:00Z",
+    "reason": "STARTED",
+    "message": "start but is deactivated\nmore"
+  },
+  {
+    "bizName": "biz3",
+    "bizVersion": "1",
+    "bizState": "resolved"
+  }
+]
+`,
+		},
+		{name: "no modules in JSON", command: []string{"queryAllBiz", "-o=json"}, stdout: "[]\n"},
+		{name: "a base that does not answer", command: []string{"queryAllBiz"}, bases: fakeBases{err: timeout}, stderr: timeout.Error() + "\n", status: 1},
+		{
+			name: "health in a table", command: []string{"health"},
+			bases:  fakeBases{health: arklet.Health{MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, MasterActive: true}},
+			stdout: "BASE   ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\na      true        34s       53.0Mi           55.9Mi      -\n",
+		},
+		{
+			name: "health in JSON", command: []string{"ark", "health", "-o", "json"},
+			bases: fakeBases{health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3, RunTime: 1500 * time.Millisecond}},
+			stdout: `{
+  "baseIdentity": "a",
+  "activated": false,
+  "runTimeSeconds": 1.5,
+  "metaspaceUsedBytes": 1,
+  "metaspaceCommittedBytes": 2,
+  "metaspaceMaxBytes": 3
+}
+`,
+		},
+		{name: "no health", command: []string{"health"}, bases: fakeBases{err: timeout}, stderr: timeout.Error() + "\n", status: 1},
+		{
+			name: "switched", command: []string{"switchBiz", "biz1", "2.0.0"},
+			bases:  fakeBases{do: answer(arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Switch biz: biz1:2.0.0 is activated."}, nil)},
+			stdout: "Switch biz: biz1:2.0.0 is activated.\n",
+		},
+		{
+			name: "not switched", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
+			bases:  fakeBases{do: answer(arklet.Answer{Code: "FAILED", Message: "switch biz not success!", DataCode: "NOT_FOUND_BIZ", DataMessage: "Switch biz: biz1:2.0.0 not found."}, nil)},
+			stderr: "base \"a\" did not switch to biz1:2.0.0: FAILED switch biz not success! NOT_FOUND_BIZ Switch biz: biz1:2.0.0 not found.\n",
+		},
+		{
+			name: "switched over MQTT", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
+			bases:  fakeBases{do: answer(arklet.Answer{}, fmt.Errorf("switchBiz: %w", tunnel.ErrNotSupported))},
+			stderr: "base \"a\" is reached over MQTT, where bases take no switchBiz: only over HTTP they do\n",
+		},
+		{
+			name: "another Pod's module", command: []string{"switchBiz", "biz3", "1"}, status: 1,
+			stderr: "pod pod-0 has no module \"biz3\", only biz1, biz2: switch it by exec in a Pod that has it\n",
+		},
+		{name: "a version forgotten", command: []string{"switchBiz", "biz1"}, stderr: "switchBiz needs NAME and VERSION, and got 1 words; ark help shows what there is\n", status: 2},
+		{name: "an unknown format", command: []string{"health", "-o", "yaml"}, stderr: "health has no output format \"yaml\": use table or json; ark help shows what there is\n", status: 2},
+		{name: "an unknown flag", command: []string{"health", "-x"}, stderr: "health: flag provided but not defined: -x; ark help shows what there is\n", status: 2},
+		{name: "an argument too many", command: []string{"queryAllBiz", "biz1"}, stderr: "queryAllBiz takes no argument, and got \"biz1\"; ark help shows what there is\n", status: 2},
+		{name: "a shell", command: []string{"sh"}, stderr: "\"sh\" cannot be run: a module has no files and no shell, only ark; ark help shows what there is\n", status: 127},
+		{name: "a Pod that is not here", pod: "pod-9", command: []string{"help"}, stderr: "pod default/pod-9 is not served here\n", status: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			*w.bases = c.bases
+			if c.pod == "" {
+				c.pod = "pod-0"
+			}
+			var stdout, stderr bytes.Buffer
+			status, err := w.stream(t.Context(), t, c.pod, c.command, remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
+			if err != nil || status != c.status {
+				t.Errorf("exit status %d, error %v, want %d", status, err, c.status)
+			}
+			if diff := cmp.Diff(c.stdout, stdout.String()); diff != "" {
+				t.Errorf("stdout (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.stderr, stderr.String()); diff != "" {
+				t.Errorf("stderr (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestASwitchIsInTheLogs(t *testing.T) {
+	w := newWorld(t, nil)
+	w.bases.do = func(string, arklet.Request) (arklet.Answer, error) {
+		return arklet.Answer{Code: "SUCCESS", DataMessage: "done"}, nil
+	}
+	if status, err := w.stream(t.Context(), t, "pod-0", []string{"switchBiz", "biz1", "2"}, remotecommand.StreamOptions{Stdout: io.Discard}); err != nil || status != 0 {
+		t.Fatalf("exit status %d, error %v", status, err)
+	}
+	var events []string
+	entries, _, _ := w.opts.Journal.since(place{"a", "biz1"}, 0)
+	for _, e := range entries {
+		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
+	}
+	if diff := cmp.Diff([]string{"switchBiz sent 2 ", "switchBiz answered 2 SUCCESS done"}, events); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+}
+
+func TestScript(t *testing.T) {
+	w := newWorld(t, nil)
+	w.bases.modules = twoVersions[2:]
+	var stdout, stderr bytes.Buffer
+	status, err := w.stream(t.Context(), t, "pod-0", []string{"ark"}, remotecommand.StreamOptions{
+		Stdin: strings.NewReader("\nark queryAllBiz -o json\nls -l\nqueryAllBiz\n"), Stdout: &stdout, Stderr: &stderr,
+	})
+	if err != nil || status != exitNotFound {
+		t.Errorf("exit status %d, error %v, want %d: the first failure ends a script", status, err, exitNotFound)
+	}
+	if want := "[\n  {\n    \"bizName\": \"biz3\",\n    \"bizVersion\": \"1\",\n    \"bizState\": \"resolved\"\n  }\n]\n"; stdout.String() != want {
+		t.Errorf("stdout %q, want %q", stdout.String(), want)
+	}
+	if !strings.HasPrefix(stderr.String(), `"ls" cannot be run`) {
+		t.Errorf("stderr %q", stderr.String())
+	}
+}
+
+// terminal is the screen and the keyboard of somebody at a prompt.
+type terminal struct {
+	t      *testing.T
+	keys   *io.PipeWriter
+	screen chan byte
+	seen   strings.Builder
+	done   chan int
+}
+
+// sits opens a prompt.
+func (w *world) sits(t *testing.T) *terminal {
+	t.Helper()
+	stdin, keys := io.Pipe()
+	screen, stdout := io.Pipe()
+	term := &terminal{t: t, keys: keys, screen: make(chan byte, 1<<16), done: make(chan int, 1)}
+	go func() {
+		defer close(term.screen)
+		b := make([]byte, 1)
+		for {
+			if _, err := screen.Read(b); err != nil {
+				return
+			}
+			term.screen <- b[0]
+		}
+	}()
+	ctx := t.Context()
+	go func() {
+		status, err := w.stream(ctx, t, "pod-0", []string{"ark"}, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Tty: true})
+		if err != nil {
+			t.Errorf("exec: %v", err)
+		}
+		_ = stdout.Close()
+		term.done <- status
+	}()
+	return term
+}
+
+// reads waits until a text is on the screen.
+func (s *terminal) reads(want string) {
+	s.t.Helper()
+	limit := time.After(30 * time.Second)
+	for !strings.HasSuffix(s.seen.String(), want) {
+		select {
+		case b, more := <-s.screen:
+			if !more {
+				s.t.Fatalf("the screen ends with %q, want %q", s.seen.String(), want)
+			}
+			s.seen.WriteByte(b)
+		case <-limit:
+			s.t.Fatalf("the screen shows %q, want %q", s.seen.String(), want)
+		}
+	}
+	s.seen.Reset()
+}
+
+func (s *terminal) types(keys string) {
+	s.t.Helper()
+	if _, err := io.WriteString(s.keys, keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestPrompt(t *testing.T) {
+	w := newWorld(t, nil)
+	w.bases.health.MasterActive = true
+	for name, end := range map[string]string{"exit": "exit\r", "Ctrl-D": "\x04"} {
+		t.Run(name, func(t *testing.T) {
+			s := w.sits(t)
+			s.reads(prompt)
+			s.types("helth\x7f\x7f\x7falth\r") // a line can be corrected
+			s.reads("BASE   ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
+			s.reads(prompt)
+			s.types("sh\r")
+			s.reads(`"sh" cannot be run: a module has no files and no shell, only ark; ark help shows what there is` + "\r\n")
+			s.reads(prompt) // goes on
+			s.types(end)
+			if status := <-s.done; status != 0 {
+				t.Errorf("exit status %d", status)
+			}
+		})
+	}
+	t.Run("the server stops", func(t *testing.T) {
+		s := w.sits(t)
+		s.reads(prompt)
+		w.stop()
+		if status := <-s.done; status != exitFailed {
+			t.Errorf("exit status %d, want %d", status, exitFailed)
+		}
+		s.reads("the module controller is stopping\r\n")
+	})
+}
