@@ -29,7 +29,8 @@ const (
 )
 
 // nodes follows the Nodes of bases by one watch, and keeps of each only whether
-// it is Ready.
+// it is Ready and may be scheduled to: Kubernetes taints a new Node as not ready,
+// and a Pod that the scheduler looks at before that taint goes waits for seconds.
 type nodes struct {
 	client kubernetes.Interface
 	env    string
@@ -81,6 +82,11 @@ func slim(o any) (any, error) {
 		return o, nil
 	}
 	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	for _, t := range node.Spec.Taints {
+		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
+		}
+	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
@@ -96,7 +102,7 @@ func (n *nodes) set(o any) {
 	}
 	s := nodeState{name: node.Name}
 	for _, c := range node.Status.Conditions {
-		s.ready = s.ready || c.Status == corev1.ConditionTrue
+		s.ready = s.ready || c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
