@@ -157,6 +157,20 @@ func TestHealthFollowsTheBase(t *testing.T) {
 				b.mu.Unlock()
 				l.spawn(func() { tt.do(l) })
 			}
+			ready := make(chan struct{}, 1)
+			now, stop := b.Watch(func(e Event) {
+				if e.Kind == EventReady {
+					ready <- struct{}{}
+				}
+			})
+			defer stop()
+			saidReady := now.Ready
+			defer func() {
+				saidReady = saidReady || len(ready) > 0
+				if isReady := b.Status().Ready; isReady != saidReady {
+					t.Errorf("ready %v, reported as an event or before: %v", isReady, saidReady)
+				}
+			}()
 			for i, s := range tt.stops {
 				pass(s.after)
 				synctest.Wait()

@@ -44,6 +44,7 @@ const (
 func TestSilentAndDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
+		pass(5 * time.Second) // between two heartbeats
 		id := inject(t, b, Fault{Kind: FaultSilent})
 		if n := w.hearts(time.Minute); n != 0 {
 			t.Errorf("%d heartbeats of a silent base", n)
@@ -55,8 +56,8 @@ func TestSilentAndDeaf(t *testing.T) {
 		w.send(topic+"queryAllBiz", "{}")
 		w.send(topic+"health", "{}")
 		w.next("base/health")
-		if n := w.hearts(65 * time.Second); n != 6 {
-			t.Errorf("%d heartbeats of a deaf base in 65 s", n)
+		if n := w.hearts(64 * time.Second); n != 6 {
+			t.Errorf("%d heartbeats of a deaf base in 64 s", n)
 		}
 		b.Clear(id)
 		w.send(topic+"queryAllBiz", "{}")

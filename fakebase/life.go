@@ -123,7 +123,7 @@ func (l *life) boot() {
 	l.booted, l.staticsPending = true, len(l.b.opts.StaticBiz) > 0
 	l.b.mu.Unlock()
 	if len(l.b.opts.StaticBiz) == 0 {
-		l.emit(EventReady)
+		l.ready()
 		return
 	}
 	l.spawn(l.startStatics)
@@ -164,7 +164,15 @@ func (l *life) startStatics() {
 		l.log.Warn("static modules did not all start", "failed", failures)
 		return
 	}
-	l.emit(EventReady)
+	l.ready()
+}
+
+// ready reports that base and static modules have started, unless the base
+// is to fail.
+func (l *life) ready() {
+	if _, broken := l.b.faults.holds(FaultStartFailed, subject{}); !broken {
+		l.emit(EventReady)
+	}
 }
 
 // spawn runs fn on a goroutine that the end of the process waits for; false =

@@ -109,7 +109,8 @@ type Options struct {
 
 	// Faults are there from the start; more come and go by Inject and Clear.
 	Faults []Fault
-	// Seed makes everything random repeatable; zero = drawn from the identity.
+	// Seed makes everything random repeatable; zero = derived from Identity, or
+	// drawn if that is empty.
 	Seed uint64
 	// Clock gives the time; nil = the real one. Its AfterFunc must call the
 	// function on a goroutine of its own, as the interface demands.
