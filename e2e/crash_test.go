@@ -17,6 +17,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 const (
@@ -26,11 +27,11 @@ const (
 
 // crashBox is a small sandbox of its own that is up, with a Deployment that is
 // Ready. It is down after the test whatever happens.
-func crashBox(t *testing.T) *box.Box {
+func crashBox(t *testing.T, spec v1alpha1.Spec) *box.Box {
 	t.Helper()
 	ctx := t.Context()
 	b := ownBox(t)
-	must(t, b.Up(ctx, spec(crashBases)))
+	must(t, b.Up(ctx, spec))
 	c, err := clientOf(b)
 	must(t, err)
 	d := module.Deployment(metav1.NamespaceDefault, crashApp, crashBases, template(crashApp, "1.0.0"))
@@ -126,7 +127,7 @@ func TestPartCrashes(t *testing.T) {
 		"etcd":              "etcd is exited: exited: signal: killed",
 	} {
 		t.Run(component, func(t *testing.T) {
-			b := crashBox(t)
+			b := crashBox(t, spec(crashBases))
 			kill(t, b, component)
 			complains(t, b, problem)
 			r, err := b.Run(t.Context(), "up")
@@ -140,19 +141,39 @@ func TestPartCrashes(t *testing.T) {
 	}
 }
 
-// The daemon crashes: another up ends what it left, and brings the cluster up
-// again with all that was in it; a down ends what it left, too.
+const daemonGone = "its daemon is gone"
+
+// The daemon of a durable sandbox crashes: another up ends what it left, and
+// brings the cluster up again with all that was in it.
 func TestDaemonCrashes(t *testing.T) {
-	const problem = "its daemon is gone"
-	b := crashBox(t)
+	durable := spec(crashBases)
+	durable.Durable = true
+	b := crashBox(t, durable)
 	kill(t, b, "daemon")
-	complains(t, b, problem)
-	must(t, b.Must(t.Context(), "up", "--bases", fmt.Sprint(crashBases)))
+	complains(t, b, daemonGone)
+	must(t, b.Up(t.Context(), durable))
 	eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
 	survives(t, b)
+}
+
+// A sandbox that is not durable begins anew after its daemon has crashed: what
+// etcd has not written safely is not to be trusted. A down ends what is left, too.
+func TestDaemonOfPassingSandboxCrashes(t *testing.T) {
+	b := crashBox(t, spec(crashBases))
+	kill(t, b, "daemon")
+	complains(t, b, daemonGone)
+	must(t, b.Up(t.Context(), spec(crashBases)))
+	must(t, b.Must(t.Context(), "status"))
+	c, err := clientOf(b)
+	must(t, err)
+	list, err := c.AppsV1().Deployments(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	if len(list.Items) > 0 {
+		t.Errorf("a Deployment has survived: %s", list.Items[0].Name)
+	}
 
 	kill(t, b, "daemon")
-	complains(t, b, problem)
+	complains(t, b, daemonGone)
 	left, err := b.Processes(t.Context())
 	must(t, err)
 	if len(left) < 5 { // etcd, three of Kubernetes, the controller
@@ -201,7 +222,7 @@ func TestInterruptedUp(t *testing.T) {
 // first does not notice that the second goes. A second up of one changes nothing.
 func TestSideBySide(t *testing.T) {
 	ctx := t.Context()
-	b := crashBox(t)
+	b := crashBox(t, spec(crashBases))
 	must(t, matching(ctx))
 	c, err := clientOf(b)
 	must(t, err)

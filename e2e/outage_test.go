@@ -85,7 +85,7 @@ func TestControllerRestart(t *testing.T) {
 			list, err := bases(ctx, up)
 			must(t, err)
 			for _, b := range list { // so that there is a middle
-				_, err := up.Inject(ctx, b.HostName, []byte(`{"kind": "latency", "delay": "1s", "match": {"commands": ["installBiz"]}}`))
+				_, err := up.Inject(ctx, b.HostName, []byte(`{"kind": "latency", "delay": {"min": "1s"}, "match": {"commands": ["installBiz"]}}`))
 				must(t, err)
 				t.Cleanup(func() { must(t, up.ClearFaults(context.WithoutCancel(ctx), b.HostName)) })
 			}
