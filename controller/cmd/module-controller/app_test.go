@@ -1,0 +1,64 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubeconfig is one that reaches nothing.
+const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
+
+func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok := []string{"--kubeconfig", file, "--enable-mqtt-tunnel", "--mqtt-broker", "127.0.0.1"}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no tunnel", []string{"--kubeconfig", file}, "ENABLE_MQTT_TUNNEL"},
+		{"a broker of another kind", append(ok, "--mqtt-broker", "http://x"), "MQTT_BROKER"},
+		{"a port out of range", append(ok, "--mqtt-port", "70000"), "MQTT_PORT"},
+		{"no workers", append(ok, "--vnode-worker-num", "0"), "VNODE_WORKER_NUM"},
+		{"no levels", append(ok, "--workload-max-level", "-1"), "WORKLOAD_MAX_LEVEL"},
+		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
+		{"an unknown log format", append(ok, "--log-format", "xml"), "LOG_FORMAT"},
+		{"a hook that is no URL", append(ok, "--report-hooks", "nonsense"), "REPORT_HOOKS"},
+		{"a rule that does not exist", append(ok, "--failed-pods", "sometimes"), "FAILED_PODS"},
+		{"an authority that is not there", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
+		{"an authority that is none", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},
+		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
+		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
+		{"a duration without a unit", append(ok, "--drain", "2"), "drain"},
+		{"a word too many", append(ok, "please"), `"please"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			app := newApp()
+			app.Writer, app.ErrWriter = io.Discard, io.Discard
+			err := app.RunContext(t.Context(), append([]string{"module-controller"}, c.args...))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestASettingOfTheEnvironmentIsRefusedWithItsName(t *testing.T) {
+	for name, value := range map[string]string{"IS_CLUSTER": "perhaps", "MQTT_PORT": "many", "ENABLE_MQTT_TUNNEL": "2", "BASE_DEAD_AFTER": "soon"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			app := newApp()
+			app.Writer, app.ErrWriter = io.Discard, io.Discard
+			err := app.RunContext(t.Context(), []string{"module-controller"})
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v, want one that names %s", err, name)
+			}
+		})
+	}
+}
