@@ -115,8 +115,15 @@ func (b *Base) Start(ctx context.Context) error {
 	}
 }
 
+// shortestRestart is the least time between two processes of a base. No JVM
+// is faster, and a broker needs some of it: were the same client id back before
+// the broker has buried the old connection, mochi would take away the new one's
+// subscriptions together with the old one's.
+const shortestRestart = 500 * time.Millisecond
+
 // awaitRestart blocks until the next process is to start; false = never.
 func (b *Base) awaitRestart(ctx context.Context) bool {
+	ended := b.opts.Clock.Now()
 	b.mu.Lock()
 	plan := b.comeback
 	b.comeback = nil
@@ -136,6 +143,15 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 		select {
 		case identity = <-b.revive: // both at the same time: one restart
 		default:
+		}
+	}
+	if rest := shortestRestart - b.opts.Clock.Now().Sub(ended); rest > 0 {
+		t := b.opts.Clock.NewTimer(rest)
+		defer t.Stop()
+		select {
+		case <-ctx.Done():
+			return false
+		case <-t.C():
 		}
 	}
 	b.mu.Lock()
@@ -163,7 +179,8 @@ func (b *Base) Crash() {
 
 // Restart starts the base's process again after a crash; a running process
 // crashes first. identity is the new one; empty = as before. It does not wait
-// for the new process.
+// for the new process, which starts half a second after the end of the old one
+// at the earliest.
 func (b *Base) Restart(identity string) error {
 	if err := validTopicLevel(identity); err != nil {
 		return fmt.Errorf("restarting base as %q: %w", identity, err)

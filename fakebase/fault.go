@@ -79,7 +79,8 @@ type Match struct {
 
 // Restart says how a crashed process comes back.
 type Restart struct {
-	// After is the time between crash and restart; zero = at once.
+	// After is the time between crash and restart, half a second at least;
+	// zero = half a second.
 	After Duration `json:"after,omitempty"`
 	// NewIdentity draws a random identity; false = the process keeps its own.
 	NewIdentity bool `json:"newIdentity,omitempty"`
