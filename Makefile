@@ -9,12 +9,17 @@ LINT       := v2.15.0
 BIN        := $(CURDIR)/bin
 NAME       ?= koup
 BASES      ?= 3
+IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json
 
-# What `kubectl version` shows of the embedded control plane.
-STAMP = k8s.io/component-base/version
-KUBE_LDFLAGS := -s -w -X $(STAMP).gitVersion=$(KUBERNETES) -X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=36 -X $(STAMP).gitTreeState=clean
 LDFLAGS := -s -w
+# The version that the embedded control plane reports, and the one in the user agents of its clients.
+# "archive" is upstream's word for sources that come without their git tree, as a Go module does.
+KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+  -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=36 -X $(package).gitTreeState=archive)
+# Tests and linters of the control plane must compile its thousand packages as build does, or they compile them all anew.
+KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS=-trimpath go
 
 ##@ Use it
 .PHONY: up down
@@ -25,15 +30,16 @@ down: ## Take it down, with everything that it left
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross
+.PHONY: build cross image-fakebase
 build: $(BIN)/koup-controlplane ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/internal/cli.Version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/internal/cli.version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
 
 # The upstream control plane: some minutes from an empty cache, then only when its versions change.
-$(BIN)/koup-controlplane: sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
-	cd sandbox/controlplane && CGO_ENABLED=0 go build -trimpath -ldflags "$(KUBE_LDFLAGS)" -o $@ .
+$(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
+	$(KUBE_GO) build -ldflags "$(KUBE_LDFLAGS)" -o $@ .
+	touch $@
 
 cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	for os in linux darwin; do for arch in amd64 arm64; do \
@@ -41,8 +47,12 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null ./controller/cmd/module-controller; \
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null ./fakebase/cmd/fakebase; \
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null ./sandbox/cmd/koupsandbox; \
-	  (cd sandbox/controlplane && CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null .); \
+	  (export GOOS=$$os GOARCH=$$arch; $(KUBE_GO) build -o /dev/null .); \
 	done; done
+
+image-fakebase: ## Build a container image with the fakebase program alone: make image-fakebase IMAGE=NAME
+	@docker info >/dev/null 2>&1 || { echo "make image-fakebase needs docker and its daemon; without them: make build, then run bin/fakebase" >&2; exit 1; }
+	docker build -f fakebase/Dockerfile -t $(IMAGE) .
 
 ##@ Check
 .PHONY: test unit e2e lint bench ci generate verify
@@ -50,6 +60,7 @@ test: unit e2e ## Run every test
 
 unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 	go test -race -timeout 15m $(PACKAGES)
+	$(KUBE_GO) test ./...
 
 e2e: build ## Run the tests that drive a running sandbox
 	go test -race -count=1 -timeout 20m ./e2e/...
@@ -59,6 +70,7 @@ bench: build ## Measure speed and size; prints a table and JSON
 
 lint: $(BIN)/golangci-lint ## Run the linters
 	go vet ./...
+	$(KUBE_GO) vet ./...
 	$(BIN)/golangci-lint run ./...
 
 $(BIN)/golangci-lint: Makefile
@@ -69,12 +81,12 @@ generate: ## Write generated files anew (JSON schema)
 	go generate ./...
 
 verify: generate ## Check that generated files and go.mod are up to date
+	git diff --exit-code -- $(GENERATED)
 	go mod tidy -diff
-	git diff --exit-code
 
-ci: lint build test ## What CI runs
+ci: lint build verify test ## Everything that must pass: what CI runs
 
 ##@ Help
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*##/ {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*##"} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*##/ {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
