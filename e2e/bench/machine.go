@@ -8,7 +8,6 @@ import (
 
 	"github.com/shirou/gopsutil/v4/cpu"
 	"github.com/shirou/gopsutil/v4/host"
-	"github.com/shirou/gopsutil/v4/load"
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
@@ -20,9 +19,6 @@ type machine struct {
 	Kernel string    `json:"kernel"`
 	Go     string    `json:"go"`
 	Date   time.Time `json:"date"`
-	// Load is how many processes wanted to run, on average over the minute before:
-	// others use the machine too when it is far above 0.
-	Load float64 `json:"loadBefore"`
 }
 
 func machineOf(ctx context.Context) (machine, error) {
@@ -42,17 +38,12 @@ func machineOf(ctx context.Context) (machine, error) {
 	if m.Kernel, err = host.KernelVersionWithContext(ctx); err != nil {
 		return m, fmt.Errorf("looking at the machine: %w", err)
 	}
-	average, err := load.AvgWithContext(ctx)
-	if err != nil {
-		return m, fmt.Errorf("looking at the machine: %w", err)
-	}
-	m.Load = average.Load1
 	m.Kernel = runtime.GOOS + " " + m.Kernel
 	return m, nil
 }
 
 // String is one line.
 func (m machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %.0f GiB, %s, %s, %s, load before %.1f", m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go,
-		m.Date.Format(time.RFC3339), m.Load)
+	return fmt.Sprintf("%s, %d cores, %.0f GiB, %s, %s, %s", m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go,
+		m.Date.Format(time.RFC3339))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/load"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -48,6 +49,11 @@ type bench struct {
 func measure(ctx context.Context, s scenario, o options, home string) (figures []figure, err error) {
 	b := &bench{Box: &box.Box{Bin: o.bin, Home: home, Name: "bench-" + s.name}, o: o, scenario: s.name}
 	defer func() { err = errors.Join(err, b.Down(ctx)) }()
+	average, err := load.AvgWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the machine: %w", err)
+	}
+	b.note("load of the machine before", average.Load1, "processes") // others use it too when it is far above 0
 	err = s.run(ctx, b)
 	return b.figures, err
 }
