@@ -154,7 +154,9 @@ func open(attach api.AttachIO) streams {
 			io.Writer
 		}{in, out}, prompt)
 		return streams{out: t, err: t, readLine: t.ReadLine, resize: func(size api.TermSize) {
-			_ = t.SetSize(int(size.Width), int(size.Height)) // fails for a width of 0, which changes nothing
+			if size.Width > 0 { // a terminal without a size says 0; the editor keeps its own then
+				_ = t.SetSize(int(size.Width), int(size.Height)) // what it fails to redraw, the next write tells
+			}
 		}}
 	}
 	scanner := bufio.NewScanner(in)

@@ -211,6 +211,18 @@ type terminal struct {
 	done   chan int
 }
 
+// noSize is the size of a terminal that has none.
+type noSize struct{ told bool }
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (n *noSize) Next() *remotecommand.TerminalSize {
+	if n.told {
+		return nil
+	}
+	n.told = true
+	return &remotecommand.TerminalSize{}
+}
+
 // sits opens a prompt.
 func (w *world) sits(t *testing.T) *terminal {
 	t.Helper()
@@ -229,7 +241,9 @@ func (w *world) sits(t *testing.T) *terminal {
 	}()
 	ctx := t.Context()
 	go func() {
-		status, err := w.stream(ctx, t, "pod-0", []string{"ark"}, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Tty: true})
+		status, err := w.stream(ctx, t, "pod-0", []string{"ark"}, remotecommand.StreamOptions{
+			Stdin: stdin, Stdout: stdout, Tty: true, TerminalSizeQueue: &noSize{},
+		})
 		if err != nil {
 			t.Errorf("exec: %v", err)
 		}
@@ -271,7 +285,9 @@ func TestPrompt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := w.sits(t)
 			s.reads(prompt)
-			s.types("helth\x7f\x7f\x7falth\r") // a line can be corrected
+			s.types("helth") // keys come back one by one, in one line
+			s.reads("helth")
+			s.types("\x7f\x7f\x7falth\r") // a line can be corrected
 			s.reads("BASE   ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
 			s.reads(prompt)
 			s.types("sh\r")

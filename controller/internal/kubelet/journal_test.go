@@ -129,7 +129,7 @@ func TestJournalIsBounded(t *testing.T) {
 		if size != j.size || size > limit || len(j.rings) != j.byUse.Len() {
 			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit, len(j.rings), j.byUse.Len())
 		}
-		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" || j.text("a", "kept") == "" {
+		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" || strings.Count(j.text("a", "kept"), "\n") != maxEntries {
 			t.Error("not those were forgotten that nothing happened to for longest")
 		}
 	})
