@@ -23,7 +23,12 @@ func (c *Controller) baseChanged(change base.Change) {
 		c.provider.BaseChanged(change)
 	case base.HealthChanged, base.Disappeared:
 		c.keeper.Changed(change.Identity)
-	case base.ModulesChanged, base.Restarted:
+	case base.ModulesChanged:
+		if b, known := c.registry.Get(change.Identity); known {
+			c.journal.NoteModules(change.Identity, change.Names, b.Modules, time.Now())
+		}
+		c.provider.BaseChanged(change)
+	case base.Restarted:
 		c.provider.BaseChanged(change)
 	}
 	if change.Kind == base.LivenessChanged {

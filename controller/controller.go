@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -23,10 +24,9 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/koupleless/koupsandbox/controller/errcode"
-	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
+	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
 	"github.com/koupleless/koupsandbox/controller/internal/metrics"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
@@ -57,6 +57,8 @@ type Controller struct {
 	mqtt      *mqtt.Tunnel
 	http      *httptunnel.Tunnel
 	reporter  *report.Reporter
+	journal   *kubelet.Journal
+	kubelet   *kubelet.Server  // nil unless logs and exec are served
 	view      *moduleview.View // nil unless Modules are shown
 	workloads []cache.InformerSynced
 	baseline  *baseline.Selector            // nil unless bases are told what to install
@@ -65,12 +67,13 @@ type Controller struct {
 	rejects   *rejections
 }
 
-// New prepares a controller. It checks the options and dials nothing.
+// New prepares a controller: it checks the options, and listens where logs and
+// exec are served, since Nodes name that port. It dials nothing.
 func New(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), due: make(chan struct{}, 1)}
+	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1)}
 	c.rejects = newRejections(c.metrics, c.logger)
 	config := rest.CopyConfig(opts.Config)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
@@ -91,6 +94,9 @@ func New(opts Options) (*Controller, error) {
 	})
 	c.dialog = base.NewDialog(c.registry)
 	if err := c.wireTunnels(); err != nil {
+		return nil, err
+	}
+	if err := c.listenKubelet(); err != nil {
 		return nil, err
 	}
 	c.wireNodes()
@@ -141,7 +147,14 @@ func slimNode(obj any) (any, error) {
 
 // settings are what all Nodes of this controller have in common.
 func (c *Controller) settings() vnode.Settings {
-	return vnode.Settings{Env: c.opts.Env}
+	s := vnode.Settings{Env: c.opts.Env}
+	if c.kubelet != nil {
+		s.KubeletAddress = c.opts.Kubelet.Host
+		if at, ok := c.kubelet.Addr().(*net.TCPAddr); ok {
+			s.KubeletPort = int32(at.Port)
+		}
+	}
+	return s
 }
 
 func (c *Controller) wireNodes() {
@@ -182,12 +195,11 @@ func (c *Controller) wirePods() error {
 	c.provider = vpod.New(vpod.Options{
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
-		Recorder: recorder,
-		Failed:   vpod.FailedRule(c.opts.FailedPods),
-		Failure:  c.reportFailure,
-		Answered: func(command arklet.Command, code errcode.Code, took time.Duration) {
-			c.metrics.Operation(string(command), string(code), took)
-		},
+		Recorder:         recorder,
+		Failed:           vpod.FailedRule(c.opts.FailedPods),
+		Failure:          c.reportFailure,
+		Asked:            c.asked,
+		Answered:         c.answered,
 		AddTolerationFor: c.toleration(),
 		Logger:           c.logger,
 	}, c.client, c.registry, c.dialog)

@@ -42,6 +42,8 @@ type Options struct {
 	// ModuleView keeps a Module for each container of a module Pod, for `kubectl get
 	// module` [ENABLE_MODULE_VIEW].
 	ModuleView bool
+	// Kubelet serves logs and exec of module Pods [KUBELET_PROXY_ENABLED]; nil leaves it out.
+	Kubelet *KubeletOptions
 	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS].
 	ReportHooks []*url.URL
 	// FailedPods says which Pods turn Failed when a newer version of their module
@@ -95,6 +97,20 @@ type HTTPOptions struct {
 	TLS *tls.Config
 	// Dial connects to the arklet of a base; nil dials the address that it named.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// KubeletOptions configure the kubelet API, which the API server calls.
+type KubeletOptions struct {
+	// Host is where to listen and what Nodes publish as their InternalDNS address: the
+	// API server must reach it, and must prefer that type of address
+	// (--kubelet-preferred-address-types), since InternalIP is the base's. Required.
+	Host string
+	// Port is where to listen [KUBELET_PROXY_PORT]; 0 takes a free one.
+	Port int
+	// CertFile and KeyFile are the serving certificate; empty makes a self-signed one.
+	CertFile, KeyFile string
+	// ClientCAFile holds the authorities whose certificates may call. Required.
+	ClientCAFile string
 }
 
 // complete fills in defaults and reports every problem at once.

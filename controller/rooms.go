@@ -3,6 +3,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,9 +19,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
+	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
+	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 )
 
 // wireRooms adds the rooms that an installation may do without.
@@ -32,6 +36,47 @@ func (c *Controller) wireRooms(config *rest.Config) error {
 		return c.wireModuleView(config)
 	}
 	return nil
+}
+
+// listenKubelet opens the kubelet API, before the Nodes that name its port.
+func (c *Controller) listenKubelet() error {
+	o := c.opts.Kubelet
+	if o == nil {
+		return nil
+	}
+	server, err := kubelet.New(kubelet.Options{
+		Addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), CertFile: o.CertFile, KeyFile: o.KeyFile,
+		ClientCAFile: o.ClientCAFile, Reviews: c.client.AuthorizationV1().SubjectAccessReviews(),
+		Pods: (*served)(c), Bases: c.dialog, Journal: c.journal, Logger: c.logger,
+	})
+	if err != nil {
+		return fmt.Errorf("serving logs and exec of module pods: %w", err)
+	}
+	c.kubelet = server
+	c.rooms = append(c.rooms, server.Start)
+	return nil
+}
+
+// served is the controller as the kubelet API sees it: its provider, which is made later.
+type served Controller
+
+// Pod finds a module Pod and its base.
+func (s *served) Pod(namespace, name string) (*corev1.Pod, string, error) {
+	return s.provider.Pod(namespace, name)
+}
+
+// asked and answered write a command down in the life of its module.
+func (c *Controller) asked(identity string, r arklet.Request) {
+	c.journal.Note(identity, r.Module.Name, kubelet.Asked(time.Now(), r))
+}
+
+func (c *Controller) answered(o vpod.Outcome) {
+	c.metrics.Operation(string(o.Request.Command), string(o.Code), o.Took)
+	e := kubelet.Answered(time.Now(), o.Request, o.Answer)
+	if o.Err != nil {
+		e = kubelet.Unanswered(time.Now(), o.Request, o.Err)
+	}
+	c.journal.Note(o.Identity, o.Request.Module.Name, e)
 }
 
 func (c *Controller) wireReports() {

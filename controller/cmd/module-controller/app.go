@@ -67,6 +67,12 @@ func flags() []cli.Flag {
 		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
+		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
+		text("kubelet-host", "KUBELET_HOST", "", "`HOST` where the API server reaches that; it must prefer addresses of type InternalDNS"),
+		&cli.IntFlag{Name: "kubelet-port", EnvVars: []string{"KUBELET_PROXY_PORT"}, Value: 10250, Usage: "`PORT` for it; 0: a free one"},
+		text("kubelet-tls-cert", "KUBELET_TLS_CERT", "", "`FILE` with its certificate (default: self-signed)"),
+		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),
+		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
 		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "do not add this environment's toleration to module Pods that tolerate none"},
@@ -137,6 +143,11 @@ func options(c *cli.Context) (controller.Options, error) {
 	if o.ReportHooks, err = report.ParseHooks(c.String("report-hooks")); err != nil {
 		return o, fmt.Errorf("REPORT_HOOKS: %w", err)
 	}
+	if c.Bool("kubelet") {
+		if o.Kubelet, err = kubeletOptions(c); err != nil {
+			return o, err
+		}
+	}
 	if c.Bool("enable-http-tunnel") {
 		port := c.Int("http-tunnel-listen-port")
 		if port < 0 || port > 65535 {
@@ -148,6 +159,22 @@ func options(c *cli.Context) (controller.Options, error) {
 		o.MQTT, err = mqttOptions(c)
 	}
 	return o, err
+}
+
+func kubeletOptions(c *cli.Context) (*controller.KubeletOptions, error) {
+	k := &controller.KubeletOptions{
+		Host: c.String("kubelet-host"), Port: c.Int("kubelet-port"),
+		CertFile: c.String("kubelet-tls-cert"), KeyFile: c.String("kubelet-tls-key"), ClientCAFile: c.String("kubelet-client-ca"),
+	}
+	switch {
+	case k.Host == "":
+		return nil, errors.New("KUBELET_HOST is empty: name the address at which the API server reaches this controller")
+	case k.Port < 0 || k.Port > 65535:
+		return nil, fmt.Errorf("KUBELET_PROXY_PORT is %d: it must be between 0 and 65535", k.Port)
+	case k.ClientCAFile == "":
+		return nil, errors.New("KUBELET_CLIENT_CA is empty: name the file with the authority of the API server's client certificate")
+	}
+	return k, nil
 }
 
 func mqttOptions(c *cli.Context) (*controller.MQTTOptions, error) {

@@ -34,6 +34,8 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"an authority that is not there", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
 		{"an authority that is none", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},
 		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
+		{"logs without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
+		{"logs for everybody", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
 		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
 		{"a duration without a unit", append(ok, "--drain", "2"), "drain"},
 		{"a word too many", append(ok, "please"), `"please"`},

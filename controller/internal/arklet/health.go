@@ -14,6 +14,8 @@ type Health struct {
 	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes;
 	// -1 where the JVM sets no limit or reports no metaspace.
 	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
+	// CPUs is the number of logical CPUs; 0 when it was not sent.
+	CPUs int
 	// RunTime is how long the JVM runs; a value that goes back tells of a restart.
 	RunTime time.Duration
 	// MasterActive says whether the base itself is activated.
@@ -34,6 +36,9 @@ func DecodeHealth(body []byte) (Health, error) {
 					Max       *int64  `json:"java max metaspace"`
 					RunTime   float64 `json:"run time(s)"`
 				} `json:"jvm"`
+				CPU struct {
+					Count int `json:"count"`
+				} `json:"cpu"`
 				Master struct {
 					State string `json:"bizState"`
 				} `json:"masterBizInfo"`
@@ -54,6 +59,7 @@ func DecodeHealth(body []byte) (Health, error) {
 		MetaspaceUsed:      orUnlimited(jvm.Used),
 		MetaspaceCommitted: orUnlimited(jvm.Committed),
 		MetaspaceMax:       orUnlimited(jvm.Max),
+		CPUs:               max(w.Data.HealthData.CPU.Count, 0),
 		RunTime:            time.Duration(jvm.RunTime * float64(time.Second)),
 		MasterActive:       ParseState(w.Data.HealthData.Master.State) == StateActivated,
 	}, nil

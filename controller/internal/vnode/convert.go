@@ -201,13 +201,17 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 // mebibyte is the step of allocatable memory: less is not worth a write.
 const mebibyte = 1 << 20
 
-// resources shows the metaspace as memory. The scheduler subtracts what Pods
+// resources shows the base's CPUs, and its metaspace as memory. The scheduler subtracts what Pods
 // request from allocatable itself, so allocatable leaves out only what the base
 // uses beyond that: it then sees the maximum less the larger of the two.
 func (s Settings) resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	capacity = corev1.ResourceList{corev1.ResourcePods: pods}
 	allocatable = corev1.ResourceList{corev1.ResourcePods: pods}
+	if b.Health.CPUs > 0 { // modules request none as a rule; without it kubectl describe divides by zero
+		cpus := *resource.NewQuantity(int64(b.Health.CPUs), resource.DecimalSI)
+		capacity[corev1.ResourceCPU], allocatable[corev1.ResourceCPU] = cpus, cpus
+	}
 	limit := b.Health.MetaspaceMax
 	if b.HealthAt.IsZero() || limit == arklet.Unlimited {
 		limit = s.DefaultMemory

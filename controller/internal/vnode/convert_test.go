@@ -96,13 +96,16 @@ func TestMemory(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := aBase()
-			b.Health = arklet.Health{MetaspaceUsed: c.used, MetaspaceCommitted: c.committed, MetaspaceMax: c.limit}
+			b.Health = arklet.Health{CPUs: 4, MetaspaceUsed: c.used, MetaspaceCommitted: c.committed, MetaspaceMax: c.limit}
 			n := settings.Node(b, c.wanted, nil, noon)
 			if got := n.Status.Capacity.Memory().String(); got != c.capacity {
 				t.Errorf("capacity %s, want %s", got, c.capacity)
 			}
 			if got := n.Status.Allocatable.Memory().String(); got != c.allocatable {
 				t.Errorf("allocatable %s, want %s", got, c.allocatable)
+			}
+			if got := n.Status.Allocatable.Cpu().String(); got != "4" {
+				t.Errorf("allocatable CPUs %s, want 4", got)
 			}
 			if _, shown := n.Status.Capacity[corev1.ResourceMemory]; shown != (c.limit > 0) {
 				t.Errorf("memory is shown: %t", shown)

@@ -21,6 +21,18 @@ type failure struct {
 	final    bool // no further attempt until the Pod or the base changes
 }
 
+// Outcome is what came of one command.
+type Outcome struct {
+	Identity string
+	Request  arklet.Request
+	// Answer is the base's; zero if it gave none, which Err explains.
+	Answer arklet.Answer
+	Err    error
+	// Code says what went wrong; empty after a success.
+	Code errcode.Code
+	Took time.Duration
+}
+
 // truthTimeout is how long a base may take to list its modules.
 const truthTimeout = 10 * time.Second
 
@@ -65,14 +77,15 @@ func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, ti
 	began := p.opts.Clock.Now()
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	p.opts.Asked(identity, r)
 	answer, err := p.dialog.Do(asking, identity, r)
+	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: p.opts.Clock.Since(began)}
 	switch {
 	case err == nil:
-		code := errcode.Code("")
 		if !answer.Succeeded() {
-			code = codeOf(answer, r.Command)
+			o.Code = codeOf(answer, r.Command)
 		}
-		p.opts.Answered(r.Command, code, p.opts.Clock.Since(began))
+		p.opts.Answered(o)
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
@@ -81,7 +94,8 @@ func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, ti
 	default:
 		err = errcode.Wrap(wayTo(err), err)
 	}
-	p.opts.Answered(r.Command, errcode.Of(err), p.opts.Clock.Since(began))
+	o.Err, o.Code = err, errcode.Of(err)
+	p.opts.Answered(o)
 	return answer, err
 }
 

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 )
@@ -41,9 +40,10 @@ type Options struct {
 	Failed FailedRule
 	// Failure hears of every failed install and uninstall, for reports and metrics; it must not block. Nil is fine.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
-	// Answered hears how long an install or uninstall took, with the code of its
-	// failure or "" for a success; it must not block. Nil is fine.
-	Answered func(command arklet.Command, code errcode.Code, took time.Duration)
+	// Asked hears of every command that goes to a base, Answered of what came of it;
+	// they must not block. Nil is fine.
+	Asked    func(identity string, r arklet.Request)
+	Answered func(Outcome)
 	// AddTolerationFor names the environment whose toleration a module Pod gets that
 	// is not scheduled and tolerates no environment; empty adds none.
 	AddTolerationFor string
@@ -94,8 +94,11 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	if opts.Failure == nil {
 		opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
 	}
+	if opts.Asked == nil {
+		opts.Asked = func(string, arklet.Request) {}
+	}
 	if opts.Answered == nil {
-		opts.Answered = func(arklet.Command, errcode.Code, time.Duration) {}
+		opts.Answered = func(Outcome) {}
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -156,6 +159,19 @@ func (p *Provider) Identity(nodeName string) string {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.nodes[nodeName]
+}
+
+// Pod finds a module Pod that is served here, and its base.
+func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
+	pod, there := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
+	if !there {
+		return nil, "", errdefs.NotFoundf("no module pod %s/%s", namespace, name)
+	}
+	identity := p.Identity(pod.Spec.NodeName)
+	if identity == "" {
+		return nil, "", errdefs.NotFoundf("the base of pod %s/%s is not served here", namespace, name)
+	}
+	return pod, identity, nil
 }
 
 // Serve begins to serve a base: its Pods are taken up.

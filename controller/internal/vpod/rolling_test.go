@@ -175,4 +175,3 @@ func TestInPlaceReplacement(t *testing.T) {
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})
 }
-

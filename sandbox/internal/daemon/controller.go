@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -33,12 +34,16 @@ const (
 
 // startController starts the module controller and waits until it is ready.
 func (d *Daemon) startController(ctx context.Context, kubeconfig string) error {
+	kubelet, err := d.kubeletEnv()
+	if err != nil {
+		return err
+	}
 	for attempt := 1; ; attempt++ {
 		ports, err := freePorts(2)
 		if err != nil {
 			return fmt.Errorf("finding free ports for %s: %w", controllerName, err)
 		}
-		if err := d.supervisor.Start(ctx, d.controllerSpec(kubeconfig, ports[0], ports[1])); err != nil {
+		if err := d.supervisor.Start(ctx, d.controllerSpec(kubeconfig, ports[0], ports[1], kubelet)); err != nil {
 			return err
 		}
 		err = d.supervisor.WaitReady(ctx, controllerName)
@@ -49,9 +54,36 @@ func (d *Daemon) startController(ctx context.Context, kubeconfig string) error {
 	}
 }
 
+// kubeletEnv has the controller serve logs and exec of module Pods where the API
+// server can reach it, with a certificate that the API server trusts.
+func (d *Daemon) kubeletEnv() (map[string]string, error) {
+	p := d.now().platform
+	clientCA := p.KubeletClientCA()
+	if clientCA == "" {
+		return nil, nil
+	}
+	const host = "127.0.0.1"
+	certPEM, keyPEM, _, err := p.Serving(host)
+	certFile, keyFile := d.o.Dir.KubeletCert()
+	if err == nil {
+		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate for logs and exec: %w", err)
+	}
+	return map[string]string{
+		"KUBELET_PROXY_ENABLED": "true",
+		"KUBELET_HOST":          host,
+		"KUBELET_PROXY_PORT":    "0",
+		"KUBELET_TLS_CERT":      certFile,
+		"KUBELET_TLS_KEY":       keyFile,
+		"KUBELET_CLIENT_CA":     clientCA,
+	}, nil
+}
+
 // controllerSpec passes the settings as the documents name them (Module
 // Controller V2 document 5.4).
-func (d *Daemon) controllerSpec(kubeconfig, metrics, health string) supervise.Spec {
+func (d *Daemon) controllerSpec(kubeconfig, metrics, health string, kubelet map[string]string) supervise.Spec {
 	s := d.now()
 	host, port, _ := net.SplitHostPort(s.mqtt.addr) // the address of a listener has both
 	env := map[string]string{
@@ -70,6 +102,7 @@ func (d *Daemon) controllerSpec(kubeconfig, metrics, health string) supervise.Sp
 	if s.mqtt.caFile != "" {
 		env["MQTT_CA_PATH"] = s.mqtt.caFile
 	}
+	maps.Copy(env, kubelet)
 	maps.Copy(env, s.config.Spec.Controller.Env)
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

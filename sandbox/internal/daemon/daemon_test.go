@@ -82,6 +82,7 @@ func (p *fakePlatform) Admit(ctx context.Context) (string, error) {
 func (p *fakePlatform) Serving(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
+func (p *fakePlatform) KubeletClientCA() string        { return "" }
 func (p *fakePlatform) Hard() bool                     { return true }
 func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(ctx) }
 

@@ -34,6 +34,9 @@ type platform interface {
 	// Serving issues a certificate for hosts, and names the file of the authority
 	// to trust; call it after the first step of API.
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// KubeletClientCA names the file of the authority behind the certificate with which
+	// the API server calls kubelets; empty if the API server can't reach this machine's loopback.
+	KubeletClientCA() string
 	// Hard tells whether the controller may be ended without a word, because
 	// nothing that it would tidy up outlives it.
 	Hard() bool
@@ -112,6 +115,8 @@ func (p *embeddedPlatform) Admit(ctx context.Context) (string, error) {
 	path := p.dir.ControllerKubeconfig()
 	return path, p.WriteKubeconfig(path, deploy.User, nil)
 }
+
+func (p *embeddedPlatform) KubeletClientCA() string { return p.KubeletClientCAFile() }
 
 func (p *embeddedPlatform) Serving(hosts ...string) ([]byte, []byte, string, error) {
 	certPEM, keyPEM, err := p.IssueServing(hosts...)
@@ -201,6 +206,9 @@ func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, err
 	}
 	return certPEM, keyPEM, caFile, nil
 }
+
+// KubeletClientCA is unknown: that cluster's API server need not reach this machine's loopback.
+func (p *existingPlatform) KubeletClientCA() string { return "" }
 
 func (p *existingPlatform) Hard() bool { return false }
 

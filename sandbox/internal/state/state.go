@@ -60,6 +60,12 @@ func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.ku
 // Broker tells address and passwords of the broker, for bases from outside.
 func (d Dir) Broker() string { return d.file("broker.json") }
 
+// KubeletCert is the certificate, and its key, with which the controller serves
+// logs and exec.
+func (d Dir) KubeletCert() (cert, key string) {
+	return d.file("kubelet.crt"), d.file("kubelet.key")
+}
+
 // BrokerCA is the certificate to trust when the broker's is its own authority.
 func (d Dir) BrokerCA() string { return d.file("broker-ca.crt") }
 

@@ -69,7 +69,7 @@ func certificates(first net.IP, clusterDomain string) []certificate {
 		{"etcd", etcdCA, subject{name: "etcd", hosts: loopback, client: true}}, // also its own peer
 		{"apiserver-etcd-client", etcdCA, subject{name: "kube-apiserver-etcd-client", client: true}},
 		{"apiserver", clusterCA, subject{name: "kube-apiserver", hosts: api}},
-		{"apiserver-kubelet-client", kubeletClientCA, subject{name: "kube-apiserver-kubelet-client", client: true}},
+		{"apiserver-kubelet-client", kubeletClientCA, subject{name: "kube-apiserver-kubelet-client", groups: []string{"system:masters"}, client: true}}, // a kubelet asks whether it may
 		{"front-proxy-client", frontProxyCA, subject{name: "front-proxy-client", client: true}},
 		{"kube-controller-manager", clusterCA, subject{name: "kube-controller-manager", hosts: loopback}},
 		{"kube-scheduler", clusterCA, subject{name: "kube-scheduler", hosts: loopback}},

@@ -140,7 +140,7 @@ func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 		"etcd":                         {"etcd", nil, true, true},
 		"apiserver-etcd-client":        {"kube-apiserver-etcd-client", nil, false, true},
 		"apiserver":                    {"kube-apiserver", nil, true, false},
-		"apiserver-kubelet-client":     {"kube-apiserver-kubelet-client", nil, false, true},
+		"apiserver-kubelet-client":     {"kube-apiserver-kubelet-client", []string{"system:masters"}, false, true},
 		"front-proxy-client":           {"front-proxy-client", nil, false, true},
 		"kube-controller-manager":      {"kube-controller-manager", nil, true, false},
 		"kube-scheduler":               {"kube-scheduler", nil, true, false},
