@@ -42,8 +42,8 @@ func serve(t *testing.T, opts Options, h tunnel.Handler) *Tunnel {
 	return tn
 }
 
-func post(client *http.Client, url, body string) (status int, text string, err error) {
-	resp, err := client.Post(url, "application/json", strings.NewReader(body))
+func post(c *http.Client, url, body string) (status int, text string, err error) {
+	resp, err := c.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -51,6 +51,9 @@ func post(client *http.Client, url, body string) (status int, text string, err e
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(b), err
 }
+
+// client opens one connection for each request, so that none is left to wait for at the end.
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 const heartbeatC = `{"baseMetadata":{"clusterName":"default","identity":"a","name":"base","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":1238,"state":"activated"}`
 
@@ -119,7 +122,7 @@ func TestServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := client.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,7 +152,7 @@ func TestServer(t *testing.T) {
 		for i := range bases {
 			posts.Go(func() {
 				body := strings.Replace(heartbeatC, `"identity":"a"`, fmt.Sprintf(`"identity":"%d"`, i), 1)
-				if status, text, err := post(http.DefaultClient, "http://"+tn.Addr()+"/heartbeat", body); err != nil || status != 200 {
+				if status, text, err := post(client, "http://"+tn.Addr()+"/heartbeat", body); err != nil || status != 200 {
 					t.Errorf("base %d: %d %s, error %v", i, status, text, err)
 				}
 			})
@@ -225,7 +228,7 @@ func TestMutualTLS(t *testing.T) {
 			}
 		})
 	}
-	if status, _, err := post(http.DefaultClient, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
+	if status, _, err := post(client, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
 		t.Error("plain HTTP was served beside TLS")
 	}
 }
