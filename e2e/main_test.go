@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/types"
@@ -43,6 +44,7 @@ var (
 	shared   *box.Box
 	up       *sandbox.Sandbox // the Go API of shared
 	client   kubernetes.Interface
+	objects  *resources.Resources // for objects of whatever kind
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -123,7 +125,14 @@ func bringUp(ctx context.Context) error {
 	if up, err = shared.Open(ctx); err != nil {
 		return err
 	}
-	client, err = clientOf(shared)
+	if client, err = clientOf(shared); err != nil {
+		return err
+	}
+	config, err := shared.REST()
+	if err != nil {
+		return err
+	}
+	objects, err = resources.New(config)
 	return err
 }
 

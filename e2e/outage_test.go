@@ -45,7 +45,7 @@ func TestBrokerRestart(t *testing.T) {
 			eventually(ctx, t, "every base has both modules", func(ctx context.Context) error { return serves(ctx, client, up, ns, 2*sharedBases) })
 		})).
 		Assess("the one from before is uninstalled", step(func(ctx context.Context, t *testing.T, ns string) {
-			must(t, client.AppsV1().DaemonSets(ns).Delete(ctx, before, background))
+			must(t, client.AppsV1().DaemonSets(ns).Delete(ctx, before, metav1.DeleteOptions{}))
 			eventually(ctx, t, "it is on no base", func(ctx context.Context) error { return spread(ctx, before, 0) })
 		}))
 	testenv.Test(t, f.Feature())

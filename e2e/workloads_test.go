@@ -8,173 +8,106 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apitypes "k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/e2e-framework/klient/k8s"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// workload is a kind of object that keeps Pods, and how it is driven.
+// workload is a kind of object that keeps Pods.
 type workload struct {
-	// create makes it with version 1.0.0 of the module.
-	create func(ctx context.Context, namespace, name string) error
-	// scale brings it to a number of Pods; nil if the kind has none.
-	scale func(ctx context.Context, namespace, name string, replicas int) error
-	// patch changes it.
-	patch func(ctx context.Context, namespace, name string, patch string) error
-	// updated says what is left of a rolling update, or nil when it is done.
-	updated func(ctx context.Context, namespace, name string) error
-	// remove deletes it with its Pods.
-	remove func(ctx context.Context, namespace, name string) error
-	// pods is how many Pods it has after create.
-	pods int
+	object k8s.Object // named by its app label, with version 1.0.0 of the module
+	pods   int        // that it has after its creation
+	fixed  bool       // it has as many Pods as there are bases
+	// rolled tells of what is in the API whether all Pods have the template's
+	// version and are available.
+	rolled func() bool
 }
 
 func template(app, version string) corev1.PodTemplateSpec {
 	return module.Template(app, module.Container(app, version))
 }
 
-// background lets the Pods of a deleted workload go too.
-var background = metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-
-func deployments() workload {
-	return workload{
-		pods: 2,
-		create: func(ctx context.Context, ns, name string) error {
-			_, err := client.AppsV1().Deployments(ns).Create(ctx, module.Deployment(ns, name, 2, template(name, "1.0.0")), metav1.CreateOptions{})
-			return err
-		},
-		scale: func(ctx context.Context, ns, name string, n int) error {
-			_, err := client.AppsV1().Deployments(ns).Patch(ctx, name, apitypes.MergePatchType, replicas(n), metav1.PatchOptions{}, "scale")
-			return err
-		},
-		patch: func(ctx context.Context, ns, name, patch string) error {
-			_, err := client.AppsV1().Deployments(ns).Patch(ctx, name, apitypes.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-			return err
-		},
-		updated: func(ctx context.Context, ns, name string) error {
-			d, err := client.AppsV1().Deployments(ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != *d.Spec.Replicas || s.Replicas != *d.Spec.Replicas ||
-				s.AvailableReplicas != *d.Spec.Replicas {
-				return fmt.Errorf("the Deployment's status is %+v", s)
-			}
-			return nil
-		},
-		remove: func(ctx context.Context, ns, name string) error {
-			return client.AppsV1().Deployments(ns).Delete(ctx, name, background)
-		},
-	}
+func deploymentOf(app string) workload {
+	d := module.Deployment("", app, 2, template(app, "1.0.0"))
+	return workload{object: d, pods: 2, rolled: func() bool {
+		s, want := d.Status, *d.Spec.Replicas
+		return s.ObservedGeneration == d.Generation && s.UpdatedReplicas == want && s.Replicas == want && s.AvailableReplicas == want
+	}}
 }
 
-func daemonSets() workload {
-	return workload{
-		pods: sharedBases,
-		create: func(ctx context.Context, ns, name string) error {
-			_, err := client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, name, template(name, "1.0.0")), metav1.CreateOptions{})
-			return err
-		},
-		patch: func(ctx context.Context, ns, name, patch string) error {
-			_, err := client.AppsV1().DaemonSets(ns).Patch(ctx, name, apitypes.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-			return err
-		},
-		updated: func(ctx context.Context, ns, name string) error {
-			d, err := client.AppsV1().DaemonSets(ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedNumberScheduled != s.DesiredNumberScheduled ||
-				s.NumberAvailable != s.DesiredNumberScheduled {
-				return fmt.Errorf("the DaemonSet's status is %+v", s)
-			}
-			return nil
-		},
-		remove: func(ctx context.Context, ns, name string) error {
-			return client.AppsV1().DaemonSets(ns).Delete(ctx, name, background)
-		},
-	}
+func daemonSetOf(app string) workload {
+	d := module.DaemonSet("", app, template(app, "1.0.0"))
+	return workload{object: d, pods: sharedBases, fixed: true, rolled: func() bool {
+		s := d.Status
+		return s.ObservedGeneration == d.Generation && s.UpdatedNumberScheduled == sharedBases && s.NumberAvailable == sharedBases
+	}}
 }
 
-func statefulSets() workload {
-	return workload{
-		pods: 2,
-		create: func(ctx context.Context, ns, name string) error {
-			_, err := client.AppsV1().StatefulSets(ns).Create(ctx, module.StatefulSet(ns, name, 2, template(name, "1.0.0")), metav1.CreateOptions{})
-			return err
-		},
-		scale: func(ctx context.Context, ns, name string, n int) error {
-			_, err := client.AppsV1().StatefulSets(ns).Patch(ctx, name, apitypes.MergePatchType, replicas(n), metav1.PatchOptions{}, "scale")
-			return err
-		},
-		patch: func(ctx context.Context, ns, name, patch string) error {
-			_, err := client.AppsV1().StatefulSets(ns).Patch(ctx, name, apitypes.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-			return err
-		},
-		updated: func(ctx context.Context, ns, name string) error {
-			s, err := client.AppsV1().StatefulSets(ns).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if st := s.Status; st.ObservedGeneration != s.Generation || st.UpdatedReplicas != *s.Spec.Replicas || st.CurrentRevision != st.UpdateRevision ||
-				st.AvailableReplicas != *s.Spec.Replicas {
-				return fmt.Errorf("the StatefulSet's status is %+v", st)
-			}
-			return nil
-		},
-		remove: func(ctx context.Context, ns, name string) error {
-			return client.AppsV1().StatefulSets(ns).Delete(ctx, name, background)
-		},
-	}
+func statefulSetOf(app string) workload {
+	s := module.StatefulSet("", app, 2, template(app, "1.0.0"))
+	return workload{object: s, pods: 2, rolled: func() bool {
+		st, want := s.Status, *s.Spec.Replicas
+		return st.ObservedGeneration == s.Generation && st.UpdatedReplicas == want && st.Replicas == want && st.AvailableReplicas == want &&
+			st.CurrentRevision == st.UpdateRevision
+	}}
 }
 
 func replicas(n int) []byte { return fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n) }
 
 // upgrade is a patch of a workload that puts another version into its template.
-func upgrade(name, version string) string {
-	return fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
+func upgrade(name, version string) []byte {
+	return fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
 		name, module.URL(name, version), module.EnvVersion, version)
 }
 
 // Every kind of workload lives through create, scale, rolling update and delete;
 // at each step the bases have what the Pods say, and nothing else.
 func TestWorkloads(t *testing.T) {
-	for name, w := range map[string]workload{"deployment": deployments(), "daemonset": daemonSets(), "statefulset": statefulSets()} {
-		t.Run(name, func(t *testing.T) {
-			app := "w-" + name
-			want := w.pods
-			settled := func(version string) features.Func {
-				return step(func(ctx context.Context, t *testing.T, ns string) {
-					eventually(ctx, t, "the bases have version "+version+" and all Pods are Ready", func(ctx context.Context) error {
-						if err := w.updated(ctx, ns, app); err != nil {
-							return err
-						}
-						if err := serves(ctx, client, up, ns, want); err != nil {
-							return err
-						}
-						return onlyVersion(ctx, ns, version)
-					})
+	for _, w := range []workload{deploymentOf("by-deployment"), daemonSetOf("by-daemonset"), statefulSetOf("by-statefulset")} {
+		app := w.object.GetName()
+		t.Run(app, func(t *testing.T) {
+			// settled waits until want Pods have a version of the module, and exactly their bases, too.
+			settled := func(ctx context.Context, t *testing.T, ns string, want int, version string) {
+				eventually(ctx, t, fmt.Sprintf("%d Pods have version %s", want, version), func(ctx context.Context) error {
+					if err := objects.Get(ctx, app, ns, w.object); err != nil {
+						return err
+					}
+					if !w.rolled() {
+						return fmt.Errorf("the workload is not there yet: %+v", w.object)
+					}
+					if err := serves(ctx, client, up, ns, want); err != nil {
+						return err
+					}
+					return onlyVersion(ctx, ns, version)
 				})
 			}
-			f := features.New(name).
-				Setup(step(func(ctx context.Context, t *testing.T, ns string) { must(t, w.create(ctx, ns, app)) })).
-				Assess("its modules are installed", settled("1.0.0"))
-			if w.scale != nil {
-				for _, n := range []int{3, 1, 2} {
-					f = f.Assess(fmt.Sprintf("scales to %d", n), func(ctx context.Context, t *testing.T, c *envconf.Config) context.Context {
-						want = n
-						must(t, w.scale(ctx, namespaceOf(ctx), app, n))
-						return settled("1.0.0")(ctx, t, c)
-					})
-				}
+			patch := func(ctx context.Context, t *testing.T, text []byte) {
+				must(t, objects.Patch(ctx, w.object, k8s.Patch{PatchType: types.StrategicMergePatchType, Data: text}))
 			}
-			f = f.Assess("rolls to another version", func(ctx context.Context, t *testing.T, c *envconf.Config) context.Context {
-				must(t, w.patch(ctx, namespaceOf(ctx), app, upgrade(app, "2.0.0")))
-				return settled("2.0.0")(ctx, t, c)
-			}).Assess("leaves nothing when it is deleted", step(func(ctx context.Context, t *testing.T, ns string) {
-				must(t, w.remove(ctx, ns, app))
+			f := features.New(app).
+				Setup(step(func(ctx context.Context, t *testing.T, ns string) {
+					w.object.SetNamespace(ns)
+					must(t, objects.Create(ctx, w.object))
+				})).
+				Assess("its modules are installed", step(func(ctx context.Context, t *testing.T, ns string) {
+					settled(ctx, t, ns, w.pods, "1.0.0")
+				}))
+			for _, n := range []int{3, 1, 2} {
+				if w.fixed {
+					break
+				}
+				f = f.Assess(fmt.Sprintf("scales to %d", n), step(func(ctx context.Context, t *testing.T, ns string) {
+					patch(ctx, t, replicas(n))
+					settled(ctx, t, ns, n, "1.0.0")
+				}))
+			}
+			f = f.Assess("rolls to another version", step(func(ctx context.Context, t *testing.T, ns string) {
+				patch(ctx, t, upgrade(app, "2.0.0"))
+				settled(ctx, t, ns, w.pods, "2.0.0")
+			})).Assess("leaves nothing when it is deleted", step(func(ctx context.Context, t *testing.T, ns string) {
+				must(t, objects.Delete(ctx, w.object))
 				eventually(ctx, t, "no Pod and no module is left", func(ctx context.Context) error { return gone(ctx, ns, app) })
 			}))
 			testenv.Test(t, f.Feature())

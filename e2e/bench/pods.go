@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -57,10 +58,13 @@ func (b *bench) set(ctx context.Context) (*stage, error) {
 	return s, err
 }
 
+// spreading makes the scheduler put no two Pods on one base.
+type spreading func(*corev1.PodTemplateSpec)
+
 // create makes a Deployment with a Pod for each base and waits until all are Ready.
-func (s *stage) create(ctx context.Context) error {
+func (s *stage) create(ctx context.Context, spread spreading) error {
 	t := module.Template(app, module.Container(app, oldVersion))
-	module.OnePerBase(&t)
+	spread(&t)
 	d := module.Deployment(namespace, app, int32(s.n), t) //nolint:gosec // 1,000 fits
 	if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the Deployment: %w", err)
@@ -112,6 +116,20 @@ func (s *stage) modules(ctx context.Context, version string) (bases, modules int
 	return bases, modules, nil
 }
 
+// proved notes on how many bases a version is active, and fails unless it is all
+// of them and nothing else is there.
+func (s *stage) proved(ctx context.Context, version string) error {
+	on, all, err := s.modules(ctx, version)
+	if err != nil {
+		return err
+	}
+	if on != s.n || all != s.n {
+		return fmt.Errorf("all %d Pods are Ready, but %d bases have exactly version %s, and there are %d modules", s.n, on, version, all)
+	}
+	s.note("bases with exactly that module, as they say themselves", float64(on), "bases")
+	return nil
+}
+
 // cost is what a change took.
 type cost struct {
 	seconds float64
@@ -146,34 +164,21 @@ func (s *stage) of(ctx context.Context, doing string, change func(context.Contex
 	return c, profiled()
 }
 
+// deploy spreads by a port, and judges.
 func deploy(ctx context.Context, b *bench) error {
-	s, err := b.set(ctx)
+	s, seconds, err := b.deployed(ctx, module.OnePerPort)
 	if err != nil {
 		return err
 	}
 	defer s.pods.stop()
-	c, err := s.of(ctx, "create", s.create)
+	b.judgeScale("create to all Pods Ready", seconds, "s", readyTarget)
+	c, err := s.of(ctx, "delete", s.remove)
 	if err != nil {
-		return err
-	}
-	b.judgeScale("create to all Pods Ready", c.seconds, "s", readyTarget)
-	on, all, err := s.modules(ctx, oldVersion)
-	if err != nil {
-		return err
-	}
-	b.note("bases with exactly that module, as they say themselves", float64(on), "bases")
-	if on != s.n || all != s.n {
-		return fmt.Errorf("all %d Pods are Ready, but %d bases have exactly the module, and %d modules are there", s.n, on, all)
-	}
-	b.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
-	b.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
-	b.noteCPU("create", c.before, c.after)
-
-	if c, err = s.of(ctx, "delete", s.remove); err != nil {
 		return err
 	}
 	b.note("delete to all modules uninstalled", c.seconds, "s")
-	if _, all, err = s.modules(ctx, oldVersion); err != nil {
+	_, all, err := s.modules(ctx, oldVersion)
+	if err != nil {
 		return err
 	}
 	if all != 0 {
@@ -183,25 +188,56 @@ func deploy(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// zones spreads by the documents' anti-affinity, which costs the scheduler more.
+func zones(ctx context.Context, b *bench) error {
+	s, seconds, err := b.deployed(ctx, module.OnePerBase)
+	if err != nil {
+		return err
+	}
+	defer s.pods.stop()
+	b.note("create to all Pods Ready", seconds, "s")
+	return nil
+}
+
+// deployed brings bases up, puts a Pod on each, checks with the bases that it is
+// there, and notes what that cost.
+func (b *bench) deployed(ctx context.Context, spread spreading) (s *stage, seconds float64, err error) {
+	if s, err = b.set(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err != nil {
+			s.pods.stop()
+		}
+	}()
+	c, err := s.of(ctx, "create", func(ctx context.Context) error { return s.create(ctx, spread) })
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := s.proved(ctx, oldVersion); err != nil {
+		return nil, 0, err
+	}
+	b.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
+	b.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
+	b.noteCPU("create", c.before, c.after)
+	return s, c.seconds, nil
+}
+
 func rollout(ctx context.Context, b *bench) error {
 	s, err := b.set(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.pods.stop()
-	if err := s.create(ctx); err != nil {
+	if err := s.create(ctx, module.OnePerBase); err != nil {
 		return err
 	}
 	c, err := s.of(ctx, "rollout", s.roll)
 	if err != nil {
 		return err
 	}
-	on, all, err := s.modules(ctx, newVersion)
-	if err != nil {
+	if err := s.proved(ctx, newVersion); err != nil {
 		return err
-	}
-	if on != s.n || all != s.n {
-		return fmt.Errorf("the rollout is done, but %d of %d bases have exactly the new version, and %d modules are there", on, s.n, all)
 	}
 	b.note("rolling update", c.seconds, "s")
 	b.note("Pods turned over", float64(s.n)/c.seconds, "a second")
@@ -217,7 +253,7 @@ func idle(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer s.pods.stop()
-	if err := s.create(ctx); err != nil {
+	if err := s.create(ctx, module.OnePerBase); err != nil {
 		return err
 	}
 	s.pods.stop() // so that the watch, too, is at rest

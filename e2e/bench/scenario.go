@@ -24,6 +24,7 @@ var scenarios = []scenario{
 	{"small", "10 bases, up and down", small},
 	{"large", "1,000 bases, up and down", large},
 	{"deploy", "a Deployment with a Pod on each of 1,000 bases is created and deleted", deploy},
+	{"zones", "the same, spread by the documents' anti-affinity on zones", zones},
 	{"idle", "1,000 bases with a module each, at rest", idle},
 	{"rollout", "a rolling update of a Pod on each of 1,000 bases", rollout},
 	{"daemon", "what one more base costs the daemon", daemonCost},

@@ -65,13 +65,19 @@ func OnePerBase(t *corev1.PodTemplateSpec) {
 	}}
 }
 
+// OnePerPort lets no two Pods share a base by a port that both ask for. Nothing
+// listens there: it is what costs the scheduler least.
+func OnePerPort(t *corev1.PodTemplateSpec) {
+	t.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 1}}
+}
+
 func selector(t corev1.PodTemplateSpec) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}}
 }
 
 // Pod is a Pod of a template on its own.
 func Pod(namespace, name string, t corev1.PodTemplateSpec) *corev1.Pod {
-	t.ObjectMeta.Namespace, t.ObjectMeta.Name = namespace, name
+	t.Namespace, t.Name = namespace, name
 	return &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
