@@ -123,7 +123,7 @@ func tail(path string, offset int64) []string {
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // only read
 	if info, err := f.Stat(); err == nil {
 		offset = max(offset, info.Size()-maxBytes)
 	}

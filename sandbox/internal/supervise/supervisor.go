@@ -156,7 +156,7 @@ func launch(spec Spec) (*run, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer log.Close() // the child has its own copy
+		defer func() { _ = log.Close() }() // the child has its own copy
 		cmd.Stdout, cmd.Stderr, r.logOffset = log, log, offset
 	}
 	if err := cmd.Start(); err != nil {
@@ -200,11 +200,11 @@ func (s *Supervisor) wait(name string, r *run) {
 		r.exit = state.String()
 	}
 	defer close(r.done)
-	level := slog.LevelWarn
+	tell := s.logger.Warn
 	if r.ending.Load() {
-		level = slog.LevelInfo
+		tell = s.logger.Info
 	}
-	s.logger.Log(context.Background(), level, "component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
+	tell("component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
 }
 
 func (r *run) ended() bool {

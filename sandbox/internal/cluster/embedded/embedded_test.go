@@ -206,7 +206,7 @@ func TestPortTakenInBetween(t *testing.T) {
 			picked := c.at.Load().ports[name]
 			stranger, err := listen(picked)
 			must(t, err)
-			defer stranger.Close()
+			defer func() { _ = stranger.Close() }() // nobody reads from it
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, step := range steps[1:] {

@@ -29,7 +29,7 @@ func TestPortsAreKeptUnlessTaken(t *testing.T) {
 
 	stranger, err := listen(p[apiserver])
 	must(t, err)
-	defer stranger.Close()
+	defer func() { _ = stranger.Close() }() // nobody reads from it
 	if !again.taken(apiserver) || again.taken(etcd) {
 		t.Errorf("taken: apiserver %v, etcd %v", again.taken(apiserver), again.taken(etcd))
 	}

@@ -73,7 +73,7 @@ func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // what counts has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
 		return err
