@@ -129,7 +129,14 @@ func (r *webRig) inWork() <-chan error {
 		_, _, err := r.get("/biz1")
 		done <- err
 	}()
-	await(r.t, r.b, func(s Status) bool { return s.Requests == 1 })
+	await(r.t, r.b, func(s Status) bool {
+		select {
+		case err := <-done:
+			r.t.Fatalf("the request ended before its time: %v", err)
+		default:
+		}
+		return s.Requests == 1
+	})
 	return done
 }
 
