@@ -168,6 +168,8 @@ func (c *Controller) wireNodes() {
 		Holder:   c.opts.ClientID,
 		Cluster:  c.opts.Cluster,
 		MaxLevel: c.opts.WorkloadMaxLevel,
+
+		LeaseDuration: c.opts.LeaseDuration,
 		Requested: func(nodeName string) int64 {
 			return c.provider.Requested(nodeName)
 		},

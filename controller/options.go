@@ -54,6 +54,9 @@ type Options struct {
 	// unscheduled; otherwise they get the one for Env, as the documents' samples need.
 	LeavePodTolerations bool
 
+	// LeaseDuration is how long this controller may be silent before another one takes
+	// its bases; whole seconds, 0 means 40 s [LEASE_DURATION].
+	LeaseDuration time.Duration
 	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns
 	// Unknown and goes; 0 means 25 s and 60 s.
 	UnreachableAfter, DeadAfter time.Duration
@@ -141,7 +144,7 @@ func (o *Options) complete() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"UnreachableAfter": o.UnreachableAfter, "DeadAfter": o.DeadAfter, "HealthInterval": o.HealthInterval,
-		"ListInterval": o.ListInterval, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
+		"ListInterval": o.ListInterval, "LeaseDuration": o.LeaseDuration, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative: %s", name, d))
@@ -150,8 +153,14 @@ func (o *Options) complete() error {
 	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
 		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
 	}
+	if o.LeaseDuration > 0 && o.LeaseDuration < minLease {
+		errs = append(errs, fmt.Errorf("LEASE_DURATION is %s: it must be at least %s", o.LeaseDuration, minLease))
+	}
 	return errors.Join(errs...)
 }
+
+// minLease leaves room for a few renewals, whose times Kubernetes keeps to the second.
+const minLease = 4 * time.Second
 
 // url is the broker as the MQTT library wants it.
 func (m MQTTOptions) url() (string, error) {
