@@ -139,7 +139,7 @@ func (l *life) healthLocked() baseHealth {
 		in.modules = append(in.modules, m)
 	}
 	for id, f := range l.failures {
-		if _, listed := l.container.Get(id); !listed && !(l.b.opts.Faithful && f.origin == ark.Hot) {
+		if _, listed := l.container.Get(id); !listed && (!l.b.opts.Faithful || f.origin != ark.Hot) {
 			in.modules = append(in.modules, moduleInput{id: id, origin: f.origin, phase: phaseFailed})
 		}
 	}

@@ -168,7 +168,7 @@ func play(opts Options, sequence []op) string {
 	go func() { done <- b.Start(ctx) }()
 	defer func() {
 		cancel()
-		<-done // its error would be that of a tunnel, and there is none
+		_ = <-done // its error would be that of a tunnel, and there is none
 	}()
 	synctest.Wait()
 	hangs := false

@@ -83,14 +83,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if c.Args().Present() {
 				return fmt.Errorf("unknown argument %q; see fakebase --help", c.Args().First())
 			}
-			return serve(c, stdout, stderr)
+			return serve(c.Context, c, stdout, stderr)
 		},
 	}
 	return app.RunContext(ctx, args)
 }
 
 // serve starts the bases and waits for them.
-func serve(c *cli.Context, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
 		return fmt.Errorf("--log-level %q: use debug, info, warn or error", c.String("log-level"))
@@ -106,7 +106,7 @@ func serve(c *cli.Context, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	group, ctx := errgroup.WithContext(c.Context)
+	group, ctx := errgroup.WithContext(ctx)
 	if addr := c.String("control"); addr != "" {
 		ctl, err := listenControl(ctx, addr, bases)
 		if err != nil {

@@ -232,7 +232,7 @@ func TestHoldAndRelease(t *testing.T) {
 		}
 		c.Hold()
 		c.Hold()
-		<-lost
+		_ = <-lost // why does not matter
 		<-time.After(time.Hour)
 		if len(arrivals) != 0 || c.Connected() {
 			t.Error("reconnected while held")
