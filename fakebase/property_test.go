@@ -168,7 +168,7 @@ func play(opts Options, sequence []op) string {
 	go func() { done <- b.Start(ctx) }()
 	defer func() {
 		cancel()
-		_ = <-done // its error would be that of a tunnel, and there is none
+		t.Logf("ended: %v", <-done)
 	}()
 	synctest.Wait()
 	hangs := false

@@ -232,7 +232,7 @@ func TestHoldAndRelease(t *testing.T) {
 		}
 		c.Hold()
 		c.Hold()
-		_ = <-lost // why does not matter
+		t.Logf("lost: %v", <-lost)
 		<-time.After(time.Hour)
 		if len(arrivals) != 0 || c.Connected() {
 			t.Error("reconnected while held")
