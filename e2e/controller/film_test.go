@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+// frame is a Pod after one write of the API server, or its end.
+type frame struct {
+	pod     *corev1.Pod
+	ready   bool
+	deleted bool
+	at      time.Time // when the watch told
+}
+
+func (f frame) version() string { return f.pod.Spec.Containers[0].Env[0].Value }
+
+// film is every frame of the Pods of a namespace, in the API server's order.
+type film struct {
+	mu     sync.Mutex
+	frames []frame
+}
+
+// record films a namespace until the test ends.
+func record(t *testing.T, ns string) *film {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	must(t, err)
+	w, err := client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	must(t, err)
+	f := &film{}
+	for i := range list.Items {
+		f.add(&list.Items[i], false)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for e := range w.ResultChan() {
+			if p, ok := e.Object.(*corev1.Pod); ok {
+				f.add(p, e.Type == watch.Deleted)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		w.Stop()
+		running.Wait()
+	})
+	return f
+}
+
+func (f *film) add(p *corev1.Pod, deleted bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.frames = append(f.frames, frame{p, module.IsReady(p), deleted, time.Now()})
+}
+
+// turns are the frames in which a Pod turned Ready or Not Ready, or went.
+func (f *film) turns() []frame {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ready := map[types.UID]bool{}
+	var list []frame
+	for _, one := range f.frames {
+		if one.deleted || one.ready != ready[one.pod.UID] {
+			list = append(list, one)
+		}
+		ready[one.pod.UID] = one.ready
+	}
+	return list
+}
+
+// said lists what the containers of a Pod gave as reasons and messages, each once, in order.
+func (f *film) said(name string) []said {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var list []said
+	for _, one := range f.frames {
+		if one.pod.Name != name {
+			continue
+		}
+		for _, c := range one.pod.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
+				if s := (said{w.Reason, w.Message}); len(list) == 0 || list[len(list)-1] != s {
+					list = append(list, s)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// said is a reason with its message.
+type said struct{ Reason, Message string }

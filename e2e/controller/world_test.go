@@ -1,0 +1,302 @@
+package controller
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = time.Minute
+	// poll is the pause between two looks.
+	poll = 50 * time.Millisecond
+)
+
+// eventually waits until check finds nothing wrong; otherwise it fails the test
+// with what was wrong last.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	last := fmt.Errorf("nothing was looked at")
+	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// same compares what is wanted with what there is, as an error.
+func same(want, got any) error {
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("(-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+// namespace makes a namespace that goes with the test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	name := envconf.RandomName("rule", 12)
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the controller's log ends:\n%s", tail(shared.Log("module-controller"), 30))
+		}
+		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("removing the namespace: %v", err)
+		}
+	})
+	return name
+}
+
+// tail is the last lines of a file.
+func tail(file string, lines int) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(string(text), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// base is a simulated base that a test drives directly.
+type base struct {
+	*fakebase.Base
+	ip   string
+	stop func() // ends it and waits
+
+	mu     sync.Mutex
+	events []fakebase.Event
+}
+
+// numbers tells bases apart by their addresses: nobody dials those of MQTT
+// bases, and the loopback network has enough for the others.
+var numbers atomic.Uint32
+
+func number() (high, low uint32) {
+	n := numbers.Add(1)
+	return n / 250, n%250 + 1
+}
+
+// overMQTT starts a base at the sandbox's broker; the options say what is special about it.
+func overMQTT(t *testing.T, o fakebase.Options) *base {
+	t.Helper()
+	high, low := number()
+	o.IP = fmt.Sprintf("198.19.%d.%d", 200+high, low)
+	o.MQTT = &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base, ClientPrefix: mqtt.ClientPrefix}
+	return start(t, o)
+}
+
+// overHTTP starts a base that tells the shared controller of itself over HTTP.
+func overHTTP(t *testing.T, o fakebase.Options) *base {
+	t.Helper()
+	return overHTTPTo(t, heart, o)
+}
+
+func overHTTPTo(t *testing.T, url string, o fakebase.Options) *base {
+	t.Helper()
+	high, low := number()
+	o.IP = fmt.Sprintf("127.77.%d.%d", high, low)
+	o.HTTP = &fakebase.HTTPOptions{Addr: net.JoinHostPort(o.IP, "0"), HeartbeatEndpoint: url}
+	return start(t, o)
+}
+
+func start(t *testing.T, o fakebase.Options) *base {
+	t.Helper()
+	if o.Identity == "" {
+		o.Identity = envconf.RandomName("b", 16)
+	}
+	o.Env, o.Catalogue = mqtt.Env, catalogue(o.Catalogue)
+	made, err := fakebase.New(o)
+	must(t, err)
+	b := &base{Base: made, ip: o.IP}
+	b.Watch(func(e fakebase.Event) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.events = append(b.events, e)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- made.Start(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("base %s: %v", o.Identity, err)
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// catalogue has no base fetch jars.
+func catalogue(c *fakebase.Catalogue) *fakebase.Catalogue {
+	if c == nil {
+		c = &fakebase.Catalogue{}
+	}
+	c.Fetch = fakebase.FetchNever
+	return c
+}
+
+func (b *base) node() string { return "vnode." + b.Identity() }
+
+func (b *base) inject(t *testing.T, f fakebase.Fault) string {
+	t.Helper()
+	id, err := b.Inject(f)
+	must(t, err)
+	return id
+}
+
+// history is what has happened so far.
+func (b *base) history() []fakebase.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.events)
+}
+
+// modules are the installed ones as name:version STATE, sorted.
+func (b *base) modules() []string {
+	list := []string{}
+	for _, m := range b.Status().Biz {
+		list = append(list, m.Name+":"+m.Version+" "+strings.ToUpper(string(m.State)))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// times counts the changes of a module, as name:version, to a state.
+func (b *base) times(id string, to fakebase.State) int {
+	n := 0
+	for _, e := range b.history() {
+		if e.Kind == fakebase.EventBiz && e.Biz+":"+e.Version == id && e.To == to {
+			n++
+		}
+	}
+	return n
+}
+
+// kind is a name of bases that no other test has.
+func kind() string { return envconf.RandomName("kind", 12) }
+
+// nodesReady waits until the Nodes of bases are Ready.
+func nodesReady(t *testing.T, bases ...*base) {
+	t.Helper()
+	eventually(t, "the Nodes are Ready", func(ctx context.Context) error {
+		for _, b := range bases {
+			if err := nodeIs(ctx, b, corev1.NodeReady, corev1.ConditionTrue); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func nodeIs(ctx context.Context, b *base, t corev1.NodeConditionType, want corev1.ConditionStatus) error {
+	n, err := client.CoreV1().Nodes().Get(ctx, b.node(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == t && c.Status == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("condition %s of Node %s is not %s: %+v", t, n.Name, want, n.Status.Conditions)
+}
+
+// template is a Pod with modules, for bases of a name only.
+func template(app, baseName string, containers ...corev1.Container) corev1.PodTemplateSpec {
+	t := module.Template(app, containers...)
+	t.Spec.NodeSelector = map[string]string{module.LabelBaseName: baseName}
+	return t
+}
+
+// one is a Pod with one module.
+func one(app, version, baseName string) corev1.PodTemplateSpec {
+	return template(app, baseName, module.Container(app, version))
+}
+
+// pod makes a bare Pod.
+func pod(t *testing.T, ns, name string, spec corev1.PodTemplateSpec) {
+	t.Helper()
+	_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, name, spec), metav1.CreateOptions{})
+	must(t, err)
+}
+
+// readyPod waits until a Pod is Ready and returns it.
+func readyPod(t *testing.T, ns, name string) *corev1.Pod {
+	t.Helper()
+	var p *corev1.Pod
+	eventually(t, "Pod "+name+" is Ready", func(ctx context.Context) (err error) {
+		if p, err = client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{}); err == nil && !module.IsReady(p) {
+			err = fmt.Errorf("pod %s: %s", name, describe(p))
+		}
+		return err
+	})
+	return p
+}
+
+// has waits until a base has exactly these modules.
+func has(t *testing.T, b *base, want ...string) {
+	t.Helper()
+	if want == nil {
+		want = []string{}
+	}
+	eventually(t, "base "+b.Identity()+" has its modules", func(context.Context) error { return same(want, b.modules()) })
+}
+
+// describe says how a Pod is, in one line.
+func describe(p *corev1.Pod) string {
+	text := fmt.Sprintf("phase %q on node %q", p.Status.Phase, p.Spec.NodeName)
+	for _, c := range p.Status.Conditions {
+		if c.Status != corev1.ConditionTrue {
+			text += fmt.Sprintf(", not %s (%s: %s)", c.Type, c.Reason, c.Message)
+		}
+	}
+	return text
+}
+
+// heartbeatURL finds in a controller's log where it takes heartbeats over HTTP.
+func heartbeatURL(log string) (string, error) {
+	file, err := os.Open(log)
+	if err != nil {
+		return "", fmt.Errorf("looking for the address of the HTTP tunnel: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if _, after, ok := strings.Cut(lines.Text(), `msg="receiving heartbeats over HTTP" addr=`); ok {
+			addr, _, _ := strings.Cut(after, " ")
+			return "http://" + addr, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not tell where the controller takes heartbeats", log)
+}
