@@ -50,6 +50,7 @@ func ownBox(t *testing.T) *box.Box {
 		if t.Failed() {
 			dump(ctx, t, b)
 		}
+		must(t, races(b))
 		must(t, b.Down(ctx))
 		must(t, nothingLeft(ctx, b))
 	})

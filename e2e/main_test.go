@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,36 @@ func run(m *testing.M) int {
 	}
 	testenv = env.NewWithConfig(envconf.New().WithFailFast())
 	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
-	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, shared.Down(ctx) })
+	var endErr error // the framework itself only logs it
+	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
+		endErr = errors.Join(races(shared), shared.Down(ctx))
+		return ctx, nil
+	})
 	testenv.BeforeEachFeature(isolate)
-	return testenv.Run(m)
+	code := testenv.Run(m)
+	if endErr != nil {
+		fmt.Fprintf(os.Stderr, "e2e: %v\n", endErr)
+		return 1
+	}
+	return code
+}
+
+// races looks for what programs built with the race detector have found.
+func races(b *box.Box) error {
+	logs, err := filepath.Glob(b.Log("*"))
+	if err != nil {
+		return fmt.Errorf("looking for data races: %w", err)
+	}
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return fmt.Errorf("looking for data races: %w", err)
+		}
+		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
+			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])
+		}
+	}
+	return nil
 }
 
 // prepare finds the programs: those that make build has left in bin, those in
@@ -88,7 +116,7 @@ func prepare(ctx context.Context) error {
 }
 
 // buildRacy builds our own programs with the race detector, beside the control
-// plane as it is. A race ends its program, and so fails a test.
+// plane as it is. What it finds fails the run.
 func buildRacy(ctx context.Context, root string) error {
 	racy := filepath.Join(home, ".bin")
 	if err := os.Mkdir(racy, 0o700); err != nil {
@@ -100,8 +128,11 @@ func buildRacy(ctx context.Context, root string) error {
 		return fmt.Errorf("building with the race detector: %w\n%s", err, out)
 	}
 	err := os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram), filepath.Join(racy, sandbox.ControlPlaneProgram))
+	if err != nil {
+		return fmt.Errorf("building with the race detector: %w", err)
+	}
 	programs = racy
-	return errors.Join(err, os.Setenv("GORACE", "halt_on_error=1"))
+	return nil
 }
 
 // newBox names a sandbox that no other run uses.

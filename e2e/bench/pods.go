@@ -24,11 +24,13 @@ const (
 )
 
 const (
-	namespace  = metav1.NamespaceDefault
-	app        = "order"
-	oldVersion = "1.0.0"
-	newVersion = "2.0.0"
-	megabyte   = 1e6
+	namespace = metav1.NamespaceDefault
+	app       = "order"
+	megabyte  = 1e6
+
+	createFigure = "create to all Pods Ready"
+	oldVersion   = "1.0.0"
+	newVersion   = "2.0.0"
 
 	// settle is how long after the last change rest begins.
 	settle    = 5 * time.Second
@@ -166,12 +168,11 @@ func (s *stage) of(ctx context.Context, doing string, change func(context.Contex
 
 // deploy spreads by a port, and judges.
 func deploy(ctx context.Context, b *bench) error {
-	s, seconds, err := b.deployed(ctx, module.OnePerPort)
+	s, err := b.deployed(ctx, module.OnePerPort, func(seconds float64) { b.judgeScale(createFigure, seconds, "s", readyTarget) })
 	if err != nil {
 		return err
 	}
 	defer s.pods.stop()
-	b.judgeScale("create to all Pods Ready", seconds, "s", readyTarget)
 	c, err := s.of(ctx, "delete", s.remove)
 	if err != nil {
 		return err
@@ -190,20 +191,19 @@ func deploy(ctx context.Context, b *bench) error {
 
 // zones spreads by the documents' anti-affinity, which costs the scheduler more.
 func zones(ctx context.Context, b *bench) error {
-	s, seconds, err := b.deployed(ctx, module.OnePerBase)
+	s, err := b.deployed(ctx, module.OnePerBase, func(seconds float64) { b.note(createFigure, seconds, "s") })
 	if err != nil {
 		return err
 	}
-	defer s.pods.stop()
-	b.note("create to all Pods Ready", seconds, "s")
+	s.pods.stop()
 	return nil
 }
 
 // deployed brings bases up, puts a Pod on each, checks with the bases that it is
-// there, and notes what that cost.
-func (b *bench) deployed(ctx context.Context, spread spreading) (s *stage, seconds float64, err error) {
+// there, and notes what that cost; took gets the time from create to all Ready.
+func (b *bench) deployed(ctx context.Context, spread spreading, took func(seconds float64)) (s *stage, err error) {
 	if s, err = b.set(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
@@ -212,15 +212,16 @@ func (b *bench) deployed(ctx context.Context, spread spreading) (s *stage, secon
 	}()
 	c, err := s.of(ctx, "create", func(ctx context.Context) error { return s.create(ctx, spread) })
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
+	took(c.seconds)
 	if err := s.proved(ctx, oldVersion); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	b.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
 	b.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
 	b.noteCPU("create", c.before, c.after)
-	return s, c.seconds, nil
+	return s, nil
 }
 
 func rollout(ctx context.Context, b *bench) error {
