@@ -140,7 +140,11 @@ func (p *Provider) failed(a arklet.Answer, b base.Snapshot, of func(errcode.Answ
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = firstLine(a.DataMessage)
 	}
-	return errcode.Wrap(as(code), errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), b.Identity, message))
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), b.Identity, message)
+	if as(code) == code { // DiskFull is one for both
+		return err
+	}
+	return errcode.Wrap(as(code), err)
 }
 
 // noteFailure remembers what went wrong with a module of a Pod, decides when to

@@ -226,6 +226,19 @@ func TestFailures(t *testing.T) {
 		}
 		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
 	})
+	in(t, "a code that arklet and the controller share is said once", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer {
+				return &arklet.Answer{Code: "FAILED", Message: "java.io.IOException: No space left on device"}
+			}
+		})
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Pending DiskFull")
+		if e := w.nextEvent(); strings.Count(e, "User.DiskFull") != 1 {
+			t.Errorf("event %q", e)
+		}
+	})
 	in(t, "a broken module is uninstalled and tried again", Options{}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) { b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateBroken}} })
 		w.create("p1", container("biz1", "1"))
