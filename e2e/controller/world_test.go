@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -111,9 +110,15 @@ func number() (high, low uint32) {
 // overMQTT starts a base at the sandbox's broker; the options say what is special about it.
 func overMQTT(t *testing.T, o fakebase.Options) *base {
 	t.Helper()
+	return overMQTTAt(t, mqtt.Env, &fakebase.MQTTOptions{
+		Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base, ClientPrefix: mqtt.ClientPrefix,
+	}, o)
+}
+
+func overMQTTAt(t *testing.T, env string, at *fakebase.MQTTOptions, o fakebase.Options) *base {
+	t.Helper()
 	high, low := number()
-	o.IP = fmt.Sprintf("198.19.%d.%d", 200+high, low)
-	o.MQTT = &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base, ClientPrefix: mqtt.ClientPrefix}
+	o.IP, o.MQTT, o.Env = fmt.Sprintf("198.19.%d.%d", 200+high, low), at, env
 	return start(t, o)
 }
 
@@ -136,7 +141,7 @@ func start(t *testing.T, o fakebase.Options) *base {
 	if o.Identity == "" {
 		o.Identity = envconf.RandomName("b", 16)
 	}
-	o.Env, o.Catalogue = mqtt.Env, catalogue(o.Catalogue)
+	o.Catalogue = catalogue(o.Catalogue)
 	made, err := fakebase.New(o)
 	must(t, err)
 	b := &base{Base: made, ip: o.IP}
@@ -287,16 +292,22 @@ func describe(p *corev1.Pod) string {
 
 // heartbeatURL finds in a controller's log where it takes heartbeats over HTTP.
 func heartbeatURL(log string) (string, error) {
-	file, err := os.Open(log)
+	addr, err := told(log, `msg="receiving heartbeats over HTTP" addr=`)
+	return "http://" + addr, err
+}
+
+// served finds there where it serves its metrics or health.
+func served(log, what string) (string, error) { return told(log, "msg=serving what="+what+" addr=") }
+
+// told is the word after a text in a file.
+func told(log, text string) (string, error) {
+	all, err := os.ReadFile(log)
 	if err != nil {
-		return "", fmt.Errorf("looking for the address of the HTTP tunnel: %w", err)
+		return "", fmt.Errorf("looking for an address of the controller: %w", err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if _, after, ok := strings.Cut(lines.Text(), `msg="receiving heartbeats over HTTP" addr=`); ok {
-			addr, _, _ := strings.Cut(after, " ")
-			return "http://" + addr, nil
-		}
+	_, after, ok := strings.Cut(string(all), text)
+	if !ok {
+		return "", fmt.Errorf("%s does not have %q", log, text)
 	}
-	return "", fmt.Errorf("%s does not tell where the controller takes heartbeats", log)
+	return strings.Fields(after)[0], nil
 }

@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// area is an environment of its own on the shared cluster: a broker, and
+// controllers that the test starts and ends as it likes.
+type area struct {
+	env  string
+	port string // of the broker on 127.0.0.1
+}
+
+func newArea(t *testing.T) area {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, server.AddHook(new(auth.AllowHook), nil))
+	must(t, server.AddListener(listeners.NewNet("tests", listener)))
+	must(t, server.Serve())
+	t.Cleanup(func() { must(t, server.Close()) })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	must(t, err)
+	return area{env: kind(), port: port}
+}
+
+// base starts a base in the area.
+func (a area) base(t *testing.T, o fakebase.Options) *base {
+	t.Helper()
+	return overMQTTAt(t, a.env, &fakebase.MQTTOptions{Broker: "tcp://127.0.0.1:" + a.port}, o)
+}
+
+// process is a module controller that a test has started. Its parent is the
+// test, so that its pid is its own until it has been waited for.
+type process struct {
+	id, log string
+	cmd     *exec.Cmd
+	done    chan struct{}
+}
+
+// controllerCommand prepares the program with nothing but the given environment
+// and the rights that deploy.Objects give.
+func controllerCommand(env map[string]string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(programs, box.ControllerProgram))
+	cmd.Env = []string{
+		"KUBECONFIG=" + filepath.Join(shared.Folder(), "module-controller.kubeconfig"),
+		"METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0",
+	}
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value) // the last one counts
+	}
+	return cmd
+}
+
+// controller starts a module controller in the area, and waits until it is ready.
+func (a area) controller(t *testing.T, id string, env map[string]string) *process {
+	t.Helper()
+	all := map[string]string{
+		"ENV": a.env, "CLIENT_ID": id, "ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "127.0.0.1", "MQTT_PORT": a.port,
+	}
+	for name, value := range env {
+		all[name] = value
+	}
+	log, err := os.Create(filepath.Join(t.TempDir(), id+".log"))
+	must(t, err)
+	p := &process{id: id, log: log.Name(), cmd: controllerCommand(all), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	must(t, p.cmd.Start())
+	must(t, log.Close())
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // tests kill it
+	}()
+	t.Cleanup(func() {
+		p.kill(t)
+		if t.Failed() {
+			t.Logf("the log of controller %s ends:\n%s", id, tail(p.log, 30))
+		}
+	})
+	eventually(t, "controller "+id+" is ready", p.ready)
+	return p
+}
+
+func (p *process) ready(ctx context.Context) error {
+	addr, err := served(p.log, "health")
+	if err != nil {
+		return err
+	}
+	return ask(ctx, "http://"+addr+"/readyz")
+}
+
+// kill ends it as a crash would, and waits until it is gone.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	p.signal(t, syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	must(t, p.cmd.Process.Signal(s))
+}
+
+// refusal runs a controller that must not start, and returns its status and the last line it prints.
+func refusal(t *testing.T, env map[string]string) (status int, says string) {
+	t.Helper()
+	cmd := controllerCommand(env)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	must(t, cmd.Start())
+	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() }) // it may have ended
+	timer := time.AfterFunc(patience, kill)
+	defer timer.Stop()
+	_ = cmd.Wait() // the status is what counts
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	return cmd.ProcessState.ExitCode(), lines[len(lines)-1]
+}
