@@ -80,6 +80,7 @@ type state struct {
 	lease    leaseState
 	since    time.Time    // when the base was first reconciled
 	node     *corev1.Node // as last written or read
+	written  time.Time    // when its status was written last
 }
 
 // New returns a keeper. nodes lists the vnodes of this environment; call
@@ -250,7 +251,7 @@ func (k *Keeper) keepNode(ctx context.Context, b base.Snapshot, s *state) error 
 		switch {
 		case err == nil:
 			created.ManagedFields = nil
-			s.node = created
+			s.node, s.written = created, k.opts.Clock.Now()
 			k.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
 			return nil
 		case !apierrors.IsAlreadyExists(err):
@@ -325,12 +326,32 @@ func (k *Keeper) keepStatus(ctx context.Context, want *corev1.Node, s *state) er
 	if sameStatus(s.node, want) {
 		return nil
 	}
+	now := k.opts.Clock.Now()
+	if now.Sub(s.written) < memoryEvery && sameStatus(s.node, withMemory(want, s.node)) {
+		return nil // only the free memory moved: the next look writes it
+	}
+	s.written = now
 	return k.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
 		n.Labels = merged(n.Labels, want.Labels)
 		n.Annotations = merged(n.Annotations, want.Annotations)
 		n.Status = want.Status
 		return k.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	})
+}
+
+// memoryEvery is how often a Node is written when nothing but its free memory
+// changed: every install moves it, and the scheduler can do with a value that is a little old.
+const memoryEvery = 30 * time.Second
+
+// withMemory is a Node with the memory of another.
+func withMemory(n, other *corev1.Node) *corev1.Node {
+	n = n.DeepCopy()
+	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity}, {n.Status.Allocatable, other.Status.Allocatable}} {
+		if memory, shown := of[1][corev1.ResourceMemory]; shown {
+			of[0][corev1.ResourceMemory] = memory
+		}
+	}
+	return n
 }
 
 // update writes a changed copy of the known Node; after a conflict once more on the live one.

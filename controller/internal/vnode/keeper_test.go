@@ -108,7 +108,13 @@ func TestABaseBecomesANode(t *testing.T) {
 
 	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 61 << 20})
 	s.reconcileOnce(t)
-	s.wantWrites(t, "when the metaspace grew", "update nodes/status")
+	s.wantWrites(t, "when the metaspace grew shortly after a write")
+	s.clock.Step(20 * time.Second)
+	s.reconcileOnce(t)
+	s.wantWrites(t, "half a minute after that write", "update leases", "update nodes/status")
+	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
 
 func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {

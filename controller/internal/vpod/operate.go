@@ -53,7 +53,9 @@ func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module
 	return b, p.failed(answer, b, errcode.ClassifyInstall, errcode.ForInstall)
 }
 
-// uninstall sends uninstallBiz and asks the base whether the module is gone.
+// uninstall sends uninstallBiz and asks the base whether the module is gone. A
+// module may be gone although the base answers with a failure: a stop handler that
+// throws does not keep it (protocol 5.2). The error tells of that too; the snapshot decides.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
 	answer, err := p.do(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
 	if err != nil {
@@ -63,13 +65,15 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	if err != nil {
 		return b, err
 	}
-	if _, there := b.Module(m.Name, m.Version); !there {
+	_, there := b.Module(m.Name, m.Version)
+	switch {
+	case !there && (answer.Succeeded() || answer.NotInstalled()):
 		return b, nil
-	}
-	if answer.Succeeded() || answer.NotInstalled() {
+	case answer.Succeeded() || answer.NotInstalled():
 		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", b.Identity, m.Identity())
+	default:
+		return b, p.failed(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall)
 	}
-	return b, p.failed(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall)
 }
 
 // do asks and measures; an error without an answer gets a code here.
@@ -167,11 +171,16 @@ func (p *Provider) noteFailure(v view, m arklet.Module, err error, limit int) fa
 	}
 	p.store.change(func() { v.failures[m.Name] = f })
 	if before == nil || before.Error() != f.err.Error() {
-		p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "attempts", f.attempts, "err", f.err)
-		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(f.err).Type(), errcode.Message(f.err))
-		p.opts.Failure(v.pod, v.identity, m, f.err)
+		p.tell(v, m, f.err)
 	}
 	return f
+}
+
+// tell makes a failure known: in the log, in an Event of the Pod, and to the hooks.
+func (p *Provider) tell(v view, m arklet.Module, err error) {
+	p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "err", err)
+	p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
+	p.opts.Failure(v.pod, v.identity, m, err)
 }
 
 func (p *Provider) clearFailure(v view, name string) {

@@ -176,6 +176,17 @@ func TestDeletion(t *testing.T) {
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 	})
+	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.base.with(func(b *fakeBase) { b.stopFails = true })
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "gone")
+		if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
+			t.Errorf("event %q", e)
+		}
+	})
 	in(t, "a failed uninstall is tried again and told of", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.settleFor(time.Second)

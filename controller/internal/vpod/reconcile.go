@@ -121,13 +121,11 @@ func (p *Provider) ensure(ctx context.Context, b base.Snapshot, v view, wait *so
 		b, err = p.install(ctx, b, m)
 	case biz.State == arklet.StateDeactivated:
 		var tried bool
-		if b, tried, err = p.activate(ctx, b, biz, m); !tried {
+		if b, tried, err = p.activate(ctx, b, v, biz); !tried {
 			return b, false
 		}
 	default: // broken: the base refuses to install over it
-		if b, err = p.uninstall(ctx, b, m); err == nil {
-			b, err = p.install(ctx, b, m)
-		}
+		b, err = p.reinstall(ctx, b, v, m)
 	}
 	if ctx.Err() != nil {
 		return b, false
@@ -155,7 +153,8 @@ func (p *Provider) ensure(ctx context.Context, b base.Snapshot, v view, wait *so
 // when the version had served before (the base switched away from it, and will
 // switch back), or when no other version serves. Otherwise the base does not
 // activate new versions (protocol 5.3, mode 3), and trying would loop.
-func (p *Provider) activate(ctx context.Context, b base.Snapshot, biz arklet.Biz, m arklet.Module) (base.Snapshot, bool, error) {
+func (p *Provider) activate(ctx context.Context, b base.Snapshot, v view, biz arklet.Biz) (base.Snapshot, bool, error) {
+	m := v.module.Module
 	if b.Tunnel == tunnel.HTTP {
 		answer, err := p.do(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 		if err != nil {
@@ -168,11 +167,20 @@ func (p *Provider) activate(ctx context.Context, b base.Snapshot, biz arklet.Biz
 	if biz.Latest.Reason != switched && serves(b, m.Name) {
 		return b, false, nil
 	}
-	b, err := p.uninstall(ctx, b, m)
-	if err == nil {
-		b, err = p.install(ctx, b, m)
-	}
+	b, err := p.reinstall(ctx, b, v, m)
 	return b, true, err
+}
+
+// reinstall uninstalls a version and installs it again.
+func (p *Provider) reinstall(ctx context.Context, b base.Snapshot, v view, m arklet.Module) (base.Snapshot, error) {
+	b, err := p.uninstall(ctx, b, m)
+	if _, there := b.Module(m.Name, m.Version); there && err != nil {
+		return b, err
+	}
+	if err != nil {
+		p.tell(v, m, err)
+	}
+	return p.install(ctx, b, m)
 }
 
 // serves says whether any version of a module is active on a base.
@@ -364,6 +372,10 @@ func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arkle
 	b, err := p.uninstall(ctx, b, m)
 	if ctx.Err() != nil {
 		return b, false
+	}
+	if _, there := b.Module(m.Name, m.Version); err != nil && !there {
+		p.tell(v, m, err)
+		return b, true
 	}
 	if err != nil {
 		f := p.noteFailure(v, m, err, 0) // without limit: what is left behind drifts from the Pods for ever

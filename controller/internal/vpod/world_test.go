@@ -49,6 +49,8 @@ type fakeBase struct {
 	commands []string
 	// fail, if set, answers installs of a module with a failure.
 	fail func(m arklet.Module) *arklet.Answer
+	// stopFails has uninstalls answered with a failure, although the module goes.
+	stopFails bool
 	// mute swallows commands.
 	mute bool
 }
@@ -109,6 +111,9 @@ func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 			return arklet.Answer{Code: "FAILED", DataCode: "NOT_FOUND_BIZ", Message: "uninstall biz not success!"}
 		}
 		b.modules = slices.Delete(b.modules, i, i+1)
+		if b.stopFails {
+			return arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "java.lang.IllegalStateException: stop", DataMessage: "java.lang.IllegalStateException: stop"}
+		}
 	case arklet.CommandSwitchBiz:
 		for j := range b.modules {
 			if b.modules[j].Name == r.Module.Name && b.modules[j].State == arklet.StateActivated {

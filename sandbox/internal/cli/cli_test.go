@@ -194,7 +194,7 @@ func TestFollow(t *testing.T) {
 			cancel()
 		}
 	}}
-	code := cli.Run(ctx, cli.Streams{Out: out, Err: os.Stderr, UserHome: home}, []string{"koupsandbox", "logs", "-f", "etcd"})
+	code := cli.Run(ctx, cli.Streams{Out: out, Err: os.Stderr, UserHome: home}, []string{"koupsandbox", "--home", filepath.Join(home, ".koupsandbox"), "logs", "-f", "etcd"})
 	if code != 0 || out.all != "first\nsecond\n" {
 		t.Errorf("exit status %d, printed %q", code, out.all)
 	}

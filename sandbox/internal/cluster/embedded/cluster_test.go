@@ -178,13 +178,12 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	kubelet.StartTLS()
 	defer kubelet.Close()
 
-	node, err := c.client().CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-logs"}}, metav1.CreateOptions{})
-	must(t, err)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-logs"}}
 	node.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}, {Type: corev1.NodeInternalDNS, Address: "localhost"},
 	}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
-	_, err = c.client().CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	_, err = c.client().CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	must(t, err)
 	_, err = c.client().CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "with-logs"},
