@@ -1,0 +1,109 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// One controller serves bases of both tunnels and of every generation of the
+// runtime (behaviour 2).
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		generation fakebase.Generation
+		label      string
+		start      func(*testing.T, fakebase.Options) *base
+	}{
+		{fakebase.GenerationA, "mqtt_tunnel_provider", overMQTT},
+		{fakebase.GenerationB, "mqtt_tunnel_provider", overMQTT},
+		{fakebase.GenerationC, "mqtt_tunnel_provider", overMQTT},
+		{fakebase.GenerationC, "http_tunnel_provider", overHTTP},
+	} {
+		for _, faithful := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %s faithful=%t", c.label, c.generation, faithful), func(t *testing.T) {
+				t.Parallel()
+				ns, name := namespace(t), kind()
+				b := c.start(t, fakebase.Options{Name: name, Generation: c.generation, Faithful: faithful})
+				pod(t, ns, "m", one("m", "1.0.0", name))
+				readyPod(t, ns, "m")
+				n, err := client.CoreV1().Nodes().Get(t.Context(), b.node(), metav1.GetOptions{})
+				must(t, err)
+				if got := n.Labels["vnode.koupleless.io/tunnel"]; got != c.label {
+					t.Errorf("the tunnel's label is %q", got)
+				}
+				has(t, b, "m:1.0.0 ACTIVATED")
+				remove(t, ns, "m")
+				gone(t, ns, "m")
+				has(t, b)
+			})
+		}
+	}
+}
+
+// A base that keeps the old version active is switched over HTTP.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	b := overHTTP(t, fakebase.Options{Name: name, Activation: fakebase.ActivateDefault})
+	pod(t, ns, "old", one("m", "1.0.0", name))
+	readyPod(t, ns, "old")
+	pod(t, ns, "new", one("m", "2.0.0", name))
+	readyPod(t, ns, "new")
+	has(t, b, "m:1.0.0 DEACTIVATED", "m:2.0.0 ACTIVATED")
+	var switched []string
+	for _, e := range b.history() {
+		if e.Reason == "SWITCHED" {
+			switched = append(switched, fmt.Sprintf("%s %s: %s", e.Version, e.To, e.Message))
+		}
+	}
+	want := []string{"1.0.0 DEACTIVATED: switch to new version m:2.0.0", "2.0.0 ACTIVATED: switch from old version: m:1.0.0"}
+	if err := same(want, switched); err != nil {
+		t.Errorf("what was switched %v", err)
+	}
+}
+
+// A base that speaks over both tunnels is one Node, and each module is installed once.
+func TestBothTunnelsOfOneBase(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	high, low := number()
+	ip := fmt.Sprintf("127.77.%d.%d", high, low)
+	b := start(t, fakebase.Options{
+		Name: name, IP: ip, Env: mqtt.Env,
+		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: heart},
+		MQTT: &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base, ClientPrefix: mqtt.ClientPrefix},
+	})
+	nodesReady(t, b)
+	for i := range 5 {
+		app := fmt.Sprintf("m%d", i)
+		pod(t, ns, app, one(app, "1.0.0", name))
+	}
+	for i := range 5 {
+		app := fmt.Sprintf("m%d", i)
+		readyPod(t, ns, app)
+		if n := b.times(app+":1.0.0", fakebase.StateResolved); n != 1 {
+			t.Errorf("%s was installed %d times", app, n)
+		}
+	}
+	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "base.koupleless.io/name=" + name})
+	must(t, err)
+	if len(list.Items) != 1 {
+		t.Errorf("there are %d Nodes of the base", len(list.Items))
+	}
+	owner := list.Items[0].Labels["vnode.koupleless.io/tunnel"]
+	remove(t, ns, "m0")
+	gone(t, ns, "m0")
+	eventually(t, "the owner is the same", func(ctx context.Context) error {
+		n, err := client.CoreV1().Nodes().Get(ctx, b.node(), metav1.GetOptions{})
+		if err == nil {
+			err = same(owner, n.Labels["vnode.koupleless.io/tunnel"])
+		}
+		return err
+	})
+}
