@@ -239,6 +239,22 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
+	s := newShop(t, Options{Holder: "me", Cluster: true}, leaseAPI())
+	s.hear()
+	wait := s.reconcileOnce(t)
+	s.clock.Step(wait / 2)
+	s.hear()
+	rest := s.reconcileOnce(t)
+	s.wantWrites(t, "before the delay is over")
+	if diff := cmp.Diff(wait-wait/2, rest); diff != "" {
+		t.Errorf("rest of the delay (-want +got):\n%s", diff)
+	}
+	s.clock.Step(rest)
+	s.reconcileOnce(t)
+	s.wantWrites(t, "after it", "create leases", "create nodes")
+}
+
 func TestARestartedSingleControllerTakesItsBasesAtOnce(t *testing.T) {
 	api := leaseAPI()
 	before := newShop(t, Options{Holder: "random-1"}, api)

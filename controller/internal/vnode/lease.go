@@ -20,7 +20,8 @@ type leaseState struct {
 	next  time.Time             // when it is due: a renewal, or a look whether the holder is still there
 	// renewed is the last renewal that the API server confirmed.
 	renewed time.Time
-	asked   bool // the workload delay was waited for
+	// after is when the workload delay ends; zero before it began.
+	after time.Time
 }
 
 // keepLease takes or renews the Lease of a base when that is due, and returns
@@ -55,7 +56,7 @@ func (k *Keeper) take(ctx context.Context, s *state) (time.Duration, error) {
 		return 0, err
 	}
 	if expires := k.expiry(lease); k.holder(lease) != k.opts.Holder && k.opts.Clock.Now().Before(expires) && (k.opts.Cluster || s.lease.lease != nil) {
-		s.lease.lease, s.lease.next, s.lease.asked = lease, expires, false
+		s.lease.lease, s.lease.next, s.lease.after = lease, expires, time.Time{}
 		return expires.Sub(k.opts.Clock.Now()), nil
 	}
 	if previous := k.holder(lease); previous != k.opts.Holder {
@@ -158,10 +159,13 @@ func (k *Keeper) expiry(l *coordinationv1.Lease) time.Time {
 // come first (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL). The jitter
 // breaks ties.
 func (k *Keeper) workloadDelay(l *leaseState) time.Duration {
-	if !k.opts.Cluster || l.asked {
+	if !k.opts.Cluster {
 		return 0
 	}
-	l.asked = true
+	now := k.opts.Clock.Now()
+	if !l.after.IsZero() { // what the base says meanwhile does not shorten it
+		return l.after.Sub(now)
+	}
 	k.mu.Lock()
 	mine, all := 0, len(k.states)
 	for _, s := range k.states {
@@ -171,7 +175,9 @@ func (k *Keeper) workloadDelay(l *leaseState) time.Duration {
 	}
 	k.mu.Unlock()
 	level := mine * k.opts.MaxLevel / (all + 1)
-	return time.Duration(level)*levelDelay + rand.N(levelDelay)
+	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)
+	l.after = now.Add(delay)
+	return delay
 }
 
 // levelDelay is the delay for one workload level of the original controller.
