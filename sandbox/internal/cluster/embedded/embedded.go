@@ -165,6 +165,9 @@ func (c *ControlPlane) prepare(context.Context) error {
 	if c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client"); err != nil {
 		return err
 	}
+	if err := c.writeSchedulerConfig(); err != nil {
+		return err
+	}
 	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
 }
 
