@@ -183,10 +183,14 @@ func TestInstallTimesOut(t *testing.T) {
 // A Pod whose module cannot be uninstalled says why, and stays until it can.
 func TestUninstallCodes(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ arklet, says string }{
-		{"Arklet.UninstallBizFailed", "Arklet.UninstallBizFailed: uninstallBiz of m:1.0.0 on base %q: java.lang.IllegalStateException: stop handler failed; investigate"},
-		{"Arklet.NoMatchedBiz", "Arklet.UninstallBizFailed: base %q says that it uninstalled m:1.0.0 and lists it still; investigate"},
-		{"Arklet.UnInstallationRequirementNotMet", "Arklet.UninstallBizFailed: Arklet.UnInstallationRequirementNotMet: uninstallBiz of m:1.0.0 on base %q: " +
+	for _, c := range []struct {
+		arklet string
+		beside string // a younger version that the base keeps deactivated
+		says   string
+	}{
+		{"Arklet.UninstallBizFailed", "", "Arklet.UninstallBizFailed: uninstallBiz of m:1.0.0 on base %q: java.lang.IllegalStateException: stop handler failed; investigate"},
+		{"Arklet.NoMatchedBiz", "", "Arklet.UninstallBizFailed: base %q says that it uninstalled m:1.0.0 and lists it still; investigate"},
+		{"Arklet.UnInstallationRequirementNotMet", "2.0.0", "Arklet.UninstallBizFailed: Arklet.UnInstallationRequirementNotMet: uninstallBiz of m:1.0.0 on base %q: " +
 			"java.lang.IllegalStateException: the active one of several versions must not be uninstalled; the active one of several versions must not be uninstalled"},
 	} {
 		t.Run(c.arklet, func(t *testing.T) {
@@ -196,6 +200,12 @@ func TestUninstallCodes(t *testing.T) {
 			b := overMQTT(t, fakebase.Options{Name: name, RemoveWhenStopFailed: &leave})
 			pod(t, ns, "m", one("m", "1.0.0", name))
 			readyPod(t, ns, "m")
+			left := []string{}
+			if c.beside != "" {
+				pod(t, ns, "beside", one("m", c.beside, name))
+				has(t, b, "m:1.0.0 ACTIVATED", "m:"+c.beside+" DEACTIVATED")
+				left = append(left, "m:"+c.beside+" ACTIVATED")
+			}
 			id := b.inject(t, fakebase.Fault{Kind: fakebase.FaultError, Code: c.arklet, Match: fakebase.Match{Commands: []string{"uninstallBiz"}}})
 			must(t, client.CoreV1().Pods(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
 			eventually(t, "the Event is there", func(ctx context.Context) error {
@@ -206,7 +216,7 @@ func TestUninstallCodes(t *testing.T) {
 			}
 			b.Clear(id)
 			gone(t, ns, "m")
-			has(t, b)
+			has(t, b, left...)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	code := m.Run()
+	if err := rightsSufficed(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", err)
+		code = 1
+	}
 	if err := shared.Down(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", err)
 		return 1
@@ -127,6 +132,21 @@ func bringUp(ctx context.Context, home string) error {
 	}
 	heart, err = heartbeatURL(shared.Log(box.ControllerProgram))
 	return err
+}
+
+// rightsSufficed checks that the API server has refused nothing to the
+// controller, whose rights are those of deploy.Objects.
+func rightsSufficed() error {
+	log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+	if err != nil {
+		return fmt.Errorf("reading what the controller was refused: %w", err)
+	}
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "forbidden") {
+			return fmt.Errorf("the controller was refused something: %s", line)
+		}
+	}
+	return nil
 }
 
 // stuck is a web hook that takes requests and never answers.

@@ -273,9 +273,7 @@ func readyPod(t *testing.T, ns, name string) *corev1.Pod {
 // has waits until a base has exactly these modules.
 func has(t *testing.T, b *base, want ...string) {
 	t.Helper()
-	if want == nil {
-		want = []string{}
-	}
+	want = append([]string{}, want...)
 	eventually(t, "base "+b.Identity()+" has its modules", func(context.Context) error { return same(want, b.modules()) })
 }
 

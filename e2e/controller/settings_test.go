@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// A setting that cannot be used ends the program, with one sentence that names it (behaviour 15).
+func TestBadSettings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		env  map[string]string
+		says string
+	}{
+		"no tunnel":              {nil, "module-controller: no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"},
+		"no broker":              {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "module-controller: MQTT_BROKER is empty: name the broker's host, or its URL"},
+		"neither true nor false": {map[string]string{"ENABLE_MQTT_TUNNEL": "perhaps"}, `module-controller: could not parse "perhaps" as bool value from environment variable "ENABLE_MQTT_TUNNEL" for flag enable-mqtt-tunnel: strconv.ParseBool: parsing "perhaps": invalid syntax`},
+		"no unit":                {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "BASE_DEAD_AFTER": "60"}, `module-controller: could not parse "60" as duration value from environment variable "BASE_DEAD_AFTER" for flag base-dead-after: time: missing unit in duration "60"`},
+		"lease too short":        {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "LEASE_DURATION": "1s"}, "module-controller: LEASE_DURATION is 1s: it must be at least 4s"},
+		"dead before silent":     {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "BASE_UNREACHABLE_AFTER": "9s", "BASE_DEAD_AFTER": "3s"}, "module-controller: a base must be unreachable (9s) before it is gone (3s)"},
+		"unknown rule":           {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "FAILED_PODS": "sometimes"}, `module-controller: FAILED_PODS is "sometimes": use unowned, never or always`},
+		"no kubeconfig":          {map[string]string{"ENABLE_HTTP_TUNNEL": "true", "KUBECONFIG": "/nonexistent"}, `module-controller: finding the Kubernetes API (KUBECONFIG="/nonexistent"): stat /nonexistent: no such file or directory`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, says := refusal(t, c.env)
+			if err := same([]any{1, c.says}, []any{status, says}); err != nil {
+				t.Errorf("status and last line %v", err)
+			}
+		})
+	}
+}
+
+// Every sample that ships with the controller can be applied as it is, and its Pods become Ready.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	overMQTT(t, fakebase.Options{}) // the samples ask for a base of the default name and version
+	objects, err := dynamic.NewForConfig(config)
+	must(t, err)
+	files, err := fs.Glob(deploy.Samples, "samples/*.yaml")
+	must(t, err)
+	tried := 0
+	for _, file := range files {
+		text, err := fs.ReadFile(deploy.Samples, file)
+		must(t, err)
+		parsed, err := deploy.Parse(text)
+		must(t, err)
+		for _, o := range parsed {
+			resource := map[string]schema.GroupVersionResource{
+				"Pod":        corev1.SchemeGroupVersion.WithResource("pods"),
+				"Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
+			}[o.GetKind()]
+			if o.GetKind() == "Node" {
+				continue // it shows what the controller makes
+			}
+			tried++
+			t.Run(o.GetName(), func(t *testing.T) {
+				t.Parallel()
+				ns := namespace(t)
+				o.SetNamespace(ns)
+				_, err := objects.Resource(resource).Namespace(ns).Create(t.Context(), o, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+				must(t, err)
+				eventually(t, "its Pods are Ready", func(ctx context.Context) error {
+					list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+					if err != nil {
+						return err
+					}
+					if len(list.Items) == 0 {
+						return errors.New("there is no Pod")
+					}
+					for i := range list.Items {
+						if !module.IsReady(&list.Items[i]) {
+							return errors.New(describe(&list.Items[i]))
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+	if tried < 3 {
+		t.Errorf("only %d samples were tried", tried)
+	}
+}

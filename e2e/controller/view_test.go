@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// The Modules of a base are listed by its address and by its name, with a state
+// in one word (behaviour 12).
+func TestModuleView(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	host := "host-" + name
+	b := overMQTT(t, fakebase.Options{Name: name, HostName: host})
+	pod(t, ns, "pair", template("pair", name, module.Container("left", "1.0.0"), module.Container("right", "3.1.4")))
+	bad := one("bad", "1.0.0", name)
+	bad.Spec.Containers[0].Env = nil // so it has no version
+	pod(t, ns, "bad", bad)
+	readyPod(t, ns, "pair")
+	views, err := dynamic.NewForConfig(config)
+	must(t, err)
+	modules := views.Resource(schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
+	want := map[string]string{"pair.left": "Available", "pair.right": "Available", "bad.bad": "Failed"}
+	lists := func(want map[string]string) {
+		t.Helper()
+		for selector, want := range map[string]map[string]string{
+			"koupleless.alipay.com/base-instance-ip=" + b.ip:    want,
+			"koupleless.alipay.com/base-instance-name=" + host:  want,
+			"koupleless.alipay.com/base-instance-name=somebody": {},
+		} {
+			eventually(t, selector+" selects the Modules", func(ctx context.Context) error {
+				list, err := modules.List(ctx, metav1.ListOptions{LabelSelector: selector})
+				if err != nil {
+					return err
+				}
+				got := map[string]string{}
+				for _, m := range list.Items {
+					if got[m.GetName()], _, err = unstructured.NestedString(m.Object, "status", "status"); err != nil {
+						return err
+					}
+				}
+				return same(want, got)
+			})
+		}
+	}
+	lists(want)
+	remove(t, ns, "pair")
+	gone(t, ns, "pair")
+	lists(map[string]string{"bad.bad": "Failed"})
+}
+
+// A failure reaches the robot as a message that it can show, although another
+// robot, the first in the list, never answers (behaviour 13).
+func TestReportHook(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	b := overMQTT(t, fakebase.Options{Name: name})
+	b.inject(t, fakebase.Fault{Kind: fakebase.FaultDeaf, Count: 1, Match: fakebase.Match{Commands: []string{"installBiz"}}})
+	spec := one("m", "1.0.0", name)
+	spec.Labels["trace.koupleless.io/id"] = "trace-" + name
+	pod(t, ns, "m", spec)
+	readyPod(t, ns, "m")
+	type message struct {
+		Type     string `json:"msgtype"`
+		Markdown struct {
+			Title string `json:"title"`
+			Text  string `json:"text"`
+		} `json:"markdown"`
+	}
+	var want message
+	want.Type, want.Markdown.Title = "markdown", "Log Notification"
+	want.Markdown.Text = strings.Join([]string{
+		"# MC告警\n",
+		"- Trace ID: trace-" + name,
+		"- 工单类型: vpod_deploy",
+		"- 节点: ContainerStart",
+		"- 结果: FAILED",
+		fmt.Sprintf("- 失败信息: Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: base did not answer in time (context deadline exceeded); try again", b.Identity()),
+		"- 错误代码: Arklet.InstallModuleTimedOut",
+		"- 解决方案: 请重试",
+		fmt.Sprintf("- 部署信息: base=%s, module=m:1.0.0, namespace=%s, node=%s, pod=m", b.Identity(), ns, b.node()),
+	}, "\n")
+	eventually(t, "the robot has the message", func(context.Context) error {
+		var mine []message
+		for _, text := range hook.all() {
+			var m message
+			if err := json.Unmarshal([]byte(text), &m); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(m.Markdown.Text, b.Identity()) {
+				mine = append(mine, m)
+			}
+		}
+		return same([]message{want}, mine)
+	})
+}
+
+// The API server reaches the logs of a module, which tell what was done with it,
+// and runs ark beside it (behaviour 14).
+func TestLogsAndExec(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	b := overMQTT(t, fakebase.Options{Name: name})
+	pod(t, ns, "m", one("m", "1.0.0", name))
+	readyPod(t, ns, "m")
+	want := []string{"installBiz sent: " + module.URL("m", "1.0.0"), "installBiz answered: SUCCESS Install Biz: m:1.0.0 success, cost: N ms, started at: T"}
+	number, date := regexp.MustCompile(`cost: *\d+ *ms`), regexp.MustCompile(`started at: *.*`)
+	eventually(t, "the logs tell of the install", func(ctx context.Context) error {
+		text, err := client.CoreV1().Pods(ns).GetLogs("m", &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		var got []string
+		for line := range strings.Lines(string(text)) {
+			if _, after, ok := strings.Cut(strings.TrimSpace(line), " m:1.0.0 "); ok && strings.HasPrefix(after, "installBiz") {
+				after = number.ReplaceAllString(after, "cost: N ms")
+				got = append(got, date.ReplaceAllString(after, "started at: T"))
+			}
+		}
+		return same(want, got)
+	})
+
+	out, err := execute(t, ns, "m", "ark", "queryAllBiz", "-o", "json")
+	must(t, err)
+	if !json.Valid([]byte(out)) || !strings.Contains(out, `"m"`) || !strings.Contains(out, "1.0.0") {
+		t.Errorf("ark queryAllBiz on base %s prints:\n%s", b.Identity(), out)
+	}
+	out, err = execute(t, ns, "m", "sh")
+	if err == nil || !strings.Contains(out, "a module has no files and no shell, only ark") {
+		t.Errorf("sh prints %q, and ends with: %v", out, err)
+	}
+}
+
+// execute runs a command in a Pod as kubectl does, and returns what it prints.
+func execute(t *testing.T, ns, name string, command ...string) (string, error) {
+	t.Helper()
+	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name(name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{Container: name, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
+	e, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
+	must(t, err)
+	var out, complaints bytes.Buffer // written at the same time
+	err = e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &complaints})
+	return out.String() + complaints.String(), err
+}
+
+// robot is a web hook that keeps the messages it gets.
+type robot struct {
+	mu       sync.Mutex
+	messages []string
+}
+
+// ServeHTTP takes one message.
+func (r *robot) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.messages = append(r.messages, string(body))
+}
+
+// all are the messages so far.
+func (r *robot) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.messages)
+}
