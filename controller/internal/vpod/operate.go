@@ -86,7 +86,7 @@ func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, ti
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: p.opts.Clock.Since(began)}
 	switch {
 	case err == nil:
-		if !answer.Succeeded() {
+		if !answer.Succeeded() && !done(answer, r.Command) {
 			o.Code = codeOf(answer, r.Command)
 		}
 		p.opts.Answered(o)
@@ -101,6 +101,11 @@ func (p *Provider) do(ctx context.Context, identity string, r arklet.Request, ti
 	o.Err, o.Code = err, errcode.Of(err)
 	p.opts.Answered(o)
 	return answer, err
+}
+
+// done says whether a base refused to do what had been done before: no failure.
+func done(a arklet.Answer, c arklet.Command) bool {
+	return c == arklet.CommandInstallBiz && a.AlreadyInstalled() || c == arklet.CommandUninstallBiz && a.NotInstalled()
 }
 
 func codeOf(a arklet.Answer, c arklet.Command) errcode.Code {

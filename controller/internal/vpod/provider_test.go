@@ -99,6 +99,21 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.settleFor(5 * time.Second)
 		w.wantShow("p1", "gone")
 	})
+	var outcomes []string
+	note := func(o Outcome) { outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code)) }
+	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note}, func(t *testing.T, w *world) {
+		w.create("warm", container("other", "1")) // so that the base's list is known
+		w.settleFor(time.Second)
+		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.base.with(func(b *fakeBase) { b.modules = nil })
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+		wantDiff(t, "answers and codes", []string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, outcomes[:3])
+	})
 	in(t, "modules of others are left alone", Options{}, func(t *testing.T, w *world) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "0"})
 		w.base.install(arklet.Module{Name: "other", Version: "1"})
