@@ -32,8 +32,9 @@ const (
 	oldVersion   = "1.0.0"
 	newVersion   = "2.0.0"
 
-	// settle is how long after the last change rest begins.
-	settle    = 5 * time.Second
+	// settle is how long after the last change rest begins: the controller writes the
+	// free memory of a Node up to half a minute after an install, when it next renews the lease.
+	settle    = 50 * time.Second
 	idleTime  = time.Minute
 	idleQuick = 10 * time.Second
 )
