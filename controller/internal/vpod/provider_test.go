@@ -100,7 +100,9 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.wantShow("p1", "gone")
 	})
 	var outcomes []string
-	note := func(o Outcome) { outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code)) }
+	note := func(o Outcome) {
+		outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code))
+	}
 	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note}, func(t *testing.T, w *world) {
 		w.create("warm", container("other", "1")) // so that the base's list is known
 		w.settleFor(time.Second)
