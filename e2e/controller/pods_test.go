@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,6 +109,33 @@ func TestForeignModules(t *testing.T) {
 	remove(t, ns, "lost")
 	gone(t, ns, "lost")
 	has(t, b, "foreign:1.0.0 ACTIVATED", "m:1.0.0 ACTIVATED") // static ones come with the base
+}
+
+// When the answer to an install is lost, the controller repeats it, and takes it
+// for a success that the base has the module already (protocol 6, REPEAT_BIZ).
+func TestRepeatedInstall(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), kind()
+	b := overMQTT(t, fakebase.Options{Name: name})
+	pod(t, ns, "other", one("other", "1.0.0", name))
+	readyPod(t, ns, "other")
+	lists := b.inject(t, fakebase.Fault{Kind: fakebase.FaultCorrupt, Match: fakebase.Match{Messages: []string{"simpleBiz"}}})
+	b.inject(t, fakebase.Fault{Kind: fakebase.FaultCorrupt, Count: 1, Match: fakebase.Match{Messages: []string{"bizOperation"}}})
+	pod(t, ns, "m", one("m", "1.0.0", name))
+	eventually(t, "the base refuses the second install", func(ctx context.Context) error {
+		text, err := client.CoreV1().Pods(ns).GetLogs("m", &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), "REPEAT_BIZ") {
+			err = fmt.Errorf("the logs are:\n%s", text)
+		}
+		return err
+	})
+	b.Clear(lists)
+	readyPod(t, ns, "m")
+	if n := b.times("m:1.0.0", fakebase.StateResolved); n != 1 {
+		t.Errorf("the module was installed %d times", n)
+	}
+	must(t, warns(t.Context(), ns, "m", []said{{"InstallModuleTimedOut", fmt.Sprintf("Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: "+
+		"base did not answer in time (context deadline exceeded); try again", b.Identity())}}))
 }
 
 // Two Pods with one version of a module on one base share it; it goes with the second.

@@ -55,7 +55,7 @@ func TestRollingUpdate(t *testing.T) {
 			for i, b := range bases {
 				clients[i].lossless(t)
 				alwaysActive(t, b)
-				drained(t, b, f)
+				drained(t, b)
 			}
 			if c.bases == 1 {
 				newFirst(t, f)
@@ -163,26 +163,21 @@ func alwaysActive(t *testing.T, b *base) {
 	}
 }
 
-// inexact is how much later than the write itself a watch may tell of it.
-const inexact = 300 * time.Millisecond
-
-// drained checks that the old version stayed installed for the drain after its Pod had turned Not Ready.
-func drained(t *testing.T, b *base, f *film) {
+// drained checks that the old version stayed installed for the drain, which
+// begins when its Pod has turned Not Ready: after the new version took over.
+func drained(t *testing.T, b *base) {
 	t.Helper()
-	var notReady, gone time.Time
-	for _, turn := range f.turns() {
-		if turn.pod.Spec.NodeName == b.node() && turn.version() == "1.0.0" && !turn.ready && notReady.IsZero() {
-			notReady = turn.at
-		}
-	}
+	var taken, gone time.Time
 	for _, e := range b.history() {
-		if e.Version == "1.0.0" && (e.Reason == "KILLING" || e.To == fakebase.StateStopped) {
+		switch {
+		case e.Version == "2.0.0" && e.To == fakebase.StateActivated && taken.IsZero():
+			taken = e.Time
+		case e.Version == "1.0.0" && (e.Reason == "KILLING" || e.To == fakebase.StateStopped) && gone.IsZero():
 			gone = e.Time
-			break
 		}
 	}
-	if took := gone.Sub(notReady); notReady.IsZero() || gone.IsZero() || took < drain-inexact {
-		t.Errorf("base %s: the old Pod turned Not Ready at %s, its module went at %s: %s, not %s", b.Identity(), notReady, gone, took, drain)
+	if took := gone.Sub(taken); taken.IsZero() || gone.IsZero() || took < drain {
+		t.Errorf("base %s: the new version took over at %s, the old one went at %s: %s later, not %s", b.Identity(), taken, gone, took, drain)
 	}
 }
 
