@@ -1,13 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +55,7 @@ func TestInstallCodes(t *testing.T) {
 		for _, c := range failings {
 			for tunnel, start := range map[string]func(*testing.T, fakebase.Options) *base{"mqtt": overMQTT, "http": overHTTP} {
 				if c.arklet == "ModuleController.InvalidRequest" && tunnel == "mqtt" {
-					continue // a command that arklet does not know gets no answer there: see TestInstallTimesOut
+					continue // a command that arklet does not know gets no answer there: see TestPassingFailures
 				}
 				want[c.arklet] += attempts
 				t.Run(tunnel+" "+c.arklet, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestInstallCodes(t *testing.T) {
 			}
 		}
 	})
-	if diff := cmp.Diff(want, operations(t, "installBiz", want)); diff != "" {
-		t.Errorf("operations in the metrics, by code (-want +got):\n%s", diff)
+	if err := same(want, operations(t, "installBiz", want)); err != nil {
+		t.Errorf("operations in the metrics, by code %v", err)
 	}
 }
 
@@ -108,7 +108,9 @@ func warns(ctx context.Context, ns, name string, want []said) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return strings.Compare(a.ResourceVersion, b.ResourceVersion) })
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int { // resource versions are numbers
+		return cmp.Or(len(a.ResourceVersion)-len(b.ResourceVersion), strings.Compare(a.ResourceVersion, b.ResourceVersion))
+	})
 	var told []said
 	for _, e := range events.Items {
 		if e.Reason != "FailedScheduling" { // the base was not there yet
@@ -144,40 +146,39 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// A base that is busy with the module is no failure of the module: the controller waits for it.
-func TestInstallExecuting(t *testing.T) {
+// What passes by is said, and overcome: a base that is busy with the module is no
+// failure of the module, however often, and one that does not answer in time is asked again.
+func TestPassingFailures(t *testing.T) {
 	t.Parallel()
-	ns, name := namespace(t), kind()
-	f := record(t, ns)
-	b := overMQTT(t, fakebase.Options{Name: name})
-	b.inject(t, fakebase.Fault{
-		Kind: fakebase.FaultError, Code: "Arklet.InstallBizExecuting", Count: attempts + 1, Match: fakebase.Match{Commands: []string{"installBiz"}},
-	})
-	pod(t, ns, "m", one("m", "1.0.0", name))
-	readyPod(t, ns, "m")
-	want := []said{{"InstallModuleExecuting", fmt.Sprintf("Arklet.InstallModuleExecuting: Arklet.InstallBizExecuting: installBiz of m:1.0.0 on base %q: "+
-		"FAILED:m:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz; try again", b.Identity())}}
-	if err := same(want, f.said("m")); err != nil {
-		t.Errorf("the container %v", err)
+	for name, c := range map[string]struct {
+		fault        fakebase.Fault
+		reason, says string
+	}{
+		"busy": {
+			fakebase.Fault{Kind: fakebase.FaultError, Code: "Arklet.InstallBizExecuting", Count: attempts + 1},
+			"InstallModuleExecuting", "Arklet.InstallModuleExecuting: Arklet.InstallBizExecuting: installBiz of m:1.0.0 on base %q: " +
+				"FAILED:m:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz; try again",
+		},
+		"no answer": {
+			fakebase.Fault{Kind: fakebase.FaultDeaf, Count: 1},
+			"InstallModuleTimedOut", "Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: base did not answer in time (context deadline exceeded); try again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns, name := namespace(t), kind()
+			f, b := record(t, ns), overMQTT(t, fakebase.Options{Name: name})
+			c.fault.Match.Commands = []string{"installBiz"}
+			b.inject(t, c.fault)
+			pod(t, ns, "m", one("m", "1.0.0", name))
+			readyPod(t, ns, "m")
+			want := []said{{c.reason, fmt.Sprintf(c.says, b.Identity())}}
+			if err := same(want, f.said("m")); err != nil {
+				t.Errorf("the container %v", err)
+			}
+			eventually(t, "the Event is there", func(ctx context.Context) error { return warns(ctx, ns, "m", want) })
+		})
 	}
-	must(t, warns(t.Context(), ns, "m", want))
-}
-
-// A base that does not answer in time is asked again.
-func TestInstallTimesOut(t *testing.T) {
-	t.Parallel()
-	ns, name := namespace(t), kind()
-	f := record(t, ns)
-	b := overMQTT(t, fakebase.Options{Name: name})
-	b.inject(t, fakebase.Fault{Kind: fakebase.FaultDeaf, Count: 1, Match: fakebase.Match{Commands: []string{"installBiz"}}})
-	pod(t, ns, "m", one("m", "1.0.0", name))
-	readyPod(t, ns, "m")
-	want := []said{{"InstallModuleTimedOut", fmt.Sprintf("Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: "+
-		"base did not answer in time (context deadline exceeded); try again", b.Identity())}}
-	if err := same(want, f.said("m")); err != nil {
-		t.Errorf("the container %v", err)
-	}
-	must(t, warns(t.Context(), ns, "m", want))
 }
 
 // A Pod whose module cannot be uninstalled says why, and stays until it can.
