@@ -52,7 +52,8 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 
 image-fakebase: ## Build a container image with the fakebase program alone: make image-fakebase IMAGE=NAME
 	@docker info >/dev/null 2>&1 || { echo "make image-fakebase needs docker and its daemon; without them: make build, then run bin/fakebase" >&2; exit 1; }
-	docker build -f fakebase/Dockerfile -t $(IMAGE) .
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o dist/fakebase/fakebase ./fakebase/cmd/fakebase
+	docker build -f fakebase/Dockerfile -t $(IMAGE) dist/fakebase
 
 ##@ Check
 .PHONY: test unit e2e lint bench ci generate verify
@@ -67,6 +68,8 @@ e2e: build ## Run the tests that drive a running sandbox
 
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
+	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase
+	go test -run '^$$' -bench FleetOnABroker -benchtime 1000x ./fakebase
 
 lint: $(BIN)/golangci-lint ## Run the linters
 	go vet ./...
