@@ -3,6 +3,7 @@
 //
 //	convert.go  a base becomes a Node; pure
 //	keeper.go   a queue that keeps Nodes as they should be
+//	write.go    creates a Node, and writes what differs
 //	lease.go    who serves which base
 //
 // virtual-kubelet's NodeController is not used: it runs five goroutines and a
