@@ -17,6 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
 
 // The labels of a vnode: those of all versions of the Module Controller V2
@@ -37,13 +38,6 @@ const (
 	// ComponentVnode is the value of LabelComponent on a vnode.
 	ComponentVnode = "vnode"
 	componentLease = "vnode-lease"
-)
-
-// The taints of a vnode, both NoExecute: the first keeps ordinary Pods away, the
-// second the modules of another environment.
-const (
-	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
-	TaintEnv         = "schedule.koupleless.io/node-env"
 )
 
 // AnnotationIdentity holds the base's identity as the base writes it, which a
@@ -146,8 +140,8 @@ func (s Settings) Labels(b base.Info) map[string]string {
 // Taints are the taints of every vnode.
 func (s Settings) Taints() []corev1.Taint {
 	return []corev1.Taint{
-		{Key: TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
-		{Key: TaintEnv, Value: labelValue(s.Env), Effect: corev1.TaintEffectNoExecute},
+		{Key: workload.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
+		{Key: workload.TaintEnv, Value: labelValue(s.Env), Effect: corev1.TaintEffectNoExecute},
 	}
 }
 

@@ -9,11 +9,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
-
-// EnvVersion is the environment variable of a container that holds the
-// module's version (Module Controller V2 document, "module and vPod").
-const EnvVersion = "BIZ_VERSION"
 
 // ModuleLabels are the labels that mark a Pod as a module, either of which
 // counts: the documents' older and newer spelling.
@@ -40,7 +37,7 @@ func modulesOf(pod *corev1.Pod) []module {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
 		case m.Version == "":
-			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, EnvVersion)
+			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, workload.VersionEnv)
 		default:
 			m.invalid = checkURL(c)
 		}
@@ -54,7 +51,7 @@ func modulesOf(pod *corev1.Pod) []module {
 // annotation or a label of the Pod, which can change while the Pod runs.
 func versionOf(pod *corev1.Pod, c corev1.Container) string {
 	for _, e := range c.Env {
-		if e.Name != EnvVersion {
+		if e.Name != workload.VersionEnv {
 			continue
 		}
 		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
@@ -86,16 +83,6 @@ func checkURL(c corev1.Container) error {
 // containerID names a module on a base: arklet://<base IP>:<module>:<version>.
 func containerID(ip string, m arklet.Module) string {
 	return fmt.Sprintf("arklet://%s:%s:%s", ip, m.Name, m.Version)
-}
-
-// IsModule says whether a Pod is a module, by its labels.
-func IsModule(pod *corev1.Pod) bool {
-	for _, key := range ModuleLabels {
-		if pod.Labels[key] == ComponentModule {
-			return true
-		}
-	}
-	return false
 }
 
 // Requested is the memory that a Pod requests, in bytes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
 
 func TestRollingUpdate(t *testing.T) {
@@ -153,7 +154,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		w.settleFor(3 * time.Second)
 	}
 	c := container("biz1", "1")
-	c.Env = []corev1.EnvVar{{Name: EnvVersion, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
+	c.Env = []corev1.EnvVar{{Name: workload.VersionEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
 	create := func(w *world) {
 		w.create("p1", c)
 		update(w, "1")

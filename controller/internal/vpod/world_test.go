@@ -27,6 +27,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
 
 // mode is how a base treats a second version of a module (protocol 5.3).
@@ -286,7 +287,7 @@ func (w *world) settleFor(d time.Duration) {
 }
 
 func container(name, version string) corev1.Container {
-	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
+	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: workload.VersionEnv, Value: version}}}
 }
 
 func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod {

@@ -10,8 +10,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// envTaint is the taint that keeps the modules of other environments off a base.
-const envTaint = "schedule.koupleless.io/node-env"
+// The taints of every vnode: the first keeps ordinary Pods away, the second the
+// modules of another environment.
+const (
+	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
+	TaintEnv         = "schedule.koupleless.io/node-env"
+)
 
 // Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may be
 // used concurrently.
@@ -31,7 +35,7 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	}
 	if addEnv != "" && !slices.ContainsFunc(spec.Tolerations, namesEnv) {
 		p.tolerations = append(slices.Clip(p.tolerations), corev1.Toleration{
-			Key: envTaint, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
+			Key: TaintEnv, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
 		})
 	}
 	return p
@@ -48,7 +52,7 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	return !untolerated
 }
 
-func namesEnv(t corev1.Toleration) bool { return t.Key == envTaint }
+func namesEnv(t corev1.Toleration) bool { return t.Key == TaintEnv }
 
 func keepsAway(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
