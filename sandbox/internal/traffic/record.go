@@ -1,0 +1,91 @@
+package traffic
+
+import (
+	"time"
+)
+
+// Result is what became of a request.
+type Result string
+
+// The results. All but OK are lost requests.
+const (
+	// OK: the module answered with 2xx, in a version that may answer.
+	OK Result = "ok"
+	// NoEndpoint: the Service had no endpoint, or there was no base.
+	NoEndpoint Result = "noEndpoint"
+	// Refused: nobody listened at the endpoint.
+	Refused Result = "refused"
+	// Reset: the connection broke before the answer was complete.
+	Reset Result = "reset"
+	// NotFound: the base answered 404, it has no active version of the module.
+	NotFound Result = "notFound"
+	// Unavailable: the base answered 503.
+	Unavailable Result = "unavailable"
+	// Timeout: there was no complete answer in time.
+	Timeout Result = "timeout"
+	// WrongVersion: a version answered that may not.
+	WrongVersion Result = "wrongVersion"
+	// Other: anything else, such as another status.
+	Other Result = "other"
+)
+
+// Results lists all results.
+var Results = []Result{OK, NoEndpoint, Refused, Reset, NotFound, Unavailable, Timeout, WrongVersion, Other}
+
+// Record is one request in the ledger.
+type Record struct {
+	// Seq counts the requests of a stream from 1.
+	Seq uint64 `json:"seq"`
+	// Due is when it was to be sent; latencies count from here, so that a late
+	// start is not hidden. Sent is when it was, Done when its fate was known.
+	Due  time.Time `json:"due"`
+	Sent time.Time `json:"sent"`
+	Done time.Time `json:"done"`
+	// Endpoint is the address that was picked; empty with NoEndpoint.
+	Endpoint string `json:"endpoint,omitempty"`
+	// Pod and Base behind the endpoint, as far as known.
+	Pod  string `json:"pod,omitempty"`
+	Base string `json:"base,omitempty"`
+	// Version of the module that answered.
+	Version string `json:"version,omitempty"`
+	Result  Result `json:"result"`
+	// Status is the HTTP status; 0 = none came.
+	Status int `json:"status,omitempty"`
+	// Error says what went wrong, for people.
+	Error string `json:"error,omitempty"`
+}
+
+// Summary counts the requests of a stream.
+type Summary struct {
+	// Name of the stream.
+	Name string `json:"name"`
+	// Sent is how many were sent; Open how many have no result yet.
+	Sent int `json:"sent"`
+	Open int `json:"open,omitempty"`
+	// Lost is Sent without those that are open or OK.
+	Lost int `json:"lost"`
+	// Results counts by result.
+	Results map[Result]int `json:"results"`
+	// Versions counts the OK answers by version.
+	Versions map[string]int `json:"versions,omitempty"`
+	// P50, P99 and Max are latencies of OK answers, from when they were due.
+	P50 time.Duration `json:"p50"`
+	P99 time.Duration `json:"p99"`
+	Max time.Duration `json:"max"`
+	// Late is the longest time between due and sent: the generator's own delay.
+	Late time.Duration `json:"late"`
+	// Started and Ended bound the stream; Ended is zero while it runs.
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// Second counts the requests that were due in one second of a stream.
+type Second struct {
+	// Start of the second.
+	Start time.Time `json:"start"`
+	// Sent and Lost in it.
+	Sent int `json:"sent"`
+	Lost int `json:"lost"`
+	// Versions counts the OK answers by version.
+	Versions map[string]int `json:"versions,omitempty"`
+}
