@@ -1,13 +1,9 @@
 package strictyaml
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +13,17 @@ import (
 
 // Document remembers where each field of a decoded file stands.
 type Document struct {
-	lines map[string]int
+	lines       map[string]int
+	expressions []Expression
+}
+
+// Expressions are the strings of the file that Options.Expression took, in the
+// order of the file.
+func (d *Document) Expressions() []Expression {
+	if d == nil {
+		return nil
+	}
+	return d.expressions
 }
 
 // Line returns the line of the field, or that of its nearest parent that stands
@@ -47,33 +53,46 @@ func (d *Document) Has(field string) bool {
 	return ok
 }
 
+// Options of a decoding.
+type Options struct {
+	// Expression tells whether a string will be replaced before the last decoding;
+	// it then fits a field of any type. Default: no string does.
+	Expression func(text string) bool
+}
+
+// Expression is a string that stands for a value that is not known yet.
+type Expression struct {
+	// Field and Line say where it stands.
+	Field string
+	Line  int
+	// Text is the string as a whole.
+	Text string
+	// Want is the type of the field.
+	Want reflect.Type
+}
+
 // Decode reads the one YAML document in data into the struct that into points
 // to, by its json tags. Fields that are not in the file keep their value. Name
 // is used in the problems only. On problems, into holds whatever could be read.
 func Decode(name string, data []byte, into any) (*Document, Problems) {
-	w := &walker{name: name, doc: &Document{lines: map[string]int{}}}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var root, second yaml.Node
-	switch err := dec.Decode(&root); {
-	case errors.Is(err, io.EOF):
-		w.problem(0, "", "the file is empty")
-		return w.doc, w.problems
-	case err != nil:
-		w.syntax(err)
-		return w.doc, w.problems
+	source, problems := Parse(name, data)
+	doc, more := source.Decode(into, Options{})
+	return doc, append(problems, more...)
+}
+
+// Decode reads the file into the struct that into points to, as Decode does.
+func (s *Source) Decode(into any, o Options) (*Document, Problems) {
+	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}}, options: o}
+	if s.root != nil {
+		w.value(s.root, reflect.ValueOf(into).Elem(), "")
 	}
-	if err := dec.Decode(&second); err == nil {
-		w.problem(second.Line, "", "a second document starts here, but only one is read: remove it")
-	} else if !errors.Is(err, io.EOF) {
-		w.syntax(err)
-	}
-	w.value(root.Content[0], reflect.ValueOf(into).Elem(), "")
 	return w.doc, w.problems
 }
 
 type walker struct {
 	name     string
 	doc      *Document
+	options  Options
 	problems Problems
 }
 
@@ -81,27 +100,9 @@ func (w *walker) problem(line int, field, format string, args ...any) {
 	w.problems = append(w.problems, Problem{Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
-var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
-// syntax turns the parser's error, which bears its line in its text, into a
-// problem.
-func (w *walker) syntax(err error) {
-	text := err.Error()
-	m := syntaxLine.FindStringSubmatch(text)
-	line := 0
-	if len(m) == 2 {
-		line, _ = strconv.Atoi(m[1]) // no line in the text leaves 0, "not known"
-		text = text[len(m[0]):]
-	}
-	w.problem(line, "", "this is not YAML: %s", text)
-}
-
 var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
 	if _, seen := w.doc.lines[path]; !seen {
 		w.doc.lines[path] = n.Line
 	}
@@ -115,6 +116,9 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 		w.value(n, v.Elem(), path)
 		return
 	}
+	if w.expression(n, v.Type(), path) && v.Kind() != reflect.String && v.Kind() != reflect.Interface {
+		return
+	}
 	if reflect.PointerTo(v.Type()).Implements(jsonUnmarshaler) {
 		w.custom(n, v, path)
 		return
@@ -126,6 +130,10 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 		w.dictionary(n, v, path)
 	case reflect.Slice:
 		w.list(n, v, path)
+	case reflect.Interface:
+		if value := w.any(n, path); value != nil {
+			v.Set(reflect.ValueOf(value))
+		}
 	default:
 		w.scalar(n, v, path)
 	}
@@ -141,11 +149,19 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!merge" {
+			w.problem(key.Line, path, "<< is not read here: write the fields out")
+			continue
+		}
 		if line, twice := first[key.Value]; twice {
 			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
 			continue
 		}
 		first[key.Value] = key.Line
+		if w.options.Expression != nil && w.options.Expression(key.Value) {
+			w.problem(key.Line, path, "the name of a field cannot be an expression: %s", key.Value)
+			continue
+		}
 		w.doc.lines[join(path, key.Value)] = key.Line
 		each(key, value)
 	}
@@ -188,9 +204,13 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
-	w.keys(n, path, "a mapping", index, func(key, value *yaml.Node) {
+	place := index
+	if v.Type().Elem().Kind() == reflect.Interface { // part of a free-form object
+		place = member
+	}
+	w.keys(n, path, "a mapping", place, func(key, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
-		w.value(value, element, index(path, key.Value))
+		w.value(value, element, place(path, key.Value))
 		v.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), element)
 	})
 }
@@ -210,7 +230,7 @@ func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
-		w.syntax(err)
+		w.problem(n.Line, path, "%s", syntaxLine.ReplaceAllString(err.Error(), ""))
 		return
 	}
 	asJSON, err := json.Marshal(plain)
