@@ -8,6 +8,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 )
 
 // Pod is one Pod of a module on a base, as it is and as it is to be.
@@ -61,6 +63,9 @@ func Order(pods []Pod, served func() bool) []Step {
 			stays = stays || p.Ready
 			same = append(same, Step{Key: p.Key})
 		}
+	}
+	if mutation.ReverseHandover {
+		return slices.Concat(up, down, same)
 	}
 	if stays || len(down) == 0 || len(up) == 0 || served() {
 		return slices.Concat(down, up, same)

@@ -19,6 +19,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -140,7 +141,7 @@ func (t *Tunnel) publish(topic string, body []byte) error {
 	if !t.client.IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	token := t.client.Publish(topic, 1, false, body)
+	token := t.client.Publish(topic, 1, mutation.RetainCommands, body)
 	select {
 	case <-token.Done():
 		if err := token.Error(); err != nil {

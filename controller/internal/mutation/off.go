@@ -1,0 +1,9 @@
+//go:build !mutation
+
+package mutation
+
+// The mutations, all off.
+const (
+	ReverseHandover = false
+	RetainCommands  = false
+)

@@ -1,0 +1,19 @@
+//go:build mutation
+
+package mutation
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// The mutations, as MUTATION names them.
+var (
+	ReverseHandover = named("reverse-handover")
+	RetainCommands  = named("retain-commands")
+)
+
+func named(mutation string) bool {
+	return slices.Contains(strings.Split(os.Getenv("MUTATION"), ","), mutation)
+}
