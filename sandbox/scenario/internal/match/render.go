@@ -1,0 +1,71 @@
+package match
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Lines describes differences, one a line: the field, what is wanted, what is
+// there.
+func Lines(differences []Difference) string {
+	lines := make([]string, len(differences))
+	for i, d := range differences {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// String describes the difference in one line.
+func (d Difference) String() string {
+	path := d.Path
+	if path == "" {
+		path = "the object"
+	}
+	switch {
+	case d.Want == nil:
+		return fmt.Sprintf("%s: must not be there, but is %s", path, text(d.Got))
+	case d.Missing:
+		return fmt.Sprintf("%s: want %s, but it is not there", path, text(d.Want))
+	default:
+		return fmt.Sprintf("%s: want %s, got %s", path, text(d.Want), text(d.Got))
+	}
+}
+
+// longest is how much of a value a line shows.
+const longest = 300
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	if len(b) > longest {
+		return string(b[:longest]) + "…"
+	}
+	return string(b)
+}
+
+// Object prints an object as YAML, without what only the API server reads.
+func Object(object map[string]any) string {
+	shown := make(map[string]any, len(object))
+	for name, v := range object {
+		shown[name] = v
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		m := make(map[string]any, len(metadata))
+		for name, v := range metadata {
+			if name != "managedFields" {
+				m[name] = v
+			}
+		}
+		shown["metadata"] = m
+	}
+	b, err := yaml.Marshal(shown)
+	if err != nil {
+		return fmt.Sprint(shown)
+	}
+	return string(b)
+}
