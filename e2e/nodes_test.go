@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox"
 )
 
 // vnodes lists the Nodes of bases by name.
@@ -79,7 +80,7 @@ func TestNodes(t *testing.T) {
 			}
 		})).
 		Assess("an added base becomes a Node", step(func(ctx context.Context, t *testing.T, _ string) {
-			list, err := up.AddBases(ctx, 1)
+			list, err := up.AddBases(ctx, sandbox.AddRequest{Count: 1})
 			must(t, err)
 			added, node = list[0].HostName, "vnode."+list[0].Identity
 			eventually(ctx, t, "the added base has a Ready Node", func(ctx context.Context) error { return matching(ctx) })

@@ -103,7 +103,7 @@ func pods(ctx context.Context, c kubernetes.Interface, namespace string) ([]core
 
 // bases are the bases of a sandbox, as they describe themselves.
 func bases(ctx context.Context, s *sandbox.Sandbox) ([]baseState, error) {
-	list, err := s.Bases(ctx)
+	list, err := s.Bases(ctx, "")
 	if err != nil {
 		return nil, err
 	}

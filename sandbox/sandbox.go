@@ -29,6 +29,11 @@ type (
 	Client = control.Client
 	// Status of a sandbox.
 	Status = control.Status
+	// Base is one simulated base of a sandbox.
+	Base = control.Base
+	// AddRequest and RemoveRequest are what Client is asked for bases.
+	AddRequest    = control.AddRequest
+	RemoveRequest = control.RemoveRequest
 	// Result says what an Up has done.
 	Result = control.UpResult
 )

@@ -79,7 +79,7 @@ func daemonCost(ctx context.Context, b *bench) (err error) {
 		err = errors.Join(err, downErr)
 	}()
 	before := runtime.NumGoroutine()
-	if _, err := s.AddBases(ctx, many); err != nil {
+	if _, err := s.AddBases(ctx, sandbox.AddRequest{Count: many}); err != nil {
 		return err
 	}
 	if err := b.rest(ctx, settle); err != nil { // what only connecting needs, ends

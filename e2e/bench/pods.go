@@ -106,7 +106,7 @@ func (s *stage) modules(ctx context.Context, version string) (bases, modules int
 		return 0, 0, err
 	}
 	defer up.Close()
-	list, err := up.Bases(ctx)
+	list, err := up.Bases(ctx, "")
 	if err != nil {
 		return 0, 0, err
 	}

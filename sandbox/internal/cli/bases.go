@@ -63,7 +63,7 @@ func (s *commands) listBases(c *cli.Context) error {
 		return err
 	}
 	defer up.Close()
-	bases, err := up.Bases(c.Context)
+	bases, err := up.Bases(c.Context, "")
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *commands) addBases(c *cli.Context) error {
 		return err
 	}
 	defer up.Close()
-	added, err := up.AddBases(c.Context, n)
+	added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
 	if err != nil {
 		return err
 	}

@@ -74,22 +74,34 @@ func (c *Client) Events(ctx context.Context, sink func(progress.Event)) error {
 	})
 }
 
-// Bases lists the bases with their Nodes.
-func (c *Client) Bases(ctx context.Context) ([]Base, error) {
+// Bases lists the bases with their Nodes: those of a group, or all if it is empty.
+func (c *Client) Bases(ctx context.Context, group string) ([]Base, error) {
+	path := "/v1/bases"
+	if group != "" {
+		path += "?" + url.Values{"group": {group}}.Encode()
+	}
 	var bases []Base
-	return bases, c.do(ctx, http.MethodGet, "/v1/bases", nil, &bases)
+	return bases, c.do(ctx, http.MethodGet, path, nil, &bases)
 }
 
-// AddBases adds count bases and returns them; their Nodes come a little later.
-func (c *Client) AddBases(ctx context.Context, count int) ([]Base, error) {
+// AddBases adds bases and returns them when they are connected; their Nodes come
+// a little later.
+func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
 	var bases []Base
-	return bases, c.do(ctx, http.MethodPost, "/v1/bases", ScaleRequest{Count: count}, &bases)
+	return bases, c.do(ctx, http.MethodPost, "/v1/bases", r, &bases)
 }
 
 // RemoveBases ends bases and returns them.
 func (c *Client) RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error) {
 	var bases []Base
 	return bases, c.do(ctx, http.MethodDelete, "/v1/bases", r, &bases)
+}
+
+// RestartBase ends the process of a base, named by identity or host name, and
+// returns the base when its new process is connected.
+func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error) {
+	var b Base
+	return &b, c.do(ctx, http.MethodPost, "/v1/bases/"+url.PathEscape(base)+"/restart", r, &b)
 }
 
 // Act does something to a component.
@@ -141,6 +153,18 @@ func (c *Client) do(ctx context.Context, method, path string, body, into any) er
 
 // stream sends a request and calls each for the lines of its answer.
 func (c *Client) stream(ctx context.Context, method, path string, body any, each func(line)) error {
+	return lines(ctx, c, method, path, body, func(l line) error {
+		if l.Error != nil {
+			return l.Error
+		}
+		each(l)
+		return nil
+	})
+}
+
+// lines sends a request and calls each for the lines of its answer, until it
+// returns an error.
+func lines[T any](ctx context.Context, c *Client, method, path string, body any, each func(T) error) error {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
@@ -148,7 +172,7 @@ func (c *Client) stream(ctx context.Context, method, path string, body any, each
 	defer func() { _ = response.Body.Close() }() // the end of the stream has told all
 	d := json.NewDecoder(response.Body)
 	for {
-		var l line
+		var l T
 		switch err := d.Decode(&l); {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -156,10 +180,10 @@ func (c *Client) stream(ctx context.Context, method, path string, body any, each
 			return context.Cause(ctx)
 		case err != nil:
 			return fmt.Errorf("the connection broke (%w): %w", err, ErrUnreachable)
-		case l.Error != nil:
-			return l.Error
 		}
-		each(l)
+		if err := each(l); err != nil {
+			return err
+		}
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
 // Service is what a daemon can do. An *Error decides the HTTP status of a
@@ -24,12 +26,25 @@ type Service interface {
 	Down(ctx context.Context) error
 	// Events calls sink for every step since the start until ctx or the daemon ends.
 	Events(ctx context.Context, sink func(progress.Event))
-	AddBases(ctx context.Context, count int) ([]Base, error)
+	// Bases lists those of a group, or all if it is empty.
+	Bases(group string) []Base
+	AddBases(ctx context.Context, r AddRequest) ([]Base, error)
 	RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error)
+	RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error)
 	Act(ctx context.Context, component string, action Action) error
 	Inject(base string, fault json.RawMessage) (string, error)
 	ClearFaults(base string, ids []string) error
 	Faults(base string) ([]Fault, error)
+	// SetController returns what was before, when the controllers are ready.
+	SetController(ctx context.Context, r ControllerRequest) (ControllerRequest, error)
+	// Watch calls sink for every event, one at a time, until ctx or the daemon ends.
+	// A sink that is too slow ends it with an error.
+	Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error
+	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
+	Traffic(group string) ([]traffic.Summary, error)
+	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
+	// TrafficRecords calls sink for every request so far.
+	TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error
 }
 
 // Handler serves the control API.
@@ -46,7 +61,14 @@ func Handler(s Service, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /v1/bases/{base}/faults", h.faults)
 	mux.HandleFunc("POST /v1/bases/{base}/faults", h.inject)
 	mux.HandleFunc("DELETE /v1/bases/{base}/faults", h.clear)
+	mux.HandleFunc("POST /v1/bases/{base}/restart", h.restart)
 	mux.HandleFunc("POST /v1/components/{name}/{action}", h.act)
+	mux.HandleFunc("PUT /v1/controller", h.controller)
+	mux.HandleFunc("GET /v1/watch", h.watch)
+	mux.HandleFunc("GET /v1/traffic/{group}", h.traffic)
+	mux.HandleFunc("POST /v1/traffic/{group}", h.startTraffic)
+	mux.HandleFunc("DELETE /v1/traffic/{group}/{name}", h.stopTraffic)
+	mux.HandleFunc("GET /v1/traffic/{group}/{name}/records", h.records)
 	return mux
 }
 
@@ -68,7 +90,7 @@ func (h *handler) up(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, nil, &Error{Code: http.StatusBadRequest, Message: "config is missing"})
 		return
 	}
-	send := stream(w)
+	send := stream[line](w)
 	result, err := h.service.Up(r.Context(), request, func(e progress.Event) { send(line{Event: &e}) })
 	if err != nil {
 		send(line{Error: asError(err)})
@@ -83,22 +105,18 @@ func (h *handler) down(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) events(w http.ResponseWriter, r *http.Request) {
-	send := stream(w)
+	send := stream[line](w)
 	h.service.Events(r.Context(), func(e progress.Event) { send(line{Event: &e}) })
 }
 
 func (h *handler) bases(w http.ResponseWriter, r *http.Request) {
-	bases := h.service.Status(r.Context(), true).Bases
-	if bases == nil {
-		bases = []Base{}
-	}
-	h.answer(w, bases, nil)
+	h.answer(w, h.service.Bases(r.URL.Query().Get("group")), nil)
 }
 
 func (h *handler) addBases(w http.ResponseWriter, r *http.Request) {
-	var request ScaleRequest
+	var request AddRequest
 	if h.read(w, r, &request) {
-		added, err := h.service.AddBases(r.Context(), request.Count)
+		added, err := h.service.AddBases(r.Context(), request)
 		h.answer(w, added, err)
 	}
 }
@@ -108,6 +126,14 @@ func (h *handler) removeBases(w http.ResponseWriter, r *http.Request) {
 	if h.read(w, r, &request) {
 		removed, err := h.service.RemoveBases(r.Context(), request)
 		h.answer(w, removed, err)
+	}
+}
+
+func (h *handler) restart(w http.ResponseWriter, r *http.Request) {
+	var request RestartRequest
+	if h.read(w, r, &request) {
+		base, err := h.service.RestartBase(r.Context(), r.PathValue("base"), request)
+		h.answer(w, base, err)
 	}
 }
 
@@ -169,12 +195,12 @@ func (h *handler) answer(w http.ResponseWriter, value any, err error) {
 // stream returns a function that sends a value as a line at once; steps that
 // overlap may call it concurrently. Whether the
 // command still reads shows in the request's context.
-func stream(w http.ResponseWriter) func(line) {
+func stream[T any](w http.ResponseWriter) func(T) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
 	e := json.NewEncoder(w)
 	var mu sync.Mutex
-	return func(l line) {
+	return func(l T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if e.Encode(l) == nil {

@@ -51,6 +51,9 @@ type Status struct {
 	// connected to the broker.
 	BaseCount      int `json:"baseCount"`
 	BasesConnected int `json:"basesConnected"`
+	// Gateway is host:port of the HTTP proxy to Services and bases; empty until
+	// something has needed it.
+	Gateway string `json:"gateway,omitempty"`
 	// Bases are there only when they were asked for.
 	Bases []Base `json:"bases,omitempty"`
 }
@@ -89,13 +92,27 @@ type Base struct {
 	// Identity is what the base calls itself in topics; it ends with the base's
 	// process.
 	Identity string `json:"identity"`
-	// HostName is the readable name, base-1 and so on.
+	// HostName is the readable name: base-1 and so on for the sandbox's own bases,
+	// GROUP-SET-N for those of a group.
 	HostName string `json:"hostName"`
-	IP       string `json:"ip"`
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	// Connected tells whether it is connected to the broker.
+	// Group, Set and Index say which base of a group it is; empty for the sandbox's own.
+	Group string `json:"group,omitempty"`
+	Set   string `json:"set,omitempty"`
+	Index int    `json:"index,omitempty"`
+	// Tunnel is how it talks to the controller.
+	Tunnel  v1alpha1.Tunnel `json:"tunnel"`
+	IP      string          `json:"ip"`
+	Name    string          `json:"name"`
+	Version string          `json:"version"`
+	// Running tells whether its process runs, Ready whether it has started.
+	Running bool `json:"running"`
+	Ready   bool `json:"ready"`
+	// Connected tells whether it is connected to the broker or, over HTTP, whether
+	// its last heartbeat was answered.
 	Connected bool `json:"connected"`
+	// WebAddr is host:port of its listener for requests to modules; empty until
+	// something has needed it.
+	WebAddr string `json:"webAddr,omitempty"`
 	// Node is the name of its Node; empty while there is none, or when Nodes were
 	// not looked at.
 	Node string `json:"node,omitempty"`
@@ -125,16 +142,52 @@ type UpResult struct {
 	Status  *Status  `json:"status"`
 }
 
-// ScaleRequest asks for more bases.
-type ScaleRequest struct {
+// AddRequest asks for more bases.
+type AddRequest struct {
+	// Count is how many.
 	Count int `json:"count"`
+	// Group that they belong to, a DNS label. Default: they are the sandbox's own,
+	// with its settings; Set, Spec and Seed must be empty then.
+	Group string `json:"group,omitempty"`
+	// Set within the group, a DNS label. Default: that of Spec.
+	Set string `json:"set,omitempty"`
+	// Spec has their settings; its Count is not looked at. Default: all defaults.
+	Spec *v1alpha1.BaseSet `json:"spec,omitempty"`
+	// Seed makes what is random about them repeatable. Default: drawn.
+	Seed uint64 `json:"seed,omitempty"`
 }
 
-// RemoveRequest names the bases to remove, by identity or host name; without
-// names, the Count youngest go.
+// RemoveRequest says which bases to remove: those that it names by identity or
+// host name, or the Count youngest, or all of a Group; exactly one of the three.
 type RemoveRequest struct {
 	Bases []string `json:"bases,omitempty"`
 	Count int      `json:"count,omitempty"`
+	Group string   `json:"group,omitempty"`
+}
+
+// RestartRequest restarts a base.
+type RestartRequest struct {
+	// NewIdentity gives it a new identity, as a new container has.
+	NewIdentity bool `json:"newIdentity,omitempty"`
+}
+
+// WatchRequest says what a stream of events is to tell.
+type WatchRequest struct {
+	// Group whose bases and traffic are watched; the bases are called SET-N then.
+	// Components are watched in any case. Default: everything, and bases have their
+	// host names.
+	Group string
+	// Own makes the stream the owner of Group: when it ends, for whatever reason, the
+	// daemon stops the traffic of the group and removes its bases.
+	Own bool
+}
+
+// ControllerRequest says what module controllers there are to be.
+type ControllerRequest struct {
+	// Replicas is how many. Default: as the sandbox's configuration says.
+	Replicas int `json:"replicas,omitempty"`
+	// Env is added to the variables of the sandbox's configuration. Default: none.
+	Env map[string]string `json:"env,omitempty"`
 }
 
 // Fault is an injected fault.

@@ -84,7 +84,11 @@ func notUp() error {
 }
 
 // AddBases adds bases; they are connected when it returns.
-func (d *Daemon) AddBases(ctx context.Context, count int) ([]control.Base, error) {
+func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
+	count := r.Count
+	if r.Group != "" {
+		return nil, notBuilt("groups of bases")
+	}
 	ctx, release, err := d.changing(ctx)
 	if err != nil {
 		return nil, err
@@ -116,6 +120,19 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	default:
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, but not both"}
 	}
+}
+
+// Bases lists those of a group, or all if it is empty.
+func (d *Daemon) Bases(group string) []control.Base {
+	all := []control.Base{}
+	if f := d.now().fleet; f != nil {
+		for _, b := range d.describe(f.List()) {
+			if group == "" || b.Group == group {
+				all = append(all, b)
+			}
+		}
+	}
+	return all
 }
 
 // describe returns what is known of bases.

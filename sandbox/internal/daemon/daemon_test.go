@@ -158,7 +158,7 @@ func request(role string, bases int) control.UpRequest {
 
 // makeNodes plays the controller: it makes a Ready Node for each base.
 func (b *bench) makeNodes(ctx context.Context) {
-	bases, err := b.Bases(ctx)
+	bases, err := b.Bases(ctx, "")
 	if err != nil {
 		b.t.Error(err)
 	}
@@ -370,7 +370,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 	if err := b.Act(t.Context(), "broker", control.Start); err != nil {
 		t.Fatal(err)
 	}
-	added, err := b.AddBases(t.Context(), 1) // waits until all are connected
+	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until all are connected
 	if err != nil || len(added) != 1 {
 		t.Fatalf("adding gave %v, %v", added, err)
 	}
@@ -385,7 +385,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 
 func TestBasesAndFaults(t *testing.T) {
 	b := newBench(t)
-	if _, err := b.AddBases(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "not up yet") {
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}); err == nil || !strings.Contains(err.Error(), "not up yet") {
 		t.Errorf("adding before the first up gave %v", err)
 	}
 	b.up(request("good", 2))
@@ -412,7 +412,10 @@ func TestBasesAndFaults(t *testing.T) {
 			_, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-9"}})
 			return err
 		}},
-		"too many": {http.StatusBadRequest, func() error { _, err := b.AddBases(t.Context(), v1alpha1.MaxBases); return err }},
+		"too many": {http.StatusBadRequest, func() error {
+			_, err := b.AddBases(t.Context(), control.AddRequest{Count: v1alpha1.MaxBases})
+			return err
+		}},
 		"no fault": {http.StatusBadRequest, func() error {
 			_, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "rain"}`))
 			return err

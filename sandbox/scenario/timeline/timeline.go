@@ -32,6 +32,9 @@ const (
 	Step Kind = "step"
 	// Request: a request was lost. Name is its stream, State its result.
 	Request Kind = "request"
+	// Synced ends the events that tell, at the beginning of a stream, what is; all
+	// that follow tell of changes. Nothing but its time is set.
+	Synced Kind = "synced"
 )
 
 // Event is one thing that was seen. Which fields are set depends on its kind.
