@@ -124,8 +124,9 @@ type Traffic struct {
 	Verdict Verdict `json:"verdict"`
 	// Seconds has the requests by the second of the run, from its start.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
-	// Lost are the requests that were lost, at most the first 1,000.
-	Lost []traffic.Record `json:"lost,omitempty"`
+	// Lost are the requests that were lost, at most the first 1,000; the Summary
+	// counts all, as lost in JSON too.
+	Lost []traffic.Record `json:"lostRequests,omitempty"`
 }
 
 // Detail is a piece of evidence.
