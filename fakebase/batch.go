@@ -20,7 +20,8 @@ type batchResponse struct {
 
 // batchCommand is batchInstallBiz (protocol 4.9), and what a baseline does
 // (protocol 3.6) with the origin Replay.
-func (l *life) batchCommand(req *batchRequest, origin ark.Origin) outcome {
+func (l *life) batchCommand(req *batchRequest, origin ark.Origin) (out outcome) {
+	defer l.traceCommand(cmdBatch, nil)(&out)
 	sub := subject{command: cmdBatch}
 	if out, done := l.arrive(sub); done {
 		return out
@@ -46,7 +47,7 @@ func (l *life) batchCommand(req *batchRequest, origin ark.Origin) outcome {
 	if req.Async {
 		return l.operateAsync(req.RequestID.value, batchID, req, sub, op)
 	}
-	out, _ := l.exclusively(batchID, sub, op)
+	out, _ = l.exclusively(batchID, sub, op)
 	return out
 }
 

@@ -164,7 +164,8 @@ func (l *life) switchCommand(req *bizRequest) outcome {
 }
 
 // namedCommand is what uninstallBiz and switchBiz have in common.
-func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
+func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) (out outcome) {
+	defer l.traceCommand(command, req)(&out)
 	sub := subject{command: command}
 	if req != nil {
 		sub.biz, sub.version = req.BizName.value, req.BizVersion.value
@@ -224,7 +225,8 @@ func (l *life) switchTo(sub subject) clientResponse {
 }
 
 // queryAll is queryAllBiz (protocol 4.7).
-func (l *life) queryAll() outcome {
+func (l *life) queryAll() (out outcome) {
+	defer l.traceCommand(cmdQueryAll, nil)(&out)
 	sub := subject{command: cmdQueryAll}
 	if out, done := l.arrive(sub); done {
 		return out

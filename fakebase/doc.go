@@ -12,6 +12,7 @@
 //
 //	fakebase.go options.go     Base: New, Start, Crash, Restart, Inject, Clear
 //	status.go events.go        Status, and Watch for every change as it happens
+//	trace.go addr.go           Trace for commands and faults; listeners
 //	life.go                    one process of a base, from start to crash
 //	commands.go install.go     the commands of arklet, the same for both tunnels:
 //	uninstall.go batch.go      operations under the lock of their identity,

@@ -33,6 +33,7 @@ type Base struct {
 	identity string // of the running process, or the last or next one
 	life     *life  // nil while no process runs
 	watchers []*watcher
+	tracers  atomic.Pointer[[]*tracer] // replaced under mu; nil = nobody traces
 	seq      uint64
 	rnd      *rand.Rand
 	cha      *rand.ChaCha8 // for UUIDs
@@ -68,6 +69,7 @@ func New(opts Options) (*Base, error) {
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)
 	b.faults.seed = seed
+	b.faults.fired = func(f *Fault) { b.traceFault(f, FaultFired) }
 	b.identity = opts.Identity
 	if b.identity == "" {
 		b.identity = opts.IP
@@ -214,6 +216,7 @@ func (b *Base) Inject(f Fault) (string, error) {
 		b.expiries[f.ID] = func() { timer.Stop() }
 		b.mu.Unlock()
 	}
+	b.traceFault(&f, FaultIsSet)
 	b.faultsChanged(f.Kind)
 	return f.ID, nil
 }
@@ -231,6 +234,7 @@ func (b *Base) Clear(ids ...string) int {
 		if stop != nil {
 			stop()
 		}
+		b.traceFault(&f, FaultCleared)
 		if f.Kind != FaultCrash {
 			b.faultsChanged(f.Kind)
 		}
@@ -276,8 +280,11 @@ func (b *Base) share() float64 {
 	return b.rnd.Float64()
 }
 
-// newIdentity draws a UUID from the base's seed.
+// newIdentity makes an identity, or draws a UUID from the base's seed.
 func (b *Base) newIdentity() string {
+	if b.opts.NewIdentity != nil {
+		return b.opts.NewIdentity()
+	}
 	// ChaCha8 never fails to read.
 	id, _ := uuid.NewRandomFromReader(b.cha)
 	return id.String()

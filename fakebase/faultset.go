@@ -36,6 +36,7 @@ type firing struct {
 type faultSet struct {
 	seed  uint64
 	count atomic.Int32
+	fired func(*Fault) // is told when a fault happens; nil = nobody is
 
 	mu   sync.Mutex
 	list []*armed
@@ -131,6 +132,14 @@ func (s *faultSet) fireIf(sub subject, wanted func(*Fault) bool) (firing, bool) 
 	if s.count.Load() == 0 {
 		return firing{}, false
 	}
+	f, hit := s.find(sub, wanted)
+	if hit && s.fired != nil {
+		s.fired(&f.Fault)
+	}
+	return f, hit
+}
+
+func (s *faultSet) find(sub subject, wanted func(*Fault) bool) (firing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.list {

@@ -106,10 +106,11 @@ func (l *life) master() Biz {
 }
 
 // healthCommand is health (protocol 7).
-func (l *life) healthCommand(req *healthRequest) outcome {
+func (l *life) healthCommand(req *healthRequest) (out outcome) {
 	if req == nil {
 		req = &healthRequest{}
 	}
+	defer l.traceCommand(cmdHealth, &bizRequest{BizName: req.BizName, BizVersion: req.BizVersion})(&out)
 	sub := subject{command: cmdHealth, biz: req.BizName.value, version: req.BizVersion.value}
 	if out, done := l.arrive(sub); done {
 		return out

@@ -197,7 +197,8 @@ func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
 }
 
 // help is the list of commands (protocol 4.4).
-func (l *life) help() outcome {
+func (l *life) help() (out outcome) {
+	defer l.traceCommand(cmdHelp, nil)(&out)
 	sub := subject{command: cmdHelp}
 	if out, done := l.arrive(sub); done {
 		return out

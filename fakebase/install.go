@@ -11,7 +11,8 @@ import (
 const strategyUninstallFirst = "uninstallThenInstall"
 
 // installCommand is installBiz (protocol 4.5).
-func (l *life) installCommand(req *bizRequest) outcome {
+func (l *life) installCommand(req *bizRequest) (out outcome) {
+	defer l.traceCommand(cmdInstall, req)(&out)
 	sub := subject{command: cmdInstall}
 	if req != nil {
 		sub = req.subject(cmdInstall)

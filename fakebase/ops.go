@@ -79,7 +79,8 @@ func (l *life) execute(r *processRecord, id string, sub subject, op func() outco
 }
 
 // queryOps is queryBizOps (protocol 4.8).
-func (l *life) queryOps(req *opsRequest) outcome {
+func (l *life) queryOps(req *opsRequest) (out outcome) {
+	defer l.traceCommand(cmdQueryOps, nil)(&out)
 	sub := subject{command: cmdQueryOps}
 	if out, done := l.arrive(sub); done {
 		return out

@@ -53,6 +53,10 @@ type Options struct {
 	// Identity names the base in topics and heartbeats. Empty = a random UUID
 	// for generations A and B, the IP for generation C, as the real ones do.
 	Identity string
+	// NewIdentity makes the identity of a process that comes back with another one.
+	// Nil = a UUID drawn from Seed; bases of one seed that meet at one controller
+	// need something else.
+	NewIdentity func() string
 	// Name, Version and ClusterName are the metadata of the base.
 	// Empty = "base", "1.0.0", "default".
 	Name, Version, ClusterName string

@@ -1,0 +1,133 @@
+package fakebase
+
+import (
+	"slices"
+	"time"
+)
+
+// Trace is one thing that a base did: it answered a command, or a fault was set,
+// was cleared or happened. Exactly one of Command and Fault is set.
+type Trace struct {
+	// Time is the clock's, as that of an Event.
+	Time    time.Time     `json:"time"`
+	Command *CommandTrace `json:"command,omitempty"`
+	Fault   *FaultTrace   `json:"fault,omitempty"`
+}
+
+// CommandTrace is a command that was answered, over either tunnel. One that
+// hangs, and one that ends with its process, is not. An asynchronous one is told
+// when its record is answered.
+type CommandTrace struct {
+	// Identity is that of the process.
+	Identity string `json:"identity"`
+	// Name of the command, such as installBiz; a baseline is a batchInstallBiz.
+	Name string `json:"name"`
+	// Biz and Version that it was about, as far as they are known.
+	Biz     string `json:"biz,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Code is the error code of the documents, one of ErrorCodes; empty = success.
+	// It is here even if the base does not send it.
+	Code string `json:"code,omitempty"`
+	// Message is what the answer said.
+	Message string `json:"message,omitempty"`
+	// Elapsed is the time from its arrival to its answer.
+	Elapsed time.Duration `json:"elapsed"`
+}
+
+// FaultTrace is what became of a fault.
+type FaultTrace struct {
+	ID   string    `json:"id"`
+	Kind FaultKind `json:"kind"`
+	// State is set, cleared or fired. Faults that are a state do not fire.
+	State FaultState `json:"state"`
+	// Code of the fault, if it has one.
+	Code string `json:"code,omitempty"`
+}
+
+// FaultState says what became of a fault.
+type FaultState string
+
+// What becomes of faults.
+const (
+	FaultIsSet   FaultState = "set"
+	FaultCleared FaultState = "cleared"
+	FaultFired   FaultState = "fired"
+)
+
+type tracer struct{ fn func(Trace) }
+
+// Trace calls fn with everything that is traced from now on, until stop is called.
+// In contrast to Watch's, calls may come at the same time, and the base may be
+// locked or not: fn must be quick and must not call the base. As long as nobody
+// traces it costs nothing.
+func (b *Base) Trace(fn func(Trace)) (stop func()) {
+	t := &tracer{fn}
+	b.changeTracers(func(all []*tracer) []*tracer { return append(slices.Clone(all), t) })
+	return func() {
+		b.changeTracers(func(all []*tracer) []*tracer {
+			return slices.DeleteFunc(slices.Clone(all), func(x *tracer) bool { return x == t })
+		})
+	}
+}
+
+// changeTracers replaces the list: readers take no lock.
+func (b *Base) changeTracers(change func([]*tracer) []*tracer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var now []*tracer
+	if p := b.tracers.Load(); p != nil {
+		now = *p
+	}
+	if now = change(now); len(now) == 0 {
+		b.tracers.Store(nil)
+		return
+	}
+	b.tracers.Store(&now)
+}
+
+func (b *Base) trace(t Trace) {
+	if p := b.tracers.Load(); p != nil {
+		t.Time = b.opts.Clock.Now()
+		for _, tracer := range *p {
+			tracer.fn(t)
+		}
+	}
+}
+
+func (b *Base) traceFault(f *Fault, s FaultState) {
+	if b.tracers.Load() != nil {
+		b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
+	}
+}
+
+// traceCommand begins to trace a command; what it returns is called with the
+// outcome. req may be nil.
+func (l *life) traceCommand(name string, req *bizRequest) func(*outcome) {
+	if l.b.tracers.Load() == nil {
+		return func(*outcome) {}
+	}
+	began := l.b.opts.Clock.Now()
+	c := CommandTrace{Identity: l.identity, Name: name}
+	if req != nil {
+		c.Biz, c.Version = req.BizName.value, req.BizVersion.value
+	}
+	return func(out *outcome) {
+		if out.gone {
+			return
+		}
+		c.Elapsed = l.b.opts.Clock.Since(began)
+		c.Code, c.Message = out.code, out.message
+		if out.thrown != nil {
+			c.Message = out.thrown.message()
+		}
+		if r, ok := out.data.(clientResponse); ok {
+			if c.Message == "" || out.failed {
+				c.Message = r.message
+			}
+			if c.Biz == "" && len(r.biz) > 0 {
+				c.Biz, c.Version = r.biz[0].Name, r.biz[0].Version
+			}
+		}
+		l.b.trace(Trace{Command: &c})
+	}
+}
