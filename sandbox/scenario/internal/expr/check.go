@@ -1,0 +1,213 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+)
+
+// Problem is a mistake in an expression.
+type Problem struct {
+	// Line and Column within the expression, from 1.
+	Line, Column int
+	// Detail is a sentence without a full stop.
+	Detail string
+}
+
+// Problems are all mistakes of an expression. It is an error when it is not empty.
+type Problems []Problem
+
+// Error prints one problem a line.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Detail
+	}
+	return strings.Join(lines, "\n")
+}
+
+// checkNames reports streams and bases that there are none of: to CEL they are
+// keys of a map.
+func (e *Env) checkNames(a *ast.AST) Problems {
+	var problems Problems
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		of, name, ok := fieldOf(x)
+		if !ok || x.Kind() == ast.SelectKind && x.AsSelect().IsTestOnly() {
+			return
+		}
+		at := a.SourceInfo().GetStartLocation(x.ID())
+		add := func(detail string) {
+			problems = append(problems, Problem{at.Line(), at.Column() + 1, detail})
+		}
+		switch {
+		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
+			add(fmt.Sprintf("there is no stream %q%s", name, Meant(name, e.static.Streams)))
+		case of == "bases" && e.static.Sets != nil:
+			set, isBase := setOf(name)
+			switch {
+			case !isBase:
+				add(fmt.Sprintf("%q is no base: they are named SET-N, from 1", name))
+			case !slices.Contains(e.static.Sets, set):
+				add(fmt.Sprintf("there is no set of bases %q%s", set, Meant(set, e.static.Sets)))
+			}
+		}
+	}))
+	return problems
+}
+
+var baseName = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
+
+// setOf returns the set that a base belongs to by its name.
+func setOf(base string) (string, bool) {
+	m := baseName.FindStringSubmatch(base)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
+
+var (
+	undeclared = regexp.MustCompile(`^undeclared reference to '(.*)' \(in container '.*'\)$`)
+	undefined  = regexp.MustCompile(`^undefined field '(.*)'$`)
+	overload   = regexp.MustCompile(`^found no matching overload for '(.*?)' applied to '(.*)'$`)
+	operator   = regexp.MustCompile(`^_?([^a-z_]+)_?$`)
+)
+
+// translate turns CEL's issues into problems in our words.
+func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
+	var problems Problems
+	for _, issue := range issues.Errors() {
+		p := Problem{Line: issue.Location.Line(), Column: issue.Location.Column() + 1}
+		var node ast.Expr
+		if a != nil {
+			node = find(a, issue.ExprID)
+		}
+		message, _, _ := strings.Cut(issue.Message, " expecting ")
+		switch m := undeclared.FindStringSubmatch(message); {
+		case m != nil:
+			p.Detail = e.unknown(m[1], node, kind)
+		case undefined.MatchString(message):
+			p.Detail = e.noField(undefined.FindStringSubmatch(message)[1], node)
+		case overload.MatchString(message):
+			m := overload.FindStringSubmatch(message)
+			p.Detail = noOverload(m[1], m[2])
+		default:
+			p.Detail = strings.Replace(message, "Syntax error: ", "cannot be read: ", 1)
+		}
+		problems = append(problems, p)
+	}
+	return slices.Compact(problems)
+}
+
+func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {
+	if node != nil && node.Kind() == ast.CallKind {
+		return fmt.Sprintf("there is no function %s%s", name, Meant(name, slices.Collect(maps.Keys(e.envs[kind].Functions()))))
+	}
+	if slices.Contains(e.names[Condition], name) {
+		return fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)
+	}
+	names := e.names[kind]
+	if meant := Meant(name, names); meant != "" {
+		return fmt.Sprintf("there is no %s%s", name, meant)
+	}
+	return fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
+}
+
+// noField is about a field of vars, of a base and so on that there is not.
+func (e *Env) noField(name string, node ast.Expr) string {
+	if node == nil || node.Kind() != ast.SelectKind || node.AsSelect().Operand().Kind() != ast.IdentKind {
+		all := slices.Collect(maps.Keys(baseFields))
+		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...), slices.Collect(maps.Keys(streamFields))...)
+		return fmt.Sprintf("there is no field %s%s", name, Meant(name, all))
+	}
+	of := node.AsSelect().Operand().AsIdent()
+	names, ours := e.types.FindStructFieldNames("koupsandbox." + of)
+	switch meant := Meant(name, names); {
+	case !ours:
+		return fmt.Sprintf("there is no field %s in %s", name, of)
+	case meant != "":
+		return fmt.Sprintf("there is no %s.%s%s", of, name, meant)
+	case len(names) == 0:
+		return fmt.Sprintf("there is no %s.%s: the scenario has no %s", of, name, of)
+	default:
+		return fmt.Sprintf("there is no %s.%s, only %s", of, name, strings.Join(names, ", "))
+	}
+}
+
+func noOverload(function, arguments string) string {
+	arguments = strings.ReplaceAll(arguments, "koupsandbox.", "")
+	switch m := operator.FindStringSubmatch(function); {
+	case function == "_[_]":
+		return fmt.Sprintf("[ ] does not fit %s", arguments)
+	case function == "_?_:_":
+		return fmt.Sprintf("? : does not fit %s", arguments)
+	case function == "@in":
+		return fmt.Sprintf("in does not fit %s", arguments)
+	case m != nil:
+		return fmt.Sprintf("%s does not fit %s", m[1], arguments)
+	}
+	return fmt.Sprintf("the function %s does not take %s", function, arguments)
+}
+
+func find(a *ast.AST, id int64) ast.Expr {
+	var found ast.Expr
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.ID() == id {
+			found = e
+		}
+	}))
+	return found
+}
+
+// Meant returns "; did you mean X?" for the name that is nearest to an unknown
+// one, or nothing.
+func Meant(name string, names []string) string {
+	best, least := "", max(1, (len(name)+1)/3)+1
+	for _, candidate := range slices.Sorted(slices.Values(names)) {
+		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// distance counts the letters to add, remove or replace between a and b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// typeName writes a type for people.
+func typeName(t *cel.Type) string {
+	switch t.Kind() {
+	case types.StructKind:
+		return "object"
+	case types.DynKind:
+		return "any"
+	}
+	return t.String()
+}

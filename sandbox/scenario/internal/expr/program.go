@@ -1,0 +1,142 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+)
+
+// Program is a compiled expression. It may be used concurrently.
+type Program struct {
+	text    string
+	kind    Kind
+	out     *cel.Type
+	uses    []string
+	parts   []part
+	program cel.Program
+}
+
+// Result of an evaluation.
+type Result struct {
+	// Value is what JSON has; bool for all kinds but Value.
+	Value any
+	// Nothing are the lists that were empty, so that a part of the expression
+	// compared nothing; nil = every part has compared something. A true that
+	// compared nothing proves nothing.
+	Nothing []string
+}
+
+// True tells whether the value is true and something was compared.
+func (r Result) True() bool { return r.Value == true && len(r.Nothing) == 0 }
+
+// Compile compiles an expression. The error is of type Problems.
+func (e *Env) Compile(text string, kind Kind) (*Program, error) {
+	env := e.envs[kind]
+	parsed, issues := env.Parse(text)
+	if issues.Err() != nil {
+		return nil, e.translate(nil, issues, kind)
+	}
+	problems := e.checkNames(parsed.NativeRep())
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...)
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
+		return nil, Problems{{Line: 1, Column: 1, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
+	}
+	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()), parts: partsOf(checked)}
+	options := []cel.ProgramOption{cel.InterruptCheckFrequency(1000), cel.CostLimit(50_000_000)}
+	if len(p.parts) > 0 {
+		options = append(options, cel.EvalOptions(cel.OptTrackState))
+	}
+	var err error
+	if p.program, err = env.Program(checked, options...); err != nil {
+		return nil, Problems{{Line: 1, Column: 1, Detail: err.Error()}}
+	}
+	return p, nil
+}
+
+// Uses are the names that the expression uses, sorted: those of objects as they
+// are, such as pods, and vars.NAME, matrix.NAME, run.NAME, outputs.NAME,
+// traffic.NAME.
+func (p *Program) Uses() []string { return p.uses }
+
+// Text is the expression.
+func (p *Program) Text() string { return p.text }
+
+// Eval evaluates the expression. An error says that it has no value with this
+// data, for example because a field is not there.
+func (p *Program) Eval(data Data) (Result, error) {
+	out, details, err := p.program.Eval(map[string]any(data))
+	if err != nil {
+		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
+	}
+	value, err := native(out)
+	if err != nil {
+		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
+	}
+	if _, ok := value.(bool); !ok && p.kind != Value {
+		return Result{}, fmt.Errorf("evaluating %q: it gave %v, which is neither true nor false", p.text, value)
+	}
+	result := Result{Value: value}
+	if len(p.parts) > 0 {
+		result.Nothing = nothing(p.parts, details.State())
+	}
+	return result, nil
+}
+
+// uses collects names, and fields of those whose fields are names.
+func uses(a *ast.AST) []string {
+	var names []string
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			names = append(names, e.AsIdent())
+		case ast.SelectKind, ast.CallKind:
+			if of, field, ok := fieldOf(e); ok && slices.Contains([]string{"vars", "matrix", "run", "outputs", "traffic"}, of) {
+				names = append(names, of+"."+field)
+			}
+		}
+	}))
+	slices.Sort(names)
+	names = slices.Compact(names)
+	known := append([]string{"bases", "vars", "matrix", "run", "outputs", "traffic"}, Objects...)
+	return slices.DeleteFunc(names, func(name string) bool {
+		for _, k := range known {
+			if name == k || len(name) > len(k) && name[:len(k)+1] == k+"." {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// fieldOf takes name.field and name["field"] apart.
+func fieldOf(e ast.Expr) (name, field string, ok bool) {
+	var operand ast.Expr
+	switch e.Kind() {
+	case ast.SelectKind:
+		operand, field = e.AsSelect().Operand(), e.AsSelect().FieldName()
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.FunctionName() != "_[_]" || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
+			return "", "", false
+		}
+		key, isString := call.Args()[1].AsLiteral().Value().(string)
+		if !isString {
+			return "", "", false
+		}
+		operand, field = call.Args()[0], key
+	default:
+		return "", "", false
+	}
+	if operand.Kind() != ast.IdentKind {
+		return "", "", false
+	}
+	return operand.AsIdent(), field, true
+}

@@ -1,0 +1,261 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	opening = "${{"
+	closing = "}}"
+)
+
+// Has tells whether a string contains an expression.
+func Has(text string) bool { return strings.Contains(text, opening) }
+
+// Template is a string with expressions in it. It may be used concurrently.
+type Template struct {
+	pieces []piece
+}
+
+// piece is a bit of plain text, or an expression.
+type piece struct {
+	text    string
+	program *Program // nil: plain text
+}
+
+// Template compiles a string with expressions in it. The error is of type
+// Problems. The same text is compiled once only.
+func (e *Env) Template(text string) (*Template, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t, ok := e.templates[text]; ok {
+		return t, nil
+	}
+	t, err := e.template(text)
+	if err != nil {
+		return nil, err
+	}
+	e.templates[text] = t
+	return t, nil
+}
+
+func (e *Env) template(text string) (*Template, error) {
+	t := &Template{}
+	var problems Problems
+	line := 1
+	for rest := text; rest != ""; {
+		plain, behind, found := strings.Cut(rest, opening)
+		if plain != "" {
+			t.pieces = append(t.pieces, piece{text: plain})
+		}
+		if !found {
+			break
+		}
+		line += strings.Count(plain, "\n")
+		end := endOf(behind)
+		if end < 0 {
+			problems = append(problems, Problem{Line: line, Column: 1, Detail: "${{ has no }}"})
+			break
+		}
+		inside := behind[:end]
+		program, err := e.Compile(inside, Value)
+		var wrong Problems
+		switch {
+		case strings.TrimSpace(inside) == "":
+			problems = append(problems, Problem{Line: line, Column: 1, Detail: "there is nothing in ${{ }}"})
+		case errors.As(err, &wrong):
+			for _, p := range wrong {
+				p.Line += line - 1
+				problems = append(problems, p)
+			}
+		}
+		t.pieces = append(t.pieces, piece{program: program, text: inside})
+		line += strings.Count(inside, "\n")
+		rest = behind[end+len(closing):]
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	if !t.whole() {
+		for _, p := range t.pieces {
+			if p.program != nil && !printable(p.program.out) {
+				problems = append(problems, Problem{Line: 1, Column: 1,
+					Detail: fmt.Sprintf("${{%s}} is of the type %s, which cannot stand in the middle of a text", p.text, typeName(p.program.out))})
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return t, nil
+}
+
+// endOf finds the }} that ends an expression: not within a string, nor the end of
+// maps in maps.
+func endOf(text string) int {
+	depth := 0
+	var quote byte
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote != 0:
+			if c == '\\' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}' && depth > 0:
+			depth--
+		case strings.HasPrefix(text[i:], closing):
+			return i
+		}
+	}
+	return -1
+}
+
+// whole tells whether the string is one expression, and so keeps its type.
+func (t *Template) whole() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
+
+// Uses are the names that the expressions use, sorted.
+func (t *Template) Uses() []string {
+	var names []string
+	for _, p := range t.pieces {
+		if p.program != nil {
+			names = append(names, p.program.uses...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Eval returns the value: that of the expression if the string is nothing else,
+// or the text with the values in their places.
+func (t *Template) Eval(data Data) (any, error) {
+	if t.whole() {
+		r, err := t.pieces[0].program.Eval(data)
+		return r.Value, err
+	}
+	var b strings.Builder
+	for _, p := range t.pieces {
+		if p.program == nil {
+			b.WriteString(p.text)
+			continue
+		}
+		r, err := p.program.Eval(data)
+		if err != nil {
+			return nil, err
+		}
+		text, ok := asText(r.Value)
+		if !ok {
+			return nil, fmt.Errorf("evaluating %q: its value cannot stand in the middle of a text", p.text)
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+func asText(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	}
+	return "", false
+}
+
+// printable tells whether values of a type can be part of a text.
+func printable(t *cel.Type) bool {
+	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind,
+		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
+}
+
+// Fits says, in one sentence, why the value cannot be that of a field of the Go
+// type, as far as is known before the run.
+func (t *Template) Fits(want reflect.Type) error {
+	for want.Kind() == reflect.Pointer {
+		want = want.Elem()
+	}
+	got := cel.StringType
+	if t.whole() {
+		got = t.pieces[0].program.out
+	}
+	var what, hint string
+	var kinds []types.Kind
+	switch {
+	case want == reflect.TypeFor[metav1.Duration]():
+		what, kinds = "a time with its unit", []types.Kind{types.StringKind, types.DurationKind}
+	case want.Kind() == reflect.Interface:
+		return nil
+	case want.Kind() == reflect.String:
+		what, kinds = "a string", []types.Kind{types.StringKind, types.DurationKind, types.TimestampKind}
+		hint = ": write ${{ string(…) }}"
+	case want.Kind() == reflect.Bool:
+		what, kinds = "true or false", []types.Kind{types.BoolKind}
+	case want.Kind() == reflect.Slice:
+		what, kinds = "a list", []types.Kind{types.ListKind}
+	case want.Kind() == reflect.Map, want.Kind() == reflect.Struct:
+		what, kinds = "a mapping", []types.Kind{types.MapKind, types.StructKind}
+	default:
+		what, kinds = "a whole number", []types.Kind{types.IntKind, types.UintKind}
+		hint = ": write ${{ int(…) }}"
+	}
+	if got.Kind() == types.DynKind || slices.Contains(kinds, got.Kind()) {
+		return nil
+	}
+	return fmt.Errorf("must be %s, but the expression is of the type %s%s", what, typeName(got), hint)
+}
+
+// Expand returns a copy of a value with every string in it evaluated: maps,
+// lists and strings of YAML. It changes nothing in keys.
+func (e *Env) Expand(value any, data Data) (any, error) {
+	switch v := value.(type) {
+	case string:
+		if !Has(v) {
+			return v, nil
+		}
+		t, err := e.Template(v)
+		if err != nil {
+			return nil, err
+		}
+		return t.Eval(data)
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for key, element := range v {
+			expanded, err := e.Expand(element, data)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			object[key] = expanded
+		}
+		return object, nil
+	case []any:
+		list := make([]any, len(v))
+		for i, element := range v {
+			expanded, err := e.Expand(element, data)
+			if err != nil {
+				return nil, fmt.Errorf("[%d]: %w", i, err)
+			}
+			list[i] = expanded
+		}
+		return list, nil
+	}
+	return value, nil
+}

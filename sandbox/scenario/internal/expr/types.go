@@ -1,0 +1,239 @@
+package expr
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// The names of the types that expressions can reach the fields of.
+const (
+	varsType    = "koupsandbox.vars"
+	matrixType  = "koupsandbox.matrix"
+	runType     = "koupsandbox.run"
+	outputsType = "koupsandbox.outputs"
+	baseType    = "koupsandbox.base"
+	moduleType  = "koupsandbox.module"
+	streamType  = "koupsandbox.stream"
+)
+
+var (
+	runFields = map[string]*cel.Type{
+		"namespace": cel.StringType, "group": cel.StringType, "seed": cel.IntType, "env": cel.StringType, "attempt": cel.IntType,
+	}
+	baseFields = map[string]*cel.Type{
+		"set": cel.StringType, "index": cel.IntType, "identity": cel.StringType, "version": cel.StringType, "running": cel.BoolType,
+		"connected": cel.BoolType, "ready": cel.BoolType, "modules": cel.ListType(types.NewObjectType(moduleType)),
+	}
+	moduleFields = map[string]*cel.Type{"name": cel.StringType, "version": cel.StringType, "state": cel.StringType}
+	streamFields = func() map[string]*cel.Type {
+		fields := map[string]*cel.Type{
+			"sent": cel.IntType, "open": cel.IntType, "lost": cel.IntType, "versions": cel.MapType(cel.StringType, cel.IntType),
+			"p50": cel.DurationType, "p99": cel.DurationType, "max": cel.DurationType, "late": cel.DurationType,
+		}
+		for _, result := range traffic.Results {
+			fields[string(result)] = cel.IntType
+		}
+		return fields
+	}()
+)
+
+// Run is what run.… has.
+type Run struct {
+	// Namespace and Group of the run.
+	Namespace, Group string
+	// Seed of the run; expressions see it below 2^63.
+	Seed uint64
+	// Env is the environment of the sandbox.
+	Env string
+	// Attempt counts repetitions from 1.
+	Attempt int
+}
+
+// Value returns the run as Data has it.
+func (r Run) Value() map[string]any {
+	const most = 1<<63 - 1
+	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env, "attempt": int64(r.Attempt)}
+}
+
+// Base is a base as bases["SET-N"] has it.
+type Base struct {
+	Set                       string
+	Index                     int
+	Identity, Version         string
+	Running, Connected, Ready bool
+	Modules                   []Module
+}
+
+// Module is a module on a base.
+type Module struct{ Name, Version, State string }
+
+// Value returns the base as Data has it.
+func (b Base) Value() map[string]any {
+	modules := make([]any, len(b.Modules))
+	for i, m := range b.Modules {
+		modules[i] = map[string]any{"name": m.Name, "version": m.Version, "state": m.State}
+	}
+	return map[string]any{"set": b.Set, "index": int64(b.Index), "identity": b.Identity, "version": b.Version,
+		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}
+}
+
+// Stream returns the figures of a stream of requests: traffic.NAME of a condition,
+// and all of Data for Judge.
+func Stream(s traffic.Summary) Data {
+	versions := make(map[string]any, len(s.Versions))
+	for version, n := range s.Versions {
+		versions[version] = int64(n)
+	}
+	figures := Data{"sent": int64(s.Sent), "open": int64(s.Open), "lost": int64(s.Lost), "versions": versions,
+		"p50": s.P50, "p99": s.P99, "max": s.Max, "late": s.Late}
+	for _, result := range traffic.Results {
+		figures[string(result)] = int64(s.Results[result])
+	}
+	return figures
+}
+
+// provider adds our types to those of CEL. Values of them are maps.
+type provider struct {
+	*types.Registry
+	fields map[string]map[string]*cel.Type
+}
+
+func newProvider(static Static) (*provider, error) {
+	registry, err := types.NewRegistry()
+	if err != nil {
+		return nil, fmt.Errorf("making the types of expressions: %w", err)
+	}
+	p := &provider{Registry: registry, fields: map[string]map[string]*cel.Type{
+		varsType: {}, matrixType: {}, outputsType: {}, runType: runFields, baseType: baseFields, moduleType: moduleFields, streamType: streamFields,
+	}}
+	for name, value := range static.Vars {
+		p.fields[varsType][name] = typeOf(value)
+	}
+	for name, values := range static.Matrix {
+		p.fields[matrixType][name] = common(values)
+	}
+	for _, name := range static.Outputs {
+		p.fields[outputsType][name] = cel.StringType
+	}
+	return p, nil
+}
+
+// FindStructType implements types.Provider.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if _, ours := p.fields[name]; ours {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Registry.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
+	if fields, ours := p.fields[name]; ours {
+		return slices.Sorted(maps.Keys(fields)), true
+	}
+	return p.Registry.FindStructFieldNames(name)
+}
+
+// FindStructFieldType implements types.Provider.
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	if fields, ours := p.fields[name]; ours {
+		t, ok := fields[field]
+		return &types.FieldType{Type: t}, ok
+	}
+	return p.Registry.FindStructFieldType(name, field)
+}
+
+// NativeToValue implements types.Adapter.
+func (p *provider) NativeToValue(value any) ref.Val {
+	if data, ok := value.(Data); ok {
+		value = map[string]any(data)
+	}
+	return p.Registry.NativeToValue(value)
+}
+
+// typeOf returns the type of a value of a YAML file.
+func typeOf(value any) *cel.Type {
+	switch v := value.(type) {
+	case string:
+		return cel.StringType
+	case bool:
+		return cel.BoolType
+	case int64, int:
+		return cel.IntType
+	case float64:
+		return cel.DoubleType
+	case []any:
+		return cel.ListType(common(v))
+	case map[string]any:
+		return cel.MapType(cel.StringType, cel.DynType)
+	}
+	return cel.DynType
+}
+
+// common returns the type that all values have, or dyn.
+func common(values []any) *cel.Type {
+	var found *cel.Type
+	for _, v := range values {
+		switch t := typeOf(v); {
+		case found == nil:
+			found = t
+		case !found.IsExactType(t):
+			return cel.DynType
+		}
+	}
+	if found == nil {
+		return cel.DynType
+	}
+	return found
+}
+
+// native turns a result into what JSON has.
+func native(v ref.Val) (any, error) {
+	switch v := v.(type) {
+	case types.Bool, types.Int, types.Double, types.String:
+		return v.Value(), nil
+	case types.Uint:
+		return int64(v), nil
+	case types.Null:
+		return nil, nil
+	case types.Duration:
+		return v.Duration.String(), nil
+	case types.Timestamp:
+		return v.Format(time.RFC3339Nano), nil
+	case traits.Mapper:
+		object := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			name, ok := key.Value().(string)
+			if !ok {
+				return nil, fmt.Errorf("a map has a key that is no string: %v", key.Value())
+			}
+			value, err := native(v.Get(key))
+			if err != nil {
+				return nil, err
+			}
+			object[name] = value
+		}
+		return object, nil
+	case traits.Lister:
+		list := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			value, err := native(it.Next())
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("a value of the type %s cannot be written down", v.Type().TypeName())
+}

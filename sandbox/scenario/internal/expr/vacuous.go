@@ -1,0 +1,107 @@
+package expr
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// part is one of the parts of a condition that && joins.
+type part struct {
+	ranges []list
+}
+
+// list is what a loop of a part goes over.
+type list struct {
+	id   int64
+	text string
+}
+
+// partsOf returns the parts that go over lists.
+func partsOf(checked *cel.Ast) []part {
+	var parts []part
+	var split func(e ast.Expr)
+	split = func(e ast.Expr) {
+		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
+			for _, arg := range e.AsCall().Args() {
+				split(arg)
+			}
+			return
+		}
+		var p part
+		for _, r := range ranges(e) {
+			text, err := cel.ExprToString(r, checked.NativeRep().SourceInfo())
+			if err != nil {
+				text = "a list"
+			}
+			p.ranges = append(p.ranges, list{r.ID(), text})
+		}
+		if len(p.ranges) > 0 {
+			parts = append(parts, p)
+		}
+	}
+	split(checked.NativeRep().Expr())
+	return parts
+}
+
+// ranges returns what the outermost loops in e go over; of loops over the result
+// of loops, the last counts.
+func ranges(e ast.Expr) []ast.Expr {
+	var found []ast.Expr
+	switch e.Kind() {
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		if r := c.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 { // how macros bind a name, and no loop
+			return append(ranges(c.AccuInit()), ranges(c.Result())...)
+		}
+		return []ast.Expr{c.IterRange()}
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.IsMemberFunction() {
+			found = append(found, ranges(call.Target())...)
+		}
+		for _, arg := range call.Args() {
+			found = append(found, ranges(arg)...)
+		}
+	case ast.SelectKind:
+		return ranges(e.AsSelect().Operand())
+	case ast.ListKind:
+		for _, element := range e.AsList().Elements() {
+			found = append(found, ranges(element)...)
+		}
+	case ast.MapKind:
+		for _, entry := range e.AsMap().Entries() {
+			found = append(found, ranges(entry.AsMapEntry().Key())...)
+			found = append(found, ranges(entry.AsMapEntry().Value())...)
+		}
+	}
+	return found
+}
+
+// nothing names the empty lists of the parts that went over lists and found
+// nothing in any of them.
+func nothing(parts []part, state interpreter.EvalState) []string {
+	var names []string
+	for _, p := range parts {
+		var empty []string
+		full := false
+		for _, r := range p.ranges {
+			value, evaluated := state.Value(r.id)
+			if !evaluated {
+				continue
+			}
+			if sized, ok := value.(traits.Sizer); ok && sized.Size() == types.IntZero {
+				empty = append(empty, r.text)
+			} else {
+				full = true
+			}
+		}
+		if !full {
+			names = append(names, empty...)
+		}
+	}
+	return names
+}
