@@ -243,5 +243,5 @@ func forget(ctx context.Context, dir state.Dir) error {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return fmt.Errorf("reading the effective configuration: %w", err)
 	}
-	return daemon.Forget(ctx, &config)
+	return daemon.Forget(ctx, dir, &config)
 }

@@ -24,8 +24,14 @@ func SetDefaults(s *Sandbox) {
 		count := 3
 		s.Spec.Bases.Count = &count
 	}
+	if s.Spec.Provider == ProviderKind {
+		def(&s.Spec.Kind.Nodes, 1)
+	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
+		if s.Spec.Provider == ProviderKind { // a node image may have to be downloaded
+			s.Spec.Wait.Duration = 5 * time.Minute
+		}
 	}
 }
 

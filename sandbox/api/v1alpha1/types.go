@@ -26,7 +26,7 @@ const (
 	ProviderEmbedded Provider = "embedded"
 	// ProviderExisting uses the cluster behind a context that the user names.
 	ProviderExisting Provider = "existing"
-	// ProviderKind is reserved for a cluster of kind.
+	// ProviderKind makes a cluster of kind: nodes as containers of docker or podman.
 	ProviderKind Provider = "kind"
 )
 
@@ -63,9 +63,12 @@ type Metadata struct {
 
 // Spec says what a sandbox consists of.
 type Spec struct {
-	// Provider says where the Kubernetes API comes from: auto, embedded or
+	// Provider says where the Kubernetes API comes from: auto, embedded, kind or
 	// existing. Default: auto.
-	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=existing"`
+	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing"`
+	// Kind describes the cluster of the provider kind; it must be empty for every
+	// other provider.
+	Kind KindCluster `json:"kind,omitzero"`
 	// Cluster names the cluster of the provider existing; it must be empty for
 	// every other provider.
 	Cluster Cluster `json:"cluster,omitzero"`
@@ -82,8 +85,21 @@ type Spec struct {
 	// Controller is the module controller.
 	Controller Controller `json:"controller,omitzero"`
 	// Wait is how long each component may take to get ready, and how long the
-	// Nodes may take after that. Default: 60s.
+	// Nodes may take after that. Default: 60s; with the provider kind 5m.
 	Wait *metav1.Duration `json:"wait,omitempty"`
+}
+
+// KindCluster describes a cluster of kind.
+type KindCluster struct {
+	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's
+	// included. Default: 1.
+	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"`
+	// Image is the image of the nodes. Default: that of kind, or the one of `make
+	// node-image` where that alone is at hand.
+	Image string `json:"image,omitempty"`
+	// Version is the version of Kubernetes, such as v1.36.3; not together with
+	// Image. Default: that of the image.
+	Version string `json:"version,omitempty"`
 }
 
 // Cluster names an existing cluster.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // ownVariables are set by the sandbox for the controller; another value would
@@ -17,6 +18,9 @@ var ownVariables = []string{
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
 }
+
+// maxKindNodes is the most nodes that a kind cluster of a sandbox has: each takes about 300 MB, and bases need none.
+const maxKindNodes = 10
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
@@ -72,20 +76,49 @@ func validateProvider(s *Spec, path *field.Path) field.ErrorList {
 	cluster := path.Child("cluster")
 	switch s.Provider {
 	case ProviderAuto, ProviderEmbedded:
-		if s.Cluster != (Cluster{}) {
-			errs = append(errs, field.Forbidden(cluster, "is for the provider existing only: set spec.provider to existing, or remove it"))
-		}
+		errs = append(errs, onlyExisting(s, cluster)...)
 	case ProviderExisting:
 		if s.Cluster.Context == "" {
 			errs = append(errs, field.Required(cluster.Child("context"),
 				"the provider existing needs the name of a context (see: kubectl config get-contexts)"))
 		}
 	case ProviderKind:
-		errs = append(errs, field.Invalid(path.Child("provider"), s.Provider,
-			"is not in this build: use embedded, which needs no container engine, or existing with the context of a kind cluster"))
+		errs = append(errs, onlyExisting(s, cluster)...)
+		return append(errs, validateKind(&s.Kind, path.Child("kind"))...)
 	default:
 		errs = append(errs, field.NotSupported(path.Child("provider"), s.Provider,
-			[]Provider{ProviderAuto, ProviderEmbedded, ProviderExisting}))
+			[]Provider{ProviderAuto, ProviderEmbedded, ProviderKind, ProviderExisting}))
+	}
+	for _, given := range []struct {
+		field string
+		is    bool
+	}{{"nodes", s.Kind.Nodes != 0}, {"image", s.Kind.Image != ""}, {"version", s.Kind.Version != ""}} {
+		if given.is {
+			errs = append(errs, field.Forbidden(path.Child("kind", given.field), "is for the provider kind only: set spec.provider to kind, or remove it"))
+		}
+	}
+	return errs
+}
+
+func onlyExisting(s *Spec, path *field.Path) field.ErrorList {
+	if s.Cluster == (Cluster{}) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, "is for the provider existing only: set spec.provider to existing, or remove it")}
+}
+
+func validateKind(k *KindCluster, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if k.Nodes < 1 || k.Nodes > maxKindNodes {
+		errs = append(errs, field.Invalid(path.Child("nodes"), k.Nodes, fmt.Sprintf("must be between 1 and %d", maxKindNodes)))
+	}
+	if k.Version != "" {
+		if _, err := version.ParseSemantic(k.Version); err != nil {
+			errs = append(errs, field.Invalid(path.Child("version"), k.Version, "must be a whole version of Kubernetes, such as v1.36.3"))
+		}
+		if k.Image != "" {
+			errs = append(errs, field.Forbidden(path.Child("version"), "is decided by spec.kind.image: remove one of the two"))
+		}
 	}
 	return errs
 }

@@ -87,11 +87,13 @@ func TestMistakes(t *testing.T) {
 		{[]string{"up", "--bases", "10001", "--name", "A B"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			"--bases: Invalid value: 10001: must be between 1 and 10000, the most that one sandbox runs\n" +
 			`--name: Invalid value: "A B": must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + usage}},
-		{[]string{"up", "--provider", "kind"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			`--provider: Invalid value: "kind": is not in this build: use embedded, which needs no container engine, or existing with the context of a kind cluster` + usage}},
+		{[]string{"up", "--provider", "kind", "--nodes", "11"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
+			`--nodes: Invalid value: 11: must be between 1 and 10` + usage}},
+		{[]string{"up", "--image", "x"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
+			`--image: Forbidden: is for the provider kind only: set spec.provider to kind, or remove it` + usage}},
 		{[]string{"up", "--config", "HOME/bad.yaml"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			"HOME/bad.yaml:3: spec.wait: the number 5 cannot be read as a time with its unit, such as 90s or 2m\n" +
-			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: bases, broker, cluster, controller, durable, env, provider, wait" + usage}},
+			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: bases, broker, cluster, controller, durable, env, kind, provider, wait" + usage}},
 		{[]string{"up", "--config", "HOME/missing.yaml"}, result{1, "",
 			"koupsandbox: reading the settings: open HOME/missing.yaml: no such file or directory\n"}},
 		{[]string{"up", "now"}, result{2, "", "koupsandbox: up takes no arguments" + usage}},

@@ -2,6 +2,7 @@
 // runs on, the steps of a bring-up, and the mark by which a sandbox recognises its own cluster.
 //
 //	embedded/   the upstream control plane as processes of this machine
+//	kind/       a cluster of kind, nodes as containers
 //	existing/   a kubeconfig context that the user names
 package cluster
 

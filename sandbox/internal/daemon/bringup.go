@@ -32,7 +32,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1a
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
-	platform, err := d.o.platform(d, config)
+	platform, err := d.o.platform(d, config, steps.Note)
 	if err != nil {
 		return err
 	}

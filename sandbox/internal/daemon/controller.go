@@ -62,7 +62,7 @@ func (d *Daemon) kubeletEnv() (map[string]string, error) {
 	if clientCA == "" {
 		return nil, nil
 	}
-	const host = "127.0.0.1"
+	host := p.Host()
 	certPEM, keyPEM, _, err := p.Serving(host)
 	certFile, keyFile := d.o.Dir.KubeletCert()
 	if err == nil {

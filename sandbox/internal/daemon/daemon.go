@@ -52,7 +52,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	// platform makes the platform; tests replace it. Default: by the provider.
-	platform func(*Daemon, *v1alpha1.Sandbox) (platform, error)
+	platform func(*Daemon, *v1alpha1.Sandbox, func(string)) (platform, error)
 }
 
 // Daemon runs one sandbox.

@@ -83,6 +83,7 @@ func (p *fakePlatform) Serving(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
 func (p *fakePlatform) KubeletClientCA() string        { return "" }
+func (p *fakePlatform) Host() string                   { return loopback }
 func (p *fakePlatform) Hard() bool                     { return true }
 func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(ctx) }
 
@@ -115,7 +116,7 @@ func newBench(t *testing.T) *bench {
 	listening := make(chan struct{})
 	d := New(Options{
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
-		platform: func(*Daemon, *v1alpha1.Sandbox) (platform, error) { return b.platform, nil },
+		platform: func(*Daemon, *v1alpha1.Sandbox, func(string)) (platform, error) { return b.platform, nil },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { b.ended <- d.Start(ctx) }()

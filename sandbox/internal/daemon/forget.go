@@ -13,14 +13,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 // Forget removes from a cluster that stays what a sandbox made in it, when its
 // daemon is gone and cannot say what that was: the Nodes of its bases, the
 // objects with its label, and the mark. A cluster that does not bear the sandbox's mark is left
-// alone, and so is one that goes with the sandbox.
-func Forget(ctx context.Context, config *v1alpha1.Sandbox) error {
-	if provider, _ := EffectiveProvider(config); provider != v1alpha1.ProviderExisting {
+// alone, and so is one that goes with the sandbox; a cluster of kind is removed as a whole.
+func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+	switch provider, _ := EffectiveProvider(config); provider {
+	case v1alpha1.ProviderExisting:
+	case v1alpha1.ProviderKind:
+		return kind.Forget(ctx, kindOptions(dir, config, nil, nil))
+	default:
 		return nil
 	}
 	p, err := newExisting(config)

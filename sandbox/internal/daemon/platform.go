@@ -19,6 +19,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
+// loopback is the address at which this machine reaches itself.
+const loopback = "127.0.0.1"
+
 // platform is where the Kubernetes API comes from.
 type platform interface {
 	// API lists the steps after which the API answers, in their order.
@@ -34,8 +37,10 @@ type platform interface {
 	// Serving issues a certificate for hosts, and names the file of the authority
 	// to trust; call it after the first step of API.
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Host is the address of this machine at which the API server reaches it.
+	Host() string
 	// KubeletClientCA names the file of the authority behind the certificate with which
-	// the API server calls kubelets; empty if the API server can't reach this machine's loopback.
+	// the API server calls kubelets; empty if the API server can't reach this machine.
 	KubeletClientCA() string
 	// Hard tells whether the controller may be ended without a word, because
 	// nothing that it would tidy up outlives it.
@@ -53,7 +58,8 @@ func EffectiveProvider(s *v1alpha1.Sandbox) (provider v1alpha1.Provider, why str
 	return s.Spec.Provider, ""
 }
 
-func newPlatform(d *Daemon, config *v1alpha1.Sandbox) (platform, error) {
+// newPlatform makes the platform of a configuration; note is told what a person should know.
+func newPlatform(d *Daemon, config *v1alpha1.Sandbox, note func(string)) (platform, error) {
 	switch provider, _ := EffectiveProvider(config); provider {
 	case v1alpha1.ProviderEmbedded:
 		c, err := embedded.New(embedded.Options{
@@ -77,6 +83,8 @@ func newPlatform(d *Daemon, config *v1alpha1.Sandbox) (platform, error) {
 			return nil, err
 		}
 		return &existingPlatform{Provider: p, dir: d.o.Dir, bases: d.everyBase}, nil
+	case v1alpha1.ProviderKind:
+		return newKind(d.o.Dir, config, note, d.log)
 	default:
 		return nil, fmt.Errorf("provider %q is not in this build", provider)
 	}
@@ -115,6 +123,8 @@ func (p *embeddedPlatform) Admit(ctx context.Context) (string, error) {
 	path := p.dir.ControllerKubeconfig()
 	return path, p.WriteKubeconfig(path, deploy.User, nil)
 }
+
+func (p *embeddedPlatform) Host() string { return loopback }
 
 func (p *embeddedPlatform) KubeletClientCA() string { return p.KubeletClientCAFile() }
 
@@ -206,6 +216,9 @@ func (p *existingPlatform) Serving(hosts ...string) ([]byte, []byte, string, err
 	}
 	return certPEM, keyPEM, caFile, nil
 }
+
+// Host is loopback, though that cluster's API server need not reach it.
+func (p *existingPlatform) Host() string { return loopback }
 
 // KubeletClientCA is unknown: that cluster's API server need not reach this machine's loopback.
 func (p *existingPlatform) KubeletClientCA() string { return "" }

@@ -1,0 +1,14 @@
+// Package kind gives a sandbox a cluster of kind: real nodes, as containers of docker or podman, with kubelet, kube-proxy and DNS.
+//
+//	kind.go         Provider: the steps of bring-up, and Down
+//	create.go       making the cluster, and taking it back when that fails
+//	owner.go        whose a cluster of the name is, before it is touched
+//	engine.go       the container engine: which one, and whether it suffices
+//	nodeimage.go    which image the nodes are made of
+//	network.go      the engine's network: the address of this machine in it, routes between nodes
+//	daemonsets.go   keeps the system's Pods off the Nodes of bases
+//	log.go          kind's log in ours
+//
+// A cluster is the sandbox's when it bears the sandbox's mark, or when the sandbox's folder notes that it was being made. No other
+// is touched. The user's own kubeconfig is neither read nor written.
+package kind

@@ -1,0 +1,223 @@
+package kind
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+const (
+	// namePrefix begins the name of every cluster of a sandbox; the sandbox's name follows.
+	namePrefix = "koup-"
+	// maxName is the longest name of a cluster: kind appends up to 14 characters to make a host name, which has 64 at most.
+	maxName = 50
+	// readyPoll is how often the nodes are looked at until they are Ready.
+	readyPoll = 200 * time.Millisecond
+)
+
+// Options of a Provider.
+type Options struct {
+	// Sandbox is the name that the cluster is marked with; the cluster's own is koup-NAME. Required.
+	Sandbox string
+	// Dir is the state folder of the sandbox, which exists: the note about the cluster lies there. Required.
+	Dir string
+	// Kubeconfig is where the administrator's kubeconfig is written. Required.
+	Kubeconfig string
+	// LogDir receives the folder kind/ with the nodes' logs when a creation fails. Required.
+	LogDir string
+	// Nodes is how many nodes the cluster has, the control plane's included. Default: 1.
+	Nodes int
+	// Image of the nodes. Default: see Version.
+	Image string
+	// Version of Kubernetes, such as "v1.36.3"; not together with Image. Default: that of kind's own image.
+	Version string
+	// Note is told what a person should know, in a sentence. Default: nobody is told.
+	Note func(string)
+	// Logger gets what kind says. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Provider is a cluster of kind. Run its Steps in order, then use Cluster; end with Down. Its methods are not for concurrent use.
+type Provider struct {
+	o    Options
+	name string
+	note func(string)
+
+	engine *Engine
+	kind   *kindcluster.Provider
+	owned  bool // the cluster that is there, if any, is this sandbox's
+	adopt  bool // it is used as it is
+	image  string
+
+	config  *rest.Config
+	client  kubernetes.Interface
+	context string
+	version string
+	gateway string
+}
+
+// New checks the options. It starts and writes nothing, and asks no engine.
+func New(o Options) (*Provider, error) {
+	o.Nodes = cmp.Or(o.Nodes, 1)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	p := &Provider{o: o, name: namePrefix + o.Sandbox, note: o.Note}
+	if p.note == nil {
+		p.note = func(string) {}
+	}
+	switch {
+	case o.Sandbox == "" || o.Dir == "" || o.Kubeconfig == "" || o.LogDir == "":
+		return nil, errors.New("kind cluster: Sandbox, Dir, Kubeconfig and LogDir are required")
+	case len(p.name) > maxName:
+		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Sandbox, maxName-len(namePrefix))
+	}
+	return p, nil
+}
+
+// Steps lists what brings the cluster up, to be run in order. The first only reads, but for an image that it may have to download.
+// When a step fails the caller runs Down.
+func (p *Provider) Steps() []cluster.Step {
+	return []cluster.Step{
+		{Name: "Asking the container engine", Run: p.prepare},
+		{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
+		{Name: "Preparing the cluster for bases", Run: p.furnish},
+	}
+}
+
+// Rest lists what may go on while the cluster is used already.
+func (p *Provider) Rest() []cluster.Step {
+	return []cluster.Step{{Name: "Waiting for the cluster's nodes", Run: p.waitNodes}}
+}
+
+// Cluster describes the running cluster; call it after Steps.
+func (p *Provider) Cluster() *cluster.Cluster {
+	return &cluster.Cluster{
+		Sandbox: p.o.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
+	}
+}
+
+// Gateway is the address at which the cluster's containers reach this machine, and this machine can listen; empty where it cannot,
+// as with an engine in a virtual machine. Call it after Steps.
+func (p *Provider) Gateway() string { return p.gateway }
+
+// prepare finds out what there is.
+func (p *Provider) prepare(ctx context.Context) error {
+	if err := p.ask(ctx); err != nil {
+		return err
+	}
+	if err := p.claim(ctx); err != nil || p.adopt {
+		return err
+	}
+	if err := p.engine.suffices(ctx); err != nil {
+		return err
+	}
+	return p.choose(ctx)
+}
+
+// ask finds the engine that has, or shall have, the cluster.
+func (p *Provider) ask(ctx context.Context) error {
+	engine, err := FindEngine(ctx)
+	if err != nil {
+		return err
+	}
+	p.engine = engine
+	p.kind = kindcluster.NewProvider(engine.option(), kindcluster.ProviderWithLogger(logger{p.o.Logger}))
+	return nil
+}
+
+// furnish makes the cluster the sandbox's, and fit for bases.
+func (p *Provider) furnish(ctx context.Context) error {
+	if err := cluster.Mark(ctx, p.client, p.o.Sandbox); err != nil {
+		return err
+	}
+	if err := p.noteOwned(true); err != nil {
+		return err
+	}
+	version, err := cluster.ServerVersion(ctx, p.config)
+	if err != nil {
+		return err
+	}
+	p.version = version
+	p.gateway = p.findGateway(ctx)
+	return keepOff(ctx, p.client)
+}
+
+// connect writes the administrator's kubeconfig and makes a client of it.
+func (p *Provider) connect() error {
+	if err := p.kind.ExportKubeConfig(p.name, p.o.Kubeconfig, false); err != nil {
+		return fmt.Errorf("writing the kubeconfig of kind cluster %s: %w", p.name, err)
+	}
+	raw, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("reading back the kubeconfig: %w", err)
+	}
+	p.context = raw.CurrentContext
+	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("reading back the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client of kind cluster %s: %w", p.name, err)
+	}
+	p.config, p.client = config, client
+	return nil
+}
+
+// waitNodes waits until every node of the engine is Ready, and has a route to the Pods of every other.
+func (p *Provider) waitNodes(ctx context.Context) error {
+	for {
+		waiting, err := p.notReady(ctx)
+		if err == nil && waiting == "" {
+			return p.route(ctx)
+		}
+		if err != nil {
+			waiting = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", waiting, context.Cause(ctx))
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// notReady says what is missing until all nodes are Ready; empty means nothing.
+func (p *Provider) notReady(ctx context.Context) (string, error) {
+	nodes, err := p.nodes(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !p.adopt && len(nodes) < p.o.Nodes {
+		return fmt.Sprintf("%d of %d nodes have joined", len(nodes), p.o.Nodes), nil
+	}
+	for _, n := range nodes {
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+				return fmt.Sprintf("node %s is not Ready: %s", n.Name, c.Message), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// nodes lists the nodes that are no bases.
+func (p *Provider) nodes(ctx context.Context) ([]corev1.Node, error) {
+	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: vnodeLabel + "!=" + vnodeValue})
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, err)
+	}
+	return list.Items, nil
+}

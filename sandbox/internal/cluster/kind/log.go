@@ -1,0 +1,34 @@
+package kind
+
+import (
+	"fmt"
+	"log/slog"
+
+	"sigs.k8s.io/kind/pkg/log"
+)
+
+// logger leads what kind says into our log: warnings as such, everything else for those who look for details.
+type logger struct{ log *slog.Logger }
+
+var _ log.Logger = logger{}
+
+func (l logger) Warn(message string)               { l.log.Warn("kind", "says", message) }
+func (l logger) Warnf(format string, args ...any)  { l.Warn(fmt.Sprintf(format, args...)) }
+func (l logger) Error(message string)              { l.log.Warn("kind", "failed", message) }
+func (l logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
+func (l logger) V(level log.Level) log.InfoLogger {
+	return infoLogger{log: l.log, enabled: level < 2}
+}
+
+type infoLogger struct {
+	log     *slog.Logger
+	enabled bool
+}
+
+func (l infoLogger) Info(message string) {
+	if l.enabled {
+		l.log.Debug("kind", "says", message)
+	}
+}
+func (l infoLogger) Infof(format string, args ...any) { l.Info(fmt.Sprintf(format, args...)) }
+func (l infoLogger) Enabled() bool                    { return l.enabled }

@@ -1,0 +1,98 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const (
+	// network is the engine's network in which kind puts all its clusters.
+	network = "kind"
+	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes between nodes; the node image
+	// of `make node-image` brings it.
+	podNetwork = "pod-network"
+)
+
+// findGateway returns the network's address of this machine, if this machine has it.
+func (p *Provider) findGateway(ctx context.Context) string {
+	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
+	if p.engine.Command == "podman" {
+		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
+	}
+	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, network)
+	if err != nil {
+		p.o.Logger.Warn("looking for this machine's address in the network of kind", "err", err)
+		return ""
+	}
+	for _, field := range strings.Fields(text) {
+		addr, err := netip.ParseAddr(field)
+		if err != nil || !addr.Is4() {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(addr.String(), "0"))
+		if err != nil {
+			continue // an engine in a virtual machine has it
+		}
+		_ = l.Close() // nothing was sent
+		return addr.String()
+	}
+	return ""
+}
+
+// route gives every node a route to the Pods of every other, where the cluster has nothing that does it.
+func (p *Provider) route(ctx context.Context) error {
+	nodes, err := p.nodes(ctx)
+	if err != nil || len(nodes) < 2 {
+		return err
+	}
+	_, err = p.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, podNetwork, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for the Pod network of kind cluster %s: %w", p.name, err)
+	}
+	for _, from := range nodes {
+		for _, to := range nodes {
+			if from.Name == to.Name {
+				continue
+			}
+			if _, err := p.engine.run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via", address(to)); err != nil {
+				return fmt.Errorf("setting the route from node %s to the Pods of %s: %w", from.Name, to.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// address of a node in the engine's network.
+func address(n corev1.Node) string {
+	for _, a := range n.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+// stranger is a client of a cluster that need not be ours; no file is written.
+func (p *Provider) stranger() (kubernetes.Interface, error) {
+	text, err := p.kind.KubeConfig(p.name, false)
+	if err != nil {
+		return nil, plain(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}

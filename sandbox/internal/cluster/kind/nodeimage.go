@@ -1,0 +1,79 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+)
+
+// OwnImage is the repository of the node image that `make node-image` builds; its tag is the version of Kubernetes.
+const OwnImage = "koupsandbox/node"
+
+// choose settles which image the nodes are made of, and sees to it that the engine has it: the one that the user named; else that of
+// kind, or the one built here if that alone is at hand. Nothing is downloaded while an image is at hand.
+func (p *Provider) choose(ctx context.Context) error {
+	candidates := p.candidates(ctx)
+	for i, image := range candidates {
+		architecture, err := p.engine.run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
+		if err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			continue // it is not there
+		}
+		if architecture != p.engine.Architecture {
+			return fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
+				image, architecture, p.engine.Command, p.engine.Architecture)
+		}
+		p.image = image
+		if i > 0 {
+			p.note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
+		}
+		return nil
+	}
+	p.note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
+	if _, err := p.engine.run(ctx, "pull", "--quiet", candidates[0]); err != nil {
+		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one without a registry: make node-image", err)
+	}
+	p.image = candidates[0]
+	return nil
+}
+
+// candidates lists the images that would do, the best first. The first is the one to download if none is there.
+func (p *Provider) candidates(ctx context.Context) []string {
+	switch {
+	case p.o.Image != "":
+		return []string{p.o.Image}
+	case p.o.Version != "":
+		tag := "v" + strings.TrimPrefix(p.o.Version, "v")
+		return []string{"kindest/node:" + tag, OwnImage + ":" + tag}
+	}
+	list := []string{defaults.Image}
+	if tags, err := p.engine.run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
+		if tag := newest(strings.Fields(tags)); tag != "" {
+			list = append(list, OwnImage+":"+tag)
+		}
+	}
+	return list
+}
+
+// newest returns the highest of some versions; what is none is left out.
+func newest(tags []string) string {
+	var tag string
+	var highest *version.Version
+	for _, t := range tags {
+		if v, err := version.ParseSemantic(t); err == nil && (highest == nil || highest.LessThan(v)) {
+			tag, highest = t, v
+		}
+	}
+	return tag
+}
+
+// short leaves the digest of an image out.
+func short(image string) string {
+	name, _, _ := strings.Cut(image, "@")
+	return name
+}

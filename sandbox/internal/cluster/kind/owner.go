@@ -1,0 +1,177 @@
+package kind
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+const (
+	// noteFile in the state folder says that the cluster of the sandbox's name is, or was being, made by it.
+	noteFile = "kind.json"
+	// answerTime is how long a cluster that is there may take to say whose it is.
+	answerTime = 5 * time.Second
+	// wakeTime is how long one may take after its containers were started.
+	wakeTime = 45 * time.Second
+)
+
+// ownership is the content of noteFile.
+type ownership struct {
+	Cluster string `json:"cluster"`
+	Engine  string `json:"engine"`
+	// Complete once the cluster bears the mark: until then it is nothing but a half.
+	Complete bool `json:"complete"`
+}
+
+func (p *Provider) noteOwned(complete bool) error {
+	text, err := json.Marshal(ownership{Cluster: p.name, Engine: p.engine.Command, Complete: complete})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.o.Dir, noteFile), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("noting whose kind cluster %s is: %w", p.name, err)
+	}
+	return nil
+}
+
+// noted returns what the state folder says of the cluster; nil means nothing.
+func (p *Provider) noted() (*ownership, error) {
+	text, err := os.ReadFile(filepath.Join(p.o.Dir, noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var o ownership
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading whose kind cluster %s is: %w", p.name, err)
+	}
+	if o.Cluster != p.name || o.Engine != p.engine.Command {
+		return nil, nil
+	}
+	return &o, nil
+}
+
+// claim settles whose the cluster of the name is, if there is one: it is adopted, or a half that was left over is removed, or it is
+// refused and not touched.
+func (p *Provider) claim(ctx context.Context) error {
+	list, err := p.kind.ListNodes(p.name)
+	if err != nil {
+		return fmt.Errorf("looking for kind cluster %s: %w", p.name, plain(err))
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	note, err := p.noted()
+	if err != nil {
+		return err
+	}
+	if note != nil && !note.Complete {
+		p.note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and made anew", p.name))
+		return p.delete()
+	}
+	limit := answerTime
+	if note != nil {
+		// Its containers may have ended with the engine.
+		if _, err := p.engine.run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
+			return fmt.Errorf("starting the nodes of kind cluster %s again: %w", p.name, err)
+		}
+		limit = wakeTime
+	}
+	marked, err := p.marked(ctx, limit)
+	var other *cluster.OtherSandboxError
+	switch {
+	case errors.As(err, &other):
+		return fmt.Errorf("kind cluster %s: %w", p.name, err)
+	case err == nil && marked:
+		p.owned, p.adopt = true, true
+		p.note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
+		return p.connect()
+	case note != nil:
+		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%w): remove it with koupsandbox down, then bring it up again", p.name, noMark(err))
+	default:
+		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%w), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
+			p.name, noMark(err), p.name)
+	}
+}
+
+func noMark(err error) error {
+	if err == nil {
+		return errors.New("it bears no mark")
+	}
+	return err
+}
+
+// marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer and at most for limit. It writes
+// nothing.
+func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+	defer cancel()
+	for {
+		marked, err := p.readMark(ctx)
+		var other *cluster.OtherSandboxError
+		if err == nil || errors.As(err, &other) {
+			return marked, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+func (p *Provider) readMark(ctx context.Context) (bool, error) {
+	client, err := p.stranger()
+	if err != nil {
+		return false, err
+	}
+	return cluster.Marked(ctx, client, p.o.Sandbox)
+}
+
+// Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its folder, or by the mark. Without an
+// engine there is nothing to delete.
+func Forget(ctx context.Context, o Options) error {
+	p, err := New(o)
+	if err != nil {
+		return err
+	}
+	if err := p.ask(ctx); errors.Is(err, ErrNoEngine) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	list, err := p.kind.ListNodes(p.name)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	note, err := p.noted()
+	if err != nil {
+		return err
+	}
+	if note == nil {
+		if marked, err := p.marked(ctx, answerTime); err != nil || !marked {
+			return nil // not ours, as far as can be known
+		}
+	}
+	p.owned = true
+	return p.Down(ctx)
+}
+
+func names(list []nodes.Node) []string {
+	out := make([]string, len(list))
+	for i, n := range list {
+		out[i] = n.String()
+	}
+	return out
+}
