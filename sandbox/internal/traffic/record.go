@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
 // Result is what became of a request.
@@ -59,7 +61,7 @@ type Record struct {
 type Summary struct {
 	// Name of the stream.
 	Name string `json:"name"`
-	// Sent is how many were sent; Open how many have no result yet.
+	// Sent is how many were due; Open how many have no result yet.
 	Sent int `json:"sent"`
 	Open int `json:"open,omitempty"`
 	// Lost is Sent without those that are open or OK.
@@ -77,6 +79,16 @@ type Summary struct {
 	// Started and Ended bound the stream; Ended is zero while it runs.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
+	// Note says so when the stream has stopped by itself, at one of its bounds.
+	Note string `json:"note,omitempty"`
+}
+
+// Event is a lost request on the timeline, at the time when it was sent.
+func (r *Record) Event(stream string) timeline.Event {
+	return timeline.Event{
+		Time: r.Sent, Kind: timeline.Request, Name: stream, State: string(r.Result),
+		Base: r.Base, Version: r.Version, Message: r.Error,
+	}
 }
 
 // Second counts the requests that were due in one second of a stream.
@@ -88,4 +100,13 @@ type Second struct {
 	Lost int `json:"lost"`
 	// Versions counts the OK answers by version.
 	Versions map[string]int `json:"versions,omitempty"`
+}
+
+// End is what a stream has led to.
+type End struct {
+	Summary
+	// Seconds from the start of the stream on, without gaps.
+	Seconds []Second `json:"seconds"`
+	// Lost are the first MaxLost requests that were lost.
+	Lost []Record `json:"lost,omitempty"`
 }

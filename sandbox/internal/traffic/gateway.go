@@ -1,0 +1,288 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// ErrNoEndpoint is returned, wrapped, when no endpoint can be picked: there is no
+// such Service or port, or nothing behind it.
+var ErrNoEndpoint = errors.New("no endpoint")
+
+// GatewayOptions of a Gateway.
+type GatewayOptions struct {
+	// Client for Services and EndpointSlices. Required.
+	Client kubernetes.Interface
+	// Targets are the bases behind the endpoints. Required.
+	Targets Targets
+	// Seed of the choice among endpoints. Default: a random one.
+	Seed uint64
+	// LastWins picks among endpoints of one address by their order, as kube-proxy's
+	// code does where it calls the result undefined. Default: a ready one counts.
+	LastWins bool
+	// Clock for the time of session affinity. Default: the real one.
+	Clock clock.PassiveClock
+	// Logger for what goes wrong. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Gateway follows the Services of all namespaces and connects to the bases behind
+// them. All methods may be called concurrently. It is an HTTP proxy, too.
+type Gateway struct {
+	o     GatewayOptions
+	proxy http1
+
+	want   func() // asks for the informers
+	wanted chan struct{}
+	synced chan struct{}
+
+	// refreshing makes one Service's refreshs follow each other, so that the last
+	// one has seen everything.
+	refreshing sync.Mutex
+	services   cache.Indexer
+	slices     cache.Indexer
+
+	mu       sync.Mutex // guards what follows
+	rnd      *rand.Rand
+	backends map[types.NamespacedName]*backend
+	sticky   map[stickyKey]stick
+}
+
+type stickyKey struct {
+	service      types.NamespacedName
+	port, client string
+}
+
+type stick struct {
+	ip   string
+	last time.Time
+}
+
+// Route is the way to a Service.
+type Route struct {
+	Namespace, Service string
+	// Port by name, number or target. Default: the first.
+	Port string
+	// Client is who asks, for session affinity: one name = one address.
+	Client string
+}
+
+// NewGateway returns a Gateway that follows nothing yet.
+func NewGateway(o GatewayOptions) *Gateway {
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	g := &Gateway{
+		o: o, wanted: make(chan struct{}), synced: make(chan struct{}),
+		rnd:      rand.New(rand.NewPCG(o.Seed, 0)),
+		backends: map[types.NamespacedName]*backend{}, sticky: map[stickyKey]stick{},
+	}
+	g.want = sync.OnceFunc(func() { close(g.wanted) })
+	g.proxy.init(g)
+	return g
+}
+
+// Start follows Services and EndpointSlices from the first use on until ctx ends,
+// and returns nil then. Until somebody uses a Service it costs nothing. It can be
+// called once.
+func (g *Gateway) Start(ctx context.Context) error {
+	defer g.proxy.close()
+	select {
+	case <-g.wanted:
+	case <-ctx.Done():
+		return nil
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(g.o.Client, 0, informers.WithTransform(slim))
+	services, slices := factory.Core().V1().Services().Informer(), factory.Discovery().V1().EndpointSlices().Informer()
+	if err := slices.AddIndexers(cache.Indexers{byService: indexByService}); err != nil {
+		return fmt.Errorf("following EndpointSlices: %w", err)
+	}
+	g.services, g.slices = services.GetIndexer(), slices.GetIndexer()
+	var registered []cache.InformerSynced
+	for _, i := range []cache.SharedIndexInformer{services, slices} {
+		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: g.note, UpdateFunc: func(_, obj any) { g.note(obj) }, DeleteFunc: g.note,
+		})
+		if err != nil {
+			return fmt.Errorf("following Services: %w", err)
+		}
+		registered = append(registered, r.HasSynced)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), registered...) {
+		return nil
+	}
+	close(g.synced)
+	<-ctx.Done()
+	return nil
+}
+
+// Ready blocks until the Services are known.
+func (g *Gateway) Ready(ctx context.Context) error {
+	g.want()
+	select {
+	case <-g.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the list of Services: %w", context.Cause(ctx))
+	}
+}
+
+const byService = "service"
+
+func indexByService(obj any) ([]string, error) {
+	s, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok || s.Labels[discoveryv1.LabelServiceName] == "" {
+		return nil, nil
+	}
+	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
+}
+
+// slim drops what nobody here reads.
+func slim(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+// note refreshes the Service that an object is, or belongs to.
+func (g *Gateway) note(obj any) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	switch o := obj.(type) {
+	case *corev1.Service:
+		g.refresh(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
+	case *discoveryv1.EndpointSlice:
+		if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+			g.refresh(types.NamespacedName{Namespace: o.Namespace, Name: name})
+		}
+	}
+}
+
+func (g *Gateway) refresh(key types.NamespacedName) {
+	g.refreshing.Lock()
+	defer g.refreshing.Unlock()
+	var b *backend
+	obj, ok, err := g.services.GetByKey(key.String())
+	if svc, is := obj.(*corev1.Service); err == nil && ok && is {
+		found, err := g.slices.ByIndex(byService, key.String())
+		if err != nil {
+			g.o.Logger.Error("EndpointSlices cannot be looked up", "service", key, "err", err)
+		}
+		list := make([]*discoveryv1.EndpointSlice, 0, len(found))
+		for _, f := range found {
+			if s, ok := f.(*discoveryv1.EndpointSlice); ok {
+				list = append(list, s)
+			}
+		}
+		b = backendOf(svc, list, g.o.LastWins)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b != nil {
+		g.backends[key] = b
+		return
+	}
+	delete(g.backends, key)
+	for k := range g.sticky {
+		if k.service == key {
+			delete(g.sticky, k)
+		}
+	}
+}
+
+// Pick chooses an endpoint of a Service as kube-proxy does for a new connection: at
+// random, or, with session affinity, the one of the last time. It does not wait; see
+// Ready. The error wraps ErrNoEndpoint. The Target of an address that no base has
+// knows no listener.
+func (g *Gateway) Pick(r Route) (Target, error) {
+	e, err := g.choose(r)
+	if err != nil {
+		return Target{}, err
+	}
+	t, _ := g.o.Targets.ByIP(e.ip)
+	t.IP, t.Pod = e.ip, e.pod
+	return t, nil
+}
+
+func (g *Gateway) choose(r Route) (endpoint, error) {
+	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b, ok := g.backends[key]
+	if !ok {
+		return endpoint{}, fmt.Errorf("%w: there is no Service %s", ErrNoEndpoint, key)
+	}
+	p, ok := b.port(r.Port)
+	if !ok {
+		return endpoint{}, fmt.Errorf("%w: Service %s has no port %q", ErrNoEndpoint, key, r.Port)
+	}
+	if len(p.endpoints) == 0 {
+		return endpoint{}, fmt.Errorf("%w: Service %s has none that is ready, or that serves while it terminates", ErrNoEndpoint, key)
+	}
+	if b.affinity <= 0 {
+		return p.endpoints[g.rnd.IntN(len(p.endpoints))], nil
+	}
+	k, now := stickyKey{key, p.name, r.Client}, g.o.Clock.Now()
+	if s, ok := g.sticky[k]; ok && now.Sub(s.last) < b.affinity {
+		for _, e := range p.endpoints {
+			if e.ip == s.ip {
+				g.sticky[k] = stick{e.ip, now}
+				return e, nil
+			}
+		}
+	}
+	e := p.endpoints[g.rnd.IntN(len(p.endpoints))]
+	g.sticky[k] = stick{e.ip, now}
+	return e, nil
+}
+
+// Dial picks an endpoint and connects to the base behind it. It waits until the
+// Services are known, and fails with ErrNoEndpoint or a *DialError.
+func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, Target, error) {
+	if err := g.Ready(ctx); err != nil {
+		return nil, Target{}, err
+	}
+	t, err := g.Pick(r)
+	if err != nil {
+		return nil, Target{}, err
+	}
+	c, err := connect(ctx, t, t.Web)
+	return c, t, err
+}
+
+// connect dials one of the listeners of a target.
+func connect(ctx context.Context, t Target, addr string) (net.Conn, error) {
+	if addr == "" {
+		return nil, &DialError{t, errNoBase}
+	}
+	c, err := dialReal(ctx, addr)
+	if err != nil {
+		return nil, &DialError{t, err}
+	}
+	return &conn{c, t}, nil
+}

@@ -1,0 +1,207 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// ErrNoStream is returned, wrapped, for a stream that was never started.
+var ErrNoStream = errors.New("no such stream")
+
+// ErrStreamExists is returned, wrapped, for a second stream of a name.
+var ErrStreamExists = errors.New("there is such a stream already")
+
+// errNotRunning is returned by Begin before Start and after its end.
+var errNotRunning = errors.New("the traffic generator does not run")
+
+// GeneratorOptions of a Generator.
+type GeneratorOptions struct {
+	// Gateway picks the endpoints of Services. Required.
+	Gateway *Gateway
+	// Targets are the bases of runs. Required.
+	Targets Targets
+	// Lost is told of lost requests, the first MaxLost of each stream, from many
+	// goroutines at a time. Default: nobody is told.
+	Lost func(group, stream string, r Record)
+}
+
+// Generator has the streams of all runs, by group. All methods may be called
+// concurrently.
+type Generator struct {
+	o GeneratorOptions
+
+	mu     sync.Mutex
+	ctx    func() context.Context // nil while Start does not run
+	groups map[string]map[string]*stream
+	order  map[string][]string // names in order of their start
+	wg     sync.WaitGroup
+}
+
+// NewGenerator returns a Generator without streams.
+func NewGenerator(o GeneratorOptions) *Generator {
+	return &Generator{o: o, groups: map[string]map[string]*stream{}, order: map[string][]string{}}
+}
+
+// Start lets streams run until ctx ends, which cuts all of them off, and returns nil
+// when they have ended. It can be called once.
+func (g *Generator) Start(ctx context.Context) error {
+	g.mu.Lock()
+	g.ctx = func() context.Context { return ctx }
+	g.mu.Unlock()
+	<-ctx.Done()
+	g.mu.Lock()
+	g.ctx = nil
+	g.mu.Unlock()
+	g.wg.Wait()
+	return nil
+}
+
+// Begin starts a stream of a run. Via service it waits first until the gateway knows
+// the Services; ctx bounds that. A run has each name once, stopped ones too.
+func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
+	if err := spec.complete(); err != nil {
+		return err
+	}
+	if spec.Via == v1alpha1.ViaService {
+		if err := g.o.Gateway.Ready(ctx); err != nil {
+			return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.ctx == nil:
+		return fmt.Errorf("starting traffic %q: %w", spec.Name, errNotRunning)
+	case g.groups[group][spec.Name] != nil:
+		return fmt.Errorf("starting traffic %q: %w", spec.Name, ErrStreamExists)
+	}
+	if g.groups[group] == nil {
+		g.groups[group] = map[string]*stream{}
+	}
+	var lost func(Record)
+	if g.o.Lost != nil {
+		lost = func(r Record) { g.o.Lost(group, spec.Name, r) }
+	}
+	r := newRequester(spec, group+"/"+spec.Name, g.picker(group, spec), g.o.Gateway)
+	s := newStream(g.ctx(), spec, r.do, lost)
+	g.groups[group][spec.Name] = s
+	g.order[group] = append(g.order[group], spec.Name)
+	g.wg.Go(func() {
+		<-s.done
+		r.close()
+	})
+	return nil
+}
+
+// picker says where each request of a stream goes.
+func (g *Generator) picker(group string, spec Spec) func() (Target, error) {
+	if spec.Via == v1alpha1.ViaService {
+		route := Route{spec.Namespace, spec.Service, spec.Port, group + "/" + spec.Name}
+		return func() (Target, error) { return g.o.Gateway.Pick(route) }
+	}
+	turn := &turn{names: spec.Bases}
+	return func() (Target, error) { return turn.next(g.o.Targets.Group(group)) }
+}
+
+// turn takes the bases that match one after the other.
+type turn struct {
+	names []string
+
+	mu       sync.Mutex
+	all      []Target // that matching was made from
+	matching []Target
+	n        int
+}
+
+func (t *turn) next(all []Target) (Target, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Nobody changes a list: the same one needs no second look.
+	if len(all) != len(t.all) || len(all) > 0 && &all[0] != &t.all[0] {
+		t.all, t.matching = all, nil
+		for _, b := range all {
+			if matches(t.names, b.Base) {
+				t.matching = append(t.matching, b)
+			}
+		}
+	}
+	if len(t.matching) == 0 {
+		return Target{}, fmt.Errorf("%w: no base matches", ErrNoEndpoint)
+	}
+	t.n++
+	return t.matching[(t.n-1)%len(t.matching)], nil
+}
+
+// Summaries counts the streams of a run, in order of their start.
+func (g *Generator) Summaries(group string) []Summary {
+	out := []Summary{}
+	for _, s := range g.streams(group) {
+		out = append(out, s.summary())
+	}
+	return out
+}
+
+func (g *Generator) streams(group string) []*stream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []*stream
+	for _, name := range g.order[group] {
+		out = append(out, g.groups[group][name])
+	}
+	return out
+}
+
+func (g *Generator) find(group, name string) (*stream, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.groups[group][name]; s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
+}
+
+// Stop ends a stream, waits for the answers that are on their way, no longer than
+// the timeout of a request, and returns what has become of it. When ctx ends before,
+// those that are open stay open. A second Stop returns the same.
+func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) {
+	s, err := g.find(group, name)
+	if err != nil {
+		return nil, err
+	}
+	s.stop()
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return &End{Summary: s.summary(), Seconds: s.ledger.seconds(), Lost: s.ledger.lost()}, nil
+}
+
+// Records yields the whole ledger of a stream in the order in which requests were
+// due, without those that are open. It may be read while the stream runs.
+func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
+	s, err := g.find(group, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.ledger.all(), nil
+}
+
+// Drop cuts the streams of a run off, waits for their end, and forgets them.
+func (g *Generator) Drop(group string) {
+	streams := g.streams(group)
+	g.mu.Lock()
+	delete(g.groups, group)
+	delete(g.order, group)
+	g.mu.Unlock()
+	for _, s := range streams {
+		s.cut()
+	}
+	for _, s := range streams {
+		<-s.done
+	}
+}

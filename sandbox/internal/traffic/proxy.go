@@ -1,0 +1,138 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// http1 is the proxy side of a Gateway.
+type http1 struct {
+	g         *Gateway
+	transport *http.Transport
+	reverse   *httputil.ReverseProxy
+}
+
+type hostKey struct{}
+
+func (h *http1) init(g *Gateway) {
+	h.g = g
+	// A connection for each request, so that each is picked anew.
+	h.transport = &http.Transport{
+		DisableKeepAlives: true, DisableCompression: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			host, _ := ctx.Value(hostKey{}).(string)
+			return g.dialHost(ctx, host)
+		},
+	}
+	h.reverse = &httputil.ReverseProxy{
+		Transport: h.transport, FlushInterval: -1,
+		Rewrite:      func(*httputil.ProxyRequest) {},
+		ErrorHandler: proxyFailed,
+	}
+}
+
+func (h *http1) close() { h.transport.CloseIdleConnections() }
+
+// ServeHTTP is an HTTP proxy: http://SERVICE.NAMESPACE[:PORT]/… goes to a Service,
+// http://IP:PORT/… to a base: to arklet's listener when PORT is the one of it, else to
+// the modules. With CONNECT the connection is passed on as it is, with its refusal
+// as a status and its reset as a reset. Otherwise a Service without endpoints gives 503, a
+// connection that was refused 502, and one that broke later breaks here, too.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		g.tunnel(w, r)
+	case r.URL.Host == "":
+		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE", r.Host), http.StatusBadRequest)
+	default:
+		g.proxy.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
+	}
+}
+
+// dialHost connects to what a URL names.
+func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		host, port = authority, ""
+	}
+	if net.ParseIP(host) != nil {
+		t, _ := g.o.Targets.ByIP(host)
+		t.IP = host
+		if _, arklet, err := net.SplitHostPort(t.Arklet); err == nil && arklet == port {
+			return connect(ctx, t, t.Arklet)
+		}
+		return connect(ctx, t, t.Web)
+	}
+	name, rest, _ := strings.Cut(host, ".")
+	namespace, _, _ := strings.Cut(rest, ".") // .svc.cluster.local may follow
+	if name == "" || namespace == "" {
+		return nil, fmt.Errorf("%w: %q is neither SERVICE.NAMESPACE nor the address of a base", ErrNoEndpoint, host)
+	}
+	c, _, err := g.Dial(ctx, Route{Namespace: namespace, Service: name, Port: port, Client: "proxy"})
+	return c, err
+}
+
+func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
+	var failed *DialError
+	switch {
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler) // the client is gone
+	case errors.Is(err, ErrNoEndpoint):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case errors.As(err, &failed):
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	default:
+		panic(http.ErrAbortHandler) // breaks the client's connection as the base broke ours
+	}
+}
+
+// tunnel passes a connection on until both sides have ended it.
+func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request) {
+	far, err := g.dialHost(r.Context(), r.Host)
+	if err != nil {
+		proxyFailed(w, r, err)
+		return
+	}
+	defer func() { _ = far.Close() }()
+	near, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = near.Close() }()
+	if _, err := io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { pass(far, buffered) })
+	pass(near, far)
+	_ = near.Close() // the client's side ends with the base's
+	wg.Wait()
+}
+
+// pass copies until the source ends, and ends the destination as the source did.
+func pass(to net.Conn, from io.Reader) {
+	_, err := io.Copy(to, from)
+	if c, ok := to.(*conn); ok {
+		to = c.Conn
+	}
+	tcp, ok := to.(*net.TCPConn)
+	if !ok {
+		_ = to.Close()
+		return
+	}
+	if errors.Is(err, syscall.ECONNRESET) {
+		_ = tcp.SetLinger(0)
+		_ = tcp.Close()
+		return
+	}
+	_ = tcp.CloseWrite()
+}

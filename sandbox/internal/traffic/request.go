@@ -1,0 +1,154 @@
+package traffic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// maxBody is how much of an answer is read.
+const maxBody = 64 << 10
+
+// requester sends the requests of one stream.
+type requester struct {
+	spec      Spec
+	picks     func() (Target, error) // where the next request goes; nil = the transport decides
+	transport *http.Transport
+}
+
+func newRequester(spec Spec, client string, picks func() (Target, error), g *Gateway) *requester {
+	r := &requester{spec: spec, picks: picks, transport: &http.Transport{
+		DisableKeepAlives: !spec.Reuse, DisableCompression: true,
+		MaxIdleConns: spec.MaxOpen, MaxIdleConnsPerHost: spec.MaxOpen,
+		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dialReal(ctx, addr) },
+	}}
+	if spec.Via == v1alpha1.ViaService && spec.Reuse {
+		// A client with a pool has an endpoint for each connection, not for each request.
+		r.picks = nil
+		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			c, _, err := g.Dial(ctx, Route{spec.Namespace, spec.Service, spec.Port, client})
+			return c, err
+		}
+	}
+	return r
+}
+
+func (r *requester) close() { r.transport.CloseIdleConnections() }
+
+// do sends one request and says what became of it.
+func (r *requester) do(ctx context.Context) outcome {
+	ctx, cancel := context.WithTimeout(ctx, r.spec.Timeout)
+	defer cancel()
+	host := r.spec.Service + "." + r.spec.Namespace
+	addr := host
+	var t Target
+	if r.picks != nil {
+		var err error
+		if t, err = r.picks(); err != nil {
+			return failed(ctx, t, err)
+		}
+		if t.Web == "" {
+			return failed(ctx, t, errNoBase)
+		}
+		addr = t.Web
+		if r.spec.Via == v1alpha1.ViaBases {
+			host = t.IP
+		}
+	} else {
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			if c, ok := i.Conn.(*conn); ok {
+				t = c.target
+			}
+		}})
+	}
+	// Built by hand: parsing the same URL again and again is half of the work.
+	req := (&http.Request{
+		Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: addr, Path: "/" + r.spec.Module}, Host: host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
+	}).WithContext(ctx)
+	resp, err := r.transport.RoundTrip(req)
+	if err != nil {
+		return failed(ctx, t, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
+	if err != nil {
+		o := failed(ctx, t, err)
+		o.status = resp.StatusCode
+		return o
+	}
+	return r.judge(t, resp.StatusCode, body)
+}
+
+// judge calls a complete answer by its name.
+func (r *requester) judge(t Target, status int, body []byte) outcome {
+	o := outcome{who: whoIs(t), status: status}
+	switch {
+	case status == http.StatusNotFound:
+		o.result, o.text = NotFound, "no active version of "+r.spec.Module
+		return o
+	case status == http.StatusServiceUnavailable:
+		o.result, o.text = Unavailable, "the base is not ready"
+		return o
+	case status < 200 || status > 299:
+		o.result, o.text = Other, fmt.Sprintf("status %d", status)
+		return o
+	}
+	var a struct{ HostName, Biz, Version string }
+	_ = json.Unmarshal(body, &a) // an answer in another form names no version
+	o.version = a.Version
+	switch {
+	case t.Host != "" && a.HostName != "" && a.HostName != t.Host:
+		// The base is down, and its port has gone to another one of this machine.
+		o.result, o.text, o.version = Refused, "nobody of this base listens any more", ""
+	case a.Biz != "" && a.Biz != r.spec.Module:
+		o.result, o.text = Other, "module "+a.Biz+" answered instead of "+r.spec.Module
+	case len(r.spec.Versions) > 0 && !slices.Contains(r.spec.Versions, a.Version):
+		o.result, o.text = WrongVersion, fmt.Sprintf("version %q answered", a.Version)
+	default:
+		o.result = OK
+	}
+	return o
+}
+
+// failed calls an error by its name. Whatever comes after the deadline is a timeout.
+// The texts have no ports in them, so that equal failures look equal.
+func failed(ctx context.Context, t Target, err error) outcome {
+	var d *DialError
+	if errors.As(err, &d) {
+		t = d.Target
+	}
+	o := outcome{who: whoIs(t)}
+	switch {
+	case ctx.Err() != nil, errors.Is(err, syscall.ETIMEDOUT):
+		o.result, o.text = Timeout, "no complete answer in time"
+	case errors.Is(err, ErrNoEndpoint):
+		o.result, o.text = NoEndpoint, err.Error()
+	case errors.Is(err, errNoBase):
+		o.result, o.text = Refused, "no base has this address"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		o.result, o.text = Refused, "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		o.result, o.text = Reset, "connection reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.HasSuffix(err.Error(), "server closed idle connection"):
+		// The last one is net/http's, for a connection that ended while the request was
+		// being written; it has no name there.
+		o.result, o.text = Reset, "connection closed before the end of the answer"
+	default:
+		o.result, o.text = Other, err.Error()
+	}
+	return o
+}
+
+func whoIs(t Target) who { return who{endpoint: t.IP, pod: t.Pod, base: t.Base} }

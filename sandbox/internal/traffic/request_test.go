@@ -1,0 +1,199 @@
+package traffic
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// Every result, provoked by what a base really does.
+func TestResults(t *testing.T) {
+	reset := func(c *net.TCPConn) {
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
+	say := func(text string, then func(*net.TCPConn)) func(*net.TCPConn) {
+		return func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, text)
+			then(c)
+		}
+	}
+	fin := func(c *net.TCPConn) { _ = c.Close() }
+	hang := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) }
+	const half = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"version\":\"2\""
+	for name, c := range map[string]struct {
+		web      string
+		versions []string
+		want     Record
+	}{
+		"ok": {
+			web: serve(t, answer("h", "biz1", "2")), versions: []string{"1", "2"},
+			want: Record{Result: OK, Status: 200, Version: "2"},
+		},
+		"ok in words": {
+			web:  serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })),
+			want: Record{Result: OK, Status: 200},
+		},
+		"created is ok": {web: serve(t, status(201)), want: Record{Result: OK, Status: 201}},
+		"wrong version": {
+			web: serve(t, answer("h", "biz1", "1")), versions: []string{"2"},
+			want: Record{Result: WrongVersion, Status: 200, Version: "1", Error: `version "1" answered`},
+		},
+		"no version where one is asked for": {
+			web: serve(t, status(200)), versions: []string{"2"},
+			want: Record{Result: WrongVersion, Status: 200, Error: `version "" answered`},
+		},
+		"another module": {
+			web:  serve(t, answer("h", "root", "1")),
+			want: Record{Result: Other, Status: 200, Version: "1", Error: "module root answered instead of biz1"},
+		},
+		"another base has got the port": {
+			web:  serve(t, answer("somebody", "biz1", "1")),
+			want: Record{Result: Refused, Status: 200, Error: "nobody of this base listens any more"},
+		},
+		"not found":   {web: serve(t, status(404)), want: Record{Result: NotFound, Status: 404, Error: "no active version of biz1"}},
+		"unavailable": {web: serve(t, status(503)), want: Record{Result: Unavailable, Status: 503, Error: "the base is not ready"}},
+		"failure":     {web: serve(t, status(500)), want: Record{Result: Other, Status: 500, Error: "status 500"}},
+		"a redirect is not followed": {
+			web:  serve(t, http.RedirectHandler("/elsewhere", http.StatusFound)),
+			want: Record{Result: Other, Status: 302, Error: "status 302"},
+		},
+		"not HTTP": {
+			web:  listen(t, say("SSH-2.0\r\n\r\n", fin)),
+			want: Record{Result: Other, Error: `net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0"`},
+		},
+		"nobody listens": {web: closed(t), want: Record{Result: Refused, Error: "connection refused"}},
+		"base is gone":   {web: "", want: Record{Result: Refused, Error: "no base has this address"}},
+		"reset":          {web: listen(t, reset), want: Record{Result: Reset, Error: "connection reset"}},
+		"reset in the answer": {
+			web:  listen(t, say(half, func(c *net.TCPConn) { awaitRead(c); reset(c) })),
+			want: Record{Result: Reset, Status: 200, Error: "connection reset"},
+		},
+		"closed without an answer": {
+			web:  listen(t, fin),
+			want: Record{Result: Reset, Error: "connection closed before the end of the answer"},
+		},
+		"closed in the answer": {
+			web:  listen(t, say(half, fin)),
+			want: Record{Result: Reset, Status: 200, Error: "connection closed before the end of the answer"},
+		},
+		"silence":               {web: listen(t, hang), want: Record{Result: Timeout, Error: "no complete answer in time"}},
+		"silence in the answer": {web: listen(t, say(half, hang)), want: Record{Result: Timeout, Status: 200, Error: "no complete answer in time"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, reuse := range []bool{false, true} {
+				r := newRig(t)
+				r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Host: "h", Web: c.web})
+				spec := Spec{Via: v1alpha1.ViaBases, Module: "biz1", Name: "s", Total: 1, Rate: 1000,
+					Versions: c.versions, Reuse: reuse, Timeout: 2 * time.Second}
+				if c.want.Result == Timeout {
+					spec.Timeout = 50 * time.Millisecond
+				}
+				end := r.run(t, spec)
+				want := c.want
+				want.Seq, want.Endpoint, want.Base = 1, "198.18.0.1", "base-1"
+				records, err := r.generator.Records("g", "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := 0
+				for got := range records {
+					n++
+					if d := cmp.Diff(want, got, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
+						t.Errorf("reuse=%v: record (-want +got):\n%s", reuse, d)
+					}
+					if got.Due.After(got.Sent) || got.Sent.After(got.Done) {
+						t.Errorf("due %v, sent %v, done %v", got.Due, got.Sent, got.Done)
+					}
+				}
+				if n != 1 {
+					t.Errorf("%d records", n)
+				}
+				var lost []Record
+				if want.Result != OK {
+					lost = append(lost, want)
+					if d := cmp.Diff(want, <-r.lost, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
+						t.Errorf("told as lost (-want +got):\n%s", d)
+					}
+				}
+				if d := cmp.Diff(lost, end.Lost, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
+					t.Errorf("lost (-want +got):\n%s", d)
+				}
+				if d := cmp.Diff(map[Result]int{want.Result: 1}, end.Results); d != "" {
+					t.Errorf("results (-want +got):\n%s", d)
+				}
+			}
+		})
+	}
+}
+
+// awaitRead blocks until the other side has read what was sent: a reset overtakes
+// what is on its way.
+func awaitRead(c *net.TCPConn) {
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	_, _ = c.Read(make([]byte, 1))
+}
+
+func TestNoBaseMatches(t *testing.T) {
+	r := newRig(t)
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: closed(t)})
+	end := r.run(t, Spec{Via: v1alpha1.ViaBases, Bases: []string{"old"}, Module: "biz1", Name: "s", Total: 1})
+	if d := cmp.Diff(map[Result]int{NoEndpoint: 1}, end.Results); d != "" {
+		t.Errorf("results (-want +got):\n%s", d)
+	}
+}
+
+// Every base that matches gets its turn, also one that is down, and one that comes later.
+func TestBasesTakeTurns(t *testing.T) {
+	r := newRig(t)
+	web := serve(t, answer("", "biz1", "1"))
+	named := func(base string) Target { return Target{IP: base, Base: base, Web: web} }
+	list := []Target{named("new-1"), named("new-2"), named("news-1"), named("old-1"), named("old-2")}
+	list[1].Web = closed(t)
+	r.bases.set(list...)
+	end := r.run(t, Spec{Via: v1alpha1.ViaBases, Bases: []string{"new", "old-2"}, Module: "biz1", Name: "s", Total: 9, Rate: 1000})
+	if d := cmp.Diff(map[Result]int{OK: 6, Refused: 3}, end.Results); d != "" {
+		t.Errorf("results (-want +got):\n%s", d)
+	}
+	turn := turn{names: []string{"*"}}
+	var got []string
+	for i := range 6 {
+		b, err := turn.next(list[:2+i/3]) // one more from the fourth on
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, b.Base)
+	}
+	if d := cmp.Diff([]string{"new-1", "new-2", "new-1", "new-1", "new-2", "news-1"}, got); d != "" {
+		t.Errorf("turns (-want +got):\n%s", d)
+	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		base  string
+		want  bool
+	}{
+		{nil, "base-1", true},
+		{[]string{"*"}, "base-1", true},
+		{[]string{"base"}, "base-12", true},
+		{[]string{"base-1"}, "base-1", true},
+		{[]string{"base-1"}, "base-12", false},
+		{[]string{"base"}, "base-new-1", false},
+		{[]string{"other", "base"}, "base-1", true},
+		{[]string{"other"}, "base-1", false},
+	} {
+		if got := matches(c.names, c.base); got != c.want {
+			t.Errorf("matches(%q, %q) = %v", c.names, c.base, got)
+		}
+	}
+}

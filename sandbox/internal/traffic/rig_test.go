@@ -1,0 +1,178 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+const patience = 20 * time.Second
+
+// bases are Targets that tests fill.
+type bases struct{ list atomic.Pointer[[]Target] }
+
+func (b *bases) set(list ...Target) { b.list.Store(&list) }
+
+func (b *bases) ByIP(ip string) (Target, bool) {
+	for _, t := range b.Group("") {
+		if t.IP == ip {
+			return t, true
+		}
+	}
+	return Target{}, false
+}
+
+func (b *bases) Group(string) []Target {
+	if l := b.list.Load(); l != nil {
+		return *l
+	}
+	return nil
+}
+
+// rig is a gateway and a generator that run until the test ends.
+type rig struct {
+	bases     bases
+	client    *fake.Clientset
+	gateway   *Gateway
+	generator *Generator
+	lost      chan Record
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
+	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1})
+	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
+		Lost: func(_, _ string, rec Record) { r.lost <- rec }})
+	run(t, r.gateway.Start)
+	run(t, r.generator.Start)
+	eventually(t, func() error {
+		r.generator.mu.Lock()
+		defer r.generator.mu.Unlock()
+		if r.generator.ctx == nil {
+			return errNotRunning
+		}
+		return nil
+	})
+	return r
+}
+
+// run starts something long-lived that ends with the test.
+func run(t testing.TB, start func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// eventually looks again and again until there is nothing to complain about.
+func eventually(t testing.TB, look func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(err)
+		}
+	}
+}
+
+// run sends a stream to its own end.
+func (r *rig) run(t testing.TB, spec Spec) *End {
+	t.Helper()
+	if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
+		t.Fatal(err)
+	}
+	s, err := r.generator.find("g", spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		t.Fatalf("the stream does not end: %+v", s.summary())
+	}
+	end, err := r.generator.Stop(t.Context(), "g", spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// answer makes a base that answers in the form of fakebase.
+func answer(host, biz, version string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"base":"id","hostName":%q,"biz":%q,"version":%q,"request":1}`, host, biz, version)
+	}
+}
+
+// status makes a base that answers with a status.
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// serve returns the address of a server with the handler.
+func serve(t testing.TB, h http.Handler) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// listen returns the address of a listener whose connections a function gets, after
+// the request has arrived.
+func listen(t testing.TB, use func(*net.TCPConn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				if _, err := c.Read(make([]byte, 4096)); err == nil {
+					use(c.(*net.TCPConn))
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// closed returns an address where nobody listens.
+func closed(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}

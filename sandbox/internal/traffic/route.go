@@ -1,0 +1,135 @@
+package traffic
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+)
+
+// backend is a Service as a client meets it.
+type backend struct {
+	ports []backendPort
+	// affinity is how long a client stays with its endpoint; 0 = not at all.
+	affinity time.Duration
+}
+
+type backendPort struct {
+	name, number, target string
+	endpoints            []endpoint // that may be picked
+}
+
+// endpoint is an address of a Service, and the Pod that has it.
+type endpoint struct {
+	ip, pod                     string
+	ready, serving, terminating bool
+}
+
+// port finds a port by name, number or target; empty = the first.
+func (b *backend) port(p string) (*backendPort, bool) {
+	for i := range b.ports {
+		c := &b.ports[i]
+		if p == "" || p == c.name || p == c.number {
+			return c, true
+		}
+	}
+	for i := range b.ports {
+		if p == b.ports[i].target {
+			return &b.ports[i], true
+		}
+	}
+	return nil, false
+}
+
+// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]:
+// the ready endpoints; if there is none, those that serve while they terminate.
+// The client of a headless Service has the addresses from DNS, the ready ones only.
+// Traffic policies and hints are left out: they speak of Nodes and zones, and the
+// client has neither.
+func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, lastWins bool) *backend {
+	b := &backend{}
+	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		b.affinity = time.Duration(corev1.DefaultClientIPServiceAffinitySeconds) * time.Second
+		if c := svc.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+			b.affinity = time.Duration(*c.ClientIP.TimeoutSeconds) * time.Second
+		}
+	}
+	family := discoveryv1.AddressTypeIPv4
+	if len(svc.Spec.IPFamilies) > 0 && svc.Spec.IPFamilies[0] == corev1.IPv6Protocol {
+		family = discoveryv1.AddressTypeIPv6
+	}
+	sliceList = slices.DeleteFunc(slices.Clone(sliceList), func(s *discoveryv1.EndpointSlice) bool { return s.AddressType != family })
+	slices.SortFunc(sliceList, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String()}
+		all := endpointsOf(sliceList, p, lastWins)
+		bp.endpoints = slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return !e.ready })
+		if len(bp.endpoints) == 0 && svc.Spec.ClusterIP != corev1.ClusterIPNone {
+			bp.endpoints = slices.DeleteFunc(all, func(e endpoint) bool { return !e.serving || !e.terminating })
+		}
+		b.ports = append(b.ports, bp)
+	}
+	return b
+}
+
+// endpointsOf collects the endpoints of a port, one for each address, in the order
+// of their addresses.
+//
+// Pods of one base have one address. While two of them are in a Service, the old
+// version's and the new one's, kube-proxy prefers one that does not terminate, and
+// calls the result undefined when neither does: by its code the last one counts.
+// Here a ready one counts then, unless lastWins.
+func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, lastWins bool) []endpoint {
+	byIP := map[string]endpoint{}
+	for _, s := range sliceList {
+		if !hasPort(s, p) {
+			continue
+		}
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			n := endpoint{
+				ip:    e.Addresses[0],
+				ready: ptr.Deref(e.Conditions.Ready, true), serving: ptr.Deref(e.Conditions.Serving, true),
+				terminating: ptr.Deref(e.Conditions.Terminating, false),
+			}
+			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+				n.pod = e.TargetRef.Name
+			}
+			old, double := byIP[n.ip]
+			if !double || supersedes(n, old, lastWins) {
+				byIP[n.ip] = n
+			}
+		}
+	}
+	out := make([]endpoint, 0, len(byIP))
+	for _, e := range byIP {
+		out = append(out, e)
+	}
+	slices.SortFunc(out, func(a, b endpoint) int { return cmp.Compare(a.ip, b.ip) })
+	return out
+}
+
+func supersedes(n, old endpoint, lastWins bool) bool {
+	switch {
+	case n.terminating:
+		return false
+	case lastWins, old.terminating:
+		return true
+	}
+	return n.ready || !old.ready
+}
+
+func hasPort(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) bool {
+	return slices.ContainsFunc(s.Ports, func(q discoveryv1.EndpointPort) bool {
+		return q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&
+			ptr.Deref(q.Protocol, corev1.ProtocolTCP) == cmp.Or(p.Protocol, corev1.ProtocolTCP)
+	})
+}

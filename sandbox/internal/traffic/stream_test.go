@@ -1,0 +1,203 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+func complete(t *testing.T, s Spec) Spec {
+	t.Helper()
+	s.Via, s.Module = v1alpha1.ViaBases, "biz1"
+	if err := s.complete(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The loop is open: answers that take 3 s, or never come, delay nothing.
+func TestNothingWaitsForAnswers(t *testing.T) {
+	for name, answerTime := range map[string]time.Duration{"quick": 0, "slow": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				do := func(ctx context.Context) outcome {
+					select {
+					case <-time.After(answerTime):
+						return outcome{result: OK, who: who{version: "1"}}
+					case <-ctx.Done():
+						return outcome{result: Timeout}
+					}
+				}
+				start := time.Now()
+				s := newStream(t.Context(), complete(t, Spec{Rate: 300, Total: 3000}), do, nil)
+				<-s.done
+				if took, want := time.Since(start), 9996666666*time.Nanosecond+answerTime; took != want {
+					t.Errorf("took %v, want %v", took, want)
+				}
+				n := 0
+				for r := range s.ledger.all() {
+					due := start.Add(time.Duration(n) * time.Second / 300)
+					if !r.Due.Equal(due) || !r.Sent.Equal(due) || r.Done.Sub(r.Sent) != answerTime {
+						t.Fatalf("request %d: due %v, sent %v, done %v; want %v", n, r.Due, r.Sent, r.Done, due)
+					}
+					n++
+				}
+				want := Summary{
+					Name: "traffic", Sent: 3000, Results: map[Result]int{OK: 3000}, Versions: map[string]int{"1": 3000},
+					P50: answerTime, P99: answerTime, Max: answerTime, Started: start, Ended: start.Add(9996666666),
+					Note: "stopped by itself after 3000 requests",
+				}
+				if d := cmp.Diff(want, s.summary(), cmpopts.EquateApproxTime(0)); n != 3000 || d != "" {
+					t.Errorf("%d records, summary (-want +got):\n%s", n, d)
+				}
+				seconds := s.ledger.seconds()
+				for i, sec := range seconds {
+					if d := cmp.Diff(Second{Start: start.Add(time.Duration(i) * time.Second), Sent: 300, Versions: map[string]int{"1": 300}}, sec); d != "" {
+						t.Errorf("second %d (-want +got):\n%s", i, d)
+					}
+				}
+				if len(seconds) != 10 {
+					t.Errorf("%d seconds", len(seconds))
+				}
+			})
+		})
+	}
+}
+
+// Requests beyond the bound are not sent, and are lost.
+func TestTooManyOpenRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		do := func(context.Context) outcome {
+			sent.Add(1)
+			time.Sleep(time.Second)
+			return outcome{result: OK}
+		}
+		var lost atomic.Int64
+		s := newStream(t.Context(), complete(t, Spec{Rate: 10, Total: 20, MaxOpen: 5}), do, func(Record) { lost.Add(1) })
+		<-s.done
+		// Half of each second's ten find a place, in turn.
+		if d := cmp.Diff(map[Result]int{OK: 10, Other: 10}, s.summary().Results); d != "" || sent.Load() != 10 || lost.Load() != 10 {
+			t.Errorf("sent %d, told %d lost, results (-want +got):\n%s", sent.Load(), lost.Load(), d)
+		}
+		if got, want := s.ledger.lost()[0].Error, "not sent: 5 requests wait for their answers"; got != want {
+			t.Errorf("error %q, want %q", got, want)
+		}
+	})
+}
+
+func TestStreamEndsByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t.Context(), complete(t, Spec{Rate: 1}), func(context.Context) outcome { return outcome{result: OK} }, nil)
+		start := time.Now()
+		<-s.done
+		sum := s.summary()
+		if sum.Sent != 900 || sum.Note != "stopped by itself after 15m0s" || time.Since(start) > MaxDuration {
+			t.Errorf("after %v: %+v", time.Since(start), sum)
+		}
+	})
+}
+
+// Only the first thousand are told, all are counted.
+func TestLostRequestsAreToldUpToABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int64
+		do := func(context.Context) outcome { return outcome{result: Refused} }
+		s := newStream(t.Context(), complete(t, Spec{Rate: 5000, Total: 5000}), do, func(Record) { told.Add(1) })
+		<-s.done
+		if sum := s.summary(); sum.Lost != 5000 || told.Load() != MaxLost || len(s.ledger.lost()) != MaxLost {
+			t.Errorf("lost %d, told %d, listed %d", sum.Lost, told.Load(), len(s.ledger.lost()))
+		}
+	})
+}
+
+// Stop waits for what is open; Drop does not.
+func TestStopAndDrop(t *testing.T) {
+	r := newRig(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	web := listen(t, func(c *net.TCPConn) {
+		arrived <- struct{}{}
+		<-release
+		_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
+	})
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: web})
+	spec := Spec{Via: v1alpha1.ViaBases, Module: "biz1", Name: "s", Rate: 1, Timeout: time.Minute}
+	begin := func(name string) {
+		t.Helper()
+		spec.Name = name
+		if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
+			t.Fatal(err)
+		}
+		<-arrived
+	}
+	begin("s")
+	if err := r.generator.Begin(t.Context(), "g", spec); !errors.Is(err, ErrStreamExists) {
+		t.Errorf("a second stream of the name gave %v", err)
+	}
+	ended := make(chan *End, 1)
+	go func() {
+		end, err := r.generator.Stop(t.Context(), "g", "s")
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- end
+	}()
+	s, _ := r.generator.find("g", "s")
+	eventually(t, func() error {
+		if s.summary().Ended.IsZero() {
+			return errors.New("the stream has not been stopped")
+		}
+		return nil
+	})
+	select {
+	case end := <-ended:
+		t.Fatalf("Stop did not wait: %+v", end)
+	default:
+	}
+	if sum := s.summary(); sum.Sent != 1 || sum.Open != 1 || sum.Lost != 0 {
+		t.Errorf("while a request is open: %+v", sum)
+	}
+	close(release)
+	if end := <-ended; end.Results[OK] != 1 || end.Open != 0 {
+		t.Errorf("end %+v", end)
+	}
+
+	release = make(chan struct{})
+	defer close(release)
+	begin("u")
+	if names := []string{r.generator.Summaries("g")[0].Name, r.generator.Summaries("g")[1].Name}; names[0] != "s" || names[1] != "u" {
+		t.Errorf("streams %q", names)
+	}
+	u, _ := r.generator.find("g", "u")
+	r.generator.Drop("g")
+	if sum := u.summary(); sum.Open != 1 || sum.Lost != 0 {
+		t.Errorf("dropped: %+v", sum)
+	}
+	if _, err := r.generator.Stop(t.Context(), "g", "u"); !errors.Is(err, ErrNoStream) {
+		t.Errorf("stopping a dropped stream gave %v", err)
+	}
+	if len(r.generator.Summaries("g")) != 0 {
+		t.Error("dropped streams are still listed")
+	}
+}
+
+func TestSpecIsChecked(t *testing.T) {
+	s := Spec{Name: "x", Via: "air", Rate: 6000, Timeout: time.Hour, Total: -1}
+	want := "traffic \"x\": module is missing\nvia is \"air\"; it is service or bases\nrate is 6000; it is 1 to 5000\n" +
+		"timeout is 1h0m0s; it is 1ms to 1m0s\ntotal is -1; it is 1 to 2000000"
+	if err := s.complete(); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	if err := (&Spec{Module: "m"}).complete(); err == nil || err.Error() != `traffic "traffic": service and namespace are needed via service` {
+		t.Errorf("got %v", err)
+	}
+}
