@@ -82,6 +82,10 @@ type Route struct {
 	Client string
 }
 
+func (r *Route) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
+}
+
 // NewGateway returns a Gateway that follows nothing yet.
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
@@ -230,7 +234,7 @@ func (g *Gateway) Pick(r Route) (Target, error) {
 }
 
 func (g *Gateway) choose(r Route) (endpoint, error) {
-	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
+	key := r.key()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b, ok := g.backends[key]

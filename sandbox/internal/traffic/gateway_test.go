@@ -1,0 +1,382 @@
+package traffic
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+)
+
+var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
+
+// offer lets a Service have the endpoints.
+func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
+	t.Helper()
+	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...), metav1.UpdateOptions{})
+	if err != nil {
+		_, err = c.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice("biz1-x", endpoints...), metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
+	t.Helper()
+	if _, err := c.CoreV1().Services("shop").Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// picks waits until the gateway picks as wanted; empty = there is no endpoint.
+func picks(t *testing.T, g *Gateway, want string) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := g.Pick(shop)
+		if err != nil && !errors.Is(err, ErrNoEndpoint) {
+			t.Fatal(err)
+		}
+		if got.Pod != want {
+			return fmt.Errorf("picked %+v (%v), want Pod %q", got, err, want)
+		}
+		return nil
+	})
+}
+
+func TestGatewayFollowsTheAPI(t *testing.T) {
+	r := newRig(t)
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: "127.0.0.1:1"})
+	if err := r.gateway.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	picks(t, r.gateway, "")
+	offer(t, r.client, at("198.18.0.1", "old", ready)) // before its Service
+	createService(t, r.client, service())
+	picks(t, r.gateway, "old")
+	if got, err := r.gateway.Pick(shop); err != nil || got != (Target{IP: "198.18.0.1", Pod: "old", Base: "base-1", Web: "127.0.0.1:1"}) {
+		t.Errorf("picked %+v, %v", got, err)
+	}
+	offer(t, r.client, at("198.18.0.1", "old", notReady))
+	picks(t, r.gateway, "")
+	offer(t, r.client, at("198.18.0.1", "old", draining))
+	picks(t, r.gateway, "old")
+	offer(t, r.client, at("198.18.0.2", "new", ready))
+	picks(t, r.gateway, "new")
+	if err := r.client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "biz1-x", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	picks(t, r.gateway, "")
+	offer(t, r.client, at("198.18.0.1", "old", ready))
+	picks(t, r.gateway, "old")
+	if err := r.client.CoreV1().Services("shop").Delete(t.Context(), "biz1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	picks(t, r.gateway, "")
+}
+
+func TestGatewaySaysWhyThereIsNoEndpoint(t *testing.T) {
+	r := newRig(t)
+	createService(t, r.client, service())
+	if err := r.gateway.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for want, route := range map[string]Route{
+		"no endpoint: there is no Service shop/none":                                                {Namespace: "shop", Service: "none"},
+		`no endpoint: Service shop/biz1 has no port "443"`:                                          {Namespace: "shop", Service: "biz1", Port: "443"},
+		"no endpoint: Service shop/biz1 has none that is ready, or that serves while it terminates": shop,
+	} {
+		if _, err := r.gateway.Pick(route); !errors.Is(err, ErrNoEndpoint) || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
+
+func TestGatewayWithoutAnAPI(t *testing.T) {
+	g := NewGateway(GatewayOptions{Client: fake.NewClientset(), Targets: &bases{}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, _, err := g.Dial(ctx, shop); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a gateway that does not run gave %v", err)
+	}
+}
+
+// gatewayWith picks from the endpoints without an API.
+func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discoveryv1.Endpoint) *Gateway {
+	g := NewGateway(GatewayOptions{Targets: &bases{}, Seed: 7, Clock: c})
+	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)}, false)
+	return g
+}
+
+func TestChoiceIsRandomAndCanBeRepeated(t *testing.T) {
+	draw := func() map[string]int {
+		g := gatewayWith(service(), nil, at("198.18.0.1", "a", ready), at("198.18.0.2", "b", ready), at("198.18.0.3", "c", ready))
+		got := map[string]int{}
+		for range 3000 {
+			p, err := g.Pick(shop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[p.Pod]++
+		}
+		return got
+	}
+	first := draw()
+	for _, pod := range []string{"a", "b", "c"} {
+		if first[pod] < 850 || first[pod] > 1150 {
+			t.Errorf("%s was picked %d times of 3000", pod, first[pod])
+		}
+	}
+	if d := cmp.Diff(first, draw()); d != "" {
+		t.Errorf("the same seed gave another choice (-first +second):\n%s", d)
+	}
+}
+
+func TestSessionAffinity(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	svc := service(func(s *corev1.ServiceSpec) {
+		s.SessionAffinity = corev1.ServiceAffinityClientIP
+		s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr.To[int32](10)}}
+	})
+	var endpoints []discoveryv1.Endpoint
+	for i := range 50 {
+		endpoints = append(endpoints, at(fmt.Sprintf("198.18.1.%d", i), fmt.Sprint("pod-", i), ready))
+	}
+	g := gatewayWith(svc, clock, endpoints...)
+	pick := func(client string) string {
+		t.Helper()
+		got, err := g.Pick(Route{Namespace: "shop", Service: "biz1", Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Pod
+	}
+	first, other := pick("c"), pick("d")
+	for range 20 { // each use begins the 10 s anew
+		clock.SetTime(clock.Now().Add(9 * time.Second))
+		if got := pick("c"); got != first {
+			t.Fatalf("client c moved from %s to %s", first, got)
+		}
+	}
+	if first == other {
+		t.Errorf("two clients share %s", first)
+	}
+	clock.SetTime(clock.Now().Add(10 * time.Second))
+	second := pick("c")
+	if second == first { // one in fifty, but the seed is fixed
+		t.Errorf("client c is still with %s after its time", first)
+	}
+	for i := range endpoints {
+		if endpoints[i].TargetRef.Name == second {
+			endpoints[i].Conditions = notReady
+		}
+	}
+	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)}, false)
+	if got := pick("c"); got == second {
+		t.Errorf("client c is still with %s, which is not ready", got)
+	}
+}
+
+// Via a Service each request meets the endpoints of its moment; with kept
+// connections, those of the moment when the connection was made.
+func TestStreamViaService(t *testing.T) {
+	for _, reuse := range []bool{false, true} {
+		t.Run(fmt.Sprint("reuse=", reuse), func(t *testing.T) {
+			r := newRig(t)
+			createService(t, r.client, service())
+			first, second := make(chan struct{}, 1000), make(chan struct{}, 1000)
+			base := func(n int, version string, served chan struct{}) Target {
+				host := fmt.Sprint("base-", n)
+				h := answer(host, "biz1", version)
+				return Target{IP: fmt.Sprint("198.18.0.", n), Base: host, Host: host, Web: serve(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+					if q.Host != "biz1.shop" || q.URL.Path != "/biz1" {
+						t.Errorf("request for %s%s", q.Host, q.URL.Path)
+					}
+					h(w, q)
+					select {
+					case served <- struct{}{}:
+					default:
+					}
+				}))}
+			}
+			r.bases.set(base(1, "1", first), base(2, "2", second))
+			offer(t, r.client, at("198.18.0.1", "pod-1", ready))
+			if err := r.gateway.Ready(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			picks(t, r.gateway, "pod-1")
+			if err := r.generator.Begin(t.Context(), "g", Spec{Name: "s", Namespace: "shop", Service: "biz1", Port: "http", Module: "biz1", Rate: 500, Reuse: reuse}); err != nil {
+				t.Fatal(err)
+			}
+			<-first
+			offer(t, r.client, at("198.18.0.2", "pod-2", ready))
+			picks(t, r.gateway, "pod-2")
+			if reuse {
+				for range 20 {
+					<-first
+				}
+			} else {
+				<-second
+			}
+			end, err := r.generator.Stop(t.Context(), "g", "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end.Lost != nil || end.Summary.Lost != 0 || end.Sent == 0 {
+				t.Errorf("end %+v", end)
+			}
+			records, err := r.generator.Records("g", "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rec := range records {
+				if want := "pod-" + rec.Version; rec.Pod != want || rec.Base != "base-"+rec.Version || rec.Endpoint != "198.18.0."+rec.Version {
+					t.Errorf("record %+v", rec)
+				}
+			}
+			if !reuse && (end.Versions["1"] == 0 || end.Versions["2"] == 0) || reuse && end.Versions["1"] < 20 {
+				t.Errorf("versions %v", end.Versions)
+			}
+		})
+	}
+}
+
+// proxied is a client that uses the gateway as its proxy.
+func proxied(t testing.TB, r *rig) (*http.Client, string) {
+	addr := serve(t, r.gateway)
+	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr})}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}, addr
+}
+
+func TestProxy(t *testing.T) {
+	r := newRig(t)
+	client, addr := proxied(t, r)
+	createService(t, r.client, service())
+	offer(t, r.client, at("198.18.0.1", "pod-1", ready))
+	echo := func(name string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			_, _ = fmt.Fprintf(w, "%s %s %s%s", name, q.Method, q.Host, q.URL.RequestURI())
+		})
+	}
+	arklet := serve(t, echo("arklet"))
+	_, port, _ := net.SplitHostPort(arklet)
+	cut := listen(t, func(c *net.TCPConn) {
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	})
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Arklet: arklet},
+		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
+	if err := r.gateway.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	picks(t, r.gateway, "pod-1")
+	for at, want := range map[string]string{
+		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
+		"http://biz1.shop.svc.cluster.local:80/":    "200 web GET biz1.shop.svc.cluster.local:80/",
+		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has none that is ready, or that serves while it terminates\n",
+		"http://biz1/":                              "503 no endpoint: \"biz1\" is neither SERVICE.NAMESPACE nor the address of a base\n",
+		"http://198.18.0.1:8080/biz1":               "200 web GET 198.18.0.1:8080/biz1",
+		"http://198.18.0.1/":                        "200 web GET 198.18.0.1/",
+		"http://198.18.0.1:" + port + "/installBiz": "200 arklet GET 198.18.0.1:" + port + "/installBiz",
+		"http://198.18.0.9/":                        "502 connecting to 198.18.0.9 (base ): no base has this address: connection refused\n",
+		"http://198.18.0.3/":                        "EOF",
+	} {
+		t.Run(at, func(t *testing.T) {
+			got := ""
+			resp, err := client.Get(at)
+			switch {
+			case errors.Is(err, io.EOF):
+				got = "EOF"
+			case err != nil:
+				got = err.Error()
+			default:
+				body, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				got = fmt.Sprint(resp.StatusCode, " ", string(body))
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("answer (-want +got):\n%s", d)
+			}
+		})
+	}
+	resp, err := client.Get("http://198.18.0.2/")
+	if err != nil || resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("a base that is down gave %v, %v", resp, err)
+	}
+	resp, err = http.Get("http://" + addr + "/")
+	if err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a request that is not for a proxy gave %v, %v", resp, err)
+	}
+}
+
+// CONNECT passes bytes, ends and resets on.
+func TestConnect(t *testing.T) {
+	r := newRig(t)
+	_, addr := proxied(t, r)
+	connect := func(to string) (net.Conn, *bufio.Reader, int) {
+		t.Helper()
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
+		b := bufio.NewReader(c)
+		resp, err := http.ReadResponse(b, &http.Request{Method: http.MethodConnect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, b, resp.StatusCode
+	}
+	r.bases.set(
+		Target{IP: "198.18.0.1", Base: "base-1", Web: listen(t, func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "pong")
+			rest, _ := io.ReadAll(c) // until the client ends its side
+			_, _ = fmt.Fprintf(c, " and %s", rest)
+			_ = c.Close()
+		})},
+		Target{IP: "198.18.0.2", Base: "base-2", Web: listen(t, func(c *net.TCPConn) {
+			_ = c.SetLinger(0)
+			_ = c.Close()
+		})},
+		Target{IP: "198.18.0.3", Base: "base-3", Web: closed(t)})
+
+	c, b, code := connect("198.18.0.1:8080")
+	_, _ = io.WriteString(c, "ping")
+	pong := make([]byte, 4)
+	if _, err := io.ReadFull(b, pong); err != nil || code != 200 {
+		t.Fatalf("status %d, %v", code, err)
+	}
+	_, _ = io.WriteString(c, "more")
+	_ = c.(*net.TCPConn).CloseWrite()
+	rest, err := io.ReadAll(b)
+	if d := cmp.Diff("pong and more", string(pong)+string(rest)); d != "" || err != nil {
+		t.Errorf("%v, bytes (-want +got):\n%s", err, d)
+	}
+
+	c, b, code = connect("198.18.0.2:8080")
+	_, _ = io.WriteString(c, "ping")
+	if _, err := b.ReadByte(); code != 200 || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("status %d, a reset became %v", code, err)
+	}
+	if _, _, code = connect("198.18.0.3:8080"); code != http.StatusBadGateway {
+		t.Errorf("a refusal became status %d", code)
+	}
+}
