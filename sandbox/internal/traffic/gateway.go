@@ -80,6 +80,9 @@ type Route struct {
 	Port string
 	// Client is who asks, for session affinity: one name = one address.
 	Client string
+
+	// draw chooses one of n, with the gateway locked. Default: the gateway's choice.
+	draw func(n int) int
 }
 
 func (r *Route) key() types.NamespacedName {
@@ -248,8 +251,12 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 	if len(p.endpoints) == 0 {
 		return endpoint{}, fmt.Errorf("%w: Service %s has none that is ready, or that serves while it terminates", ErrNoEndpoint, key)
 	}
+	draw := g.rnd.IntN
+	if r.draw != nil {
+		draw = r.draw
+	}
 	if b.affinity <= 0 {
-		return p.endpoints[g.rnd.IntN(len(p.endpoints))], nil
+		return p.endpoints[draw(len(p.endpoints))], nil
 	}
 	k, now := stickyKey{key, p.name, r.Client}, g.o.Clock.Now()
 	if s, ok := g.sticky[k]; ok && now.Sub(s.last) < b.affinity {
@@ -260,7 +267,7 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 			}
 		}
 	}
-	e := p.endpoints[g.rnd.IntN(len(p.endpoints))]
+	e := p.endpoints[draw(len(p.endpoints))]
 	g.sticky[k] = stick{e.ip, now}
 	return e, nil
 }

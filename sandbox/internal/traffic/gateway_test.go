@@ -53,7 +53,7 @@ func picks(t *testing.T, g *Gateway, want string) {
 			t.Fatal(err)
 		}
 		if got.Pod != want {
-			return fmt.Errorf("picked %+v (%v), want Pod %q", got, err, want)
+			return fmt.Errorf("picked %+v, want Pod %q: %w", got, want, err)
 		}
 		return nil
 	})
@@ -220,7 +220,7 @@ func TestStreamViaService(t *testing.T) {
 				t.Fatal(err)
 			}
 			picks(t, r.gateway, "pod-1")
-			if err := r.generator.Begin(t.Context(), "g", Spec{Name: "s", Namespace: "shop", Service: "biz1", Port: "http", Module: "biz1", Rate: 500, Reuse: reuse}); err != nil {
+			if err := r.generator.Begin(t.Context(), "g", spec("s", 500, 0, viaService, func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
 			<-first
@@ -237,7 +237,7 @@ func TestStreamViaService(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if end.Lost != nil || end.Summary.Lost != 0 || end.Sent == 0 {
+			if end.LostRequests != nil || end.Lost != 0 || end.Sent == 0 {
 				t.Errorf("end %+v", end)
 			}
 			records, err := r.generator.Records("g", "s")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
+	"net"
 	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -36,7 +38,7 @@ type Generator struct {
 	o GeneratorOptions
 
 	mu     sync.Mutex
-	ctx    func() context.Context // nil while Start does not run
+	launch func(plan, func(context.Context) outcome, func(Record)) *stream // nil while Start does not run
 	groups map[string]map[string]*stream
 	order  map[string][]string // names in order of their start
 	wg     sync.WaitGroup
@@ -51,11 +53,13 @@ func NewGenerator(o GeneratorOptions) *Generator {
 // when they have ended. It can be called once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
-	g.ctx = func() context.Context { return ctx }
+	g.launch = func(p plan, do func(context.Context) outcome, lost func(Record)) *stream {
+		return newStream(ctx, p, do, lost)
+	}
 	g.mu.Unlock()
 	<-ctx.Done()
 	g.mu.Lock()
-	g.ctx = nil
+	g.launch = nil
 	g.mu.Unlock()
 	g.wg.Wait()
 	return nil
@@ -64,9 +68,11 @@ func (g *Generator) Start(ctx context.Context) error {
 // Begin starts a stream of a run. Via service it waits first until the gateway knows
 // the Services; ctx bounds that. A run has each name once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
-	if err := spec.complete(); err != nil {
+	p, err := spec.plan()
+	if err != nil {
 		return err
 	}
+	spec = p.Spec
 	if spec.Via == v1alpha1.ViaService {
 		if err := g.o.Gateway.Ready(ctx); err != nil {
 			return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
@@ -75,7 +81,7 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.ctx == nil:
+	case g.launch == nil:
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, errNotRunning)
 	case g.groups[group][spec.Name] != nil:
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, ErrStreamExists)
@@ -87,8 +93,9 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	if g.o.Lost != nil {
 		lost = func(r Record) { g.o.Lost(group, spec.Name, r) }
 	}
-	r := newRequester(spec, group+"/"+spec.Name, g.picker(group, spec), g.o.Gateway)
-	s := newStream(g.ctx(), spec, r.do, lost)
+	picks, dial := g.ways(group, &p)
+	r := newRequester(p, picks, dial)
+	s := g.launch(p, r.do, lost)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {
@@ -98,14 +105,21 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	return nil
 }
 
-// picker says where each request of a stream goes.
-func (g *Generator) picker(group string, spec Spec) func() (Target, error) {
-	if spec.Via == v1alpha1.ViaService {
-		route := Route{spec.Namespace, spec.Service, spec.Port, group + "/" + spec.Name}
-		return func() (Target, error) { return g.o.Gateway.Pick(route) }
+// ways says where each request of a stream goes, and each connection that is kept.
+func (g *Generator) ways(group string, p *plan) (func() (Target, error), func(context.Context) (net.Conn, error)) {
+	if p.Via == v1alpha1.ViaBases {
+		turn := &turn{names: p.Bases}
+		return func() (Target, error) { return turn.next(g.o.Targets.Group(group)) }, nil
 	}
-	turn := &turn{names: spec.Bases}
-	return func() (Target, error) { return turn.next(g.o.Targets.Group(group)) }
+	route := Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port, Client: group + "/" + p.Name}
+	if p.Seed != 0 {
+		route.draw = rand.New(rand.NewPCG(p.Seed, 0)).IntN
+	}
+	return func() (Target, error) { return g.o.Gateway.Pick(route) },
+		func(ctx context.Context) (net.Conn, error) {
+			c, _, err := g.o.Gateway.Dial(ctx, route)
+			return c, err
+		}
 }
 
 // turn takes the bases that match one after the other.
@@ -178,7 +192,7 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) 
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	return &End{Summary: s.summary(), Seconds: s.ledger.seconds(), Lost: s.ledger.lost()}, nil
+	return &End{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}, nil
 }
 
 // Records yields the whole ledger of a stream in the order in which requests were

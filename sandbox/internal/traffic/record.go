@@ -106,7 +106,7 @@ type Second struct {
 type End struct {
 	Summary
 	// Seconds from the start of the stream on, without gaps.
-	Seconds []Second `json:"seconds"`
-	// Lost are the first MaxLost requests that were lost.
-	Lost []Record `json:"lost,omitempty"`
+	Seconds []Second `json:"seconds,omitempty"`
+	// LostRequests are the first MaxLost that were lost.
+	LostRequests []Record `json:"lostRequests,omitempty"`
 }

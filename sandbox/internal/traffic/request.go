@@ -22,12 +22,12 @@ const maxBody = 64 << 10
 
 // requester sends the requests of one stream.
 type requester struct {
-	spec      Spec
+	spec      plan
 	picks     func() (Target, error) // where the next request goes; nil = the transport decides
 	transport *http.Transport
 }
 
-func newRequester(spec Spec, client string, picks func() (Target, error), g *Gateway) *requester {
+func newRequester(spec plan, picks func() (Target, error), dial func(context.Context) (net.Conn, error)) *requester {
 	r := &requester{spec: spec, picks: picks, transport: &http.Transport{
 		DisableKeepAlives: !spec.Reuse, DisableCompression: true,
 		MaxIdleConns: spec.MaxOpen, MaxIdleConnsPerHost: spec.MaxOpen,
@@ -36,10 +36,7 @@ func newRequester(spec Spec, client string, picks func() (Target, error), g *Gat
 	if spec.Via == v1alpha1.ViaService && spec.Reuse {
 		// A client with a pool has an endpoint for each connection, not for each request.
 		r.picks = nil
-		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			c, _, err := g.Dial(ctx, Route{spec.Namespace, spec.Service, spec.Port, client})
-			return c, err
-		}
+		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	}
 	return r
 }
@@ -48,7 +45,7 @@ func (r *requester) close() { r.transport.CloseIdleConnections() }
 
 // do sends one request and says what became of it.
 func (r *requester) do(ctx context.Context) outcome {
-	ctx, cancel := context.WithTimeout(ctx, r.spec.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.spec.timeout)
 	defer cancel()
 	host := r.spec.Service + "." + r.spec.Namespace
 	addr := host

@@ -9,8 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // Every result, provoked by what a base really does.
@@ -92,10 +90,10 @@ func TestResults(t *testing.T) {
 			for _, reuse := range []bool{false, true} {
 				r := newRig(t)
 				r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Host: "h", Web: c.web})
-				spec := Spec{Via: v1alpha1.ViaBases, Module: "biz1", Name: "s", Total: 1, Rate: 1000,
-					Versions: c.versions, Reuse: reuse, Timeout: 2 * time.Second}
+				spec := spec("s", 1000, 1, timeout(patience))
+				spec.Versions, spec.Reuse = c.versions, reuse
 				if c.want.Result == Timeout {
-					spec.Timeout = 50 * time.Millisecond
+					timeout(50 * time.Millisecond)(&spec)
 				}
 				end := r.run(t, spec)
 				want := c.want
@@ -124,7 +122,7 @@ func TestResults(t *testing.T) {
 						t.Errorf("told as lost (-want +got):\n%s", d)
 					}
 				}
-				if d := cmp.Diff(lost, end.Lost, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
+				if d := cmp.Diff(lost, end.LostRequests, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
 					t.Errorf("lost (-want +got):\n%s", d)
 				}
 				if d := cmp.Diff(map[Result]int{want.Result: 1}, end.Results); d != "" {
@@ -145,7 +143,7 @@ func awaitRead(c *net.TCPConn) {
 func TestNoBaseMatches(t *testing.T) {
 	r := newRig(t)
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: closed(t)})
-	end := r.run(t, Spec{Via: v1alpha1.ViaBases, Bases: []string{"old"}, Module: "biz1", Name: "s", Total: 1})
+	end := r.run(t, spec("s", 1, 1, toBases("old")))
 	if d := cmp.Diff(map[Result]int{NoEndpoint: 1}, end.Results); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}
@@ -159,7 +157,7 @@ func TestBasesTakeTurns(t *testing.T) {
 	list := []Target{named("new-1"), named("new-2"), named("news-1"), named("old-1"), named("old-2")}
 	list[1].Web = closed(t)
 	r.bases.set(list...)
-	end := r.run(t, Spec{Via: v1alpha1.ViaBases, Bases: []string{"new", "old-2"}, Module: "biz1", Name: "s", Total: 9, Rate: 1000})
+	end := r.run(t, spec("s", 1000, 9, toBases("new", "old-2")))
 	if d := cmp.Diff(map[Result]int{OK: 6, Refused: 3}, end.Results); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 const patience = 20 * time.Second
@@ -57,7 +60,7 @@ func newRig(t testing.TB) *rig {
 	eventually(t, func() error {
 		r.generator.mu.Lock()
 		defer r.generator.mu.Unlock()
-		if r.generator.ctx == nil {
+		if r.generator.launch == nil {
 			return errNotRunning
 		}
 		return nil
@@ -175,4 +178,24 @@ func closed(t testing.TB) string {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
+}
+
+// spec makes a Spec of the parts that tests vary.
+func spec(name string, rate, total int, change ...func(*Spec)) Spec {
+	s := Spec{Total: total}
+	s.Name, s.Via, s.Module, s.Rate = name, v1alpha1.ViaBases, "biz1", &rate
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func timeout(d time.Duration) func(*Spec) {
+	return func(s *Spec) { s.Timeout = &metav1.Duration{Duration: d} }
+}
+
+func toBases(names ...string) func(*Spec) { return func(s *Spec) { s.Bases = names } }
+
+func viaService(s *Spec) {
+	s.Via, s.Namespace, s.Service, s.Port = v1alpha1.ViaService, "shop", "biz1", "http"
 }

@@ -29,7 +29,7 @@ func service(change ...func(*corev1.ServiceSpec)) *corev1.Service {
 // slice holds endpoints for the port http; each is IP, Pod and conditions.
 func slice(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "biz1"}},
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "biz1"}},
 		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: endpoints,
 		Ports: []discoveryv1.EndpointPort{{Name: ptr.To("http"), Port: ptr.To[int32](8080), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -24,63 +27,38 @@ const (
 	MaxLost = 1000
 )
 
-// Spec is a stream of requests to a module. Its JSON form goes over the control
-// API.
+// Spec says what a stream sends, and where. It goes over the control API.
 type Spec struct {
-	// Name of the stream. Default: traffic.
-	Name string `json:"name"`
-	// Via is the way that the requests take. Default: service.
-	Via v1alpha1.Via `json:"via"`
-	// Namespace, Service and Port are where they go to, with ViaService. Port is a
-	// name, a number or a target port; default: the first.
+	// Traffic as a scenario writes it, without expressions; Judge is left to the
+	// caller. Zero values mean its defaults.
+	v1alpha1.Traffic `json:",inline"`
+	// Namespace of the Service, with ViaService.
 	Namespace string `json:"namespace,omitempty"`
-	Service   string `json:"service,omitempty"`
-	Port      string `json:"port,omitempty"`
-	// Bases are where they go to, with ViaBases: SET, SET-N or *, whichever of the
-	// run match at that moment. Default: all of the run.
-	Bases []string `json:"bases,omitempty"`
-	// Module that is to answer, the first part of the path. Required.
-	Module string `json:"module"`
-	// Rate is requests a second, up to 5000. Default: 100.
-	Rate int `json:"rate"`
-	// Timeout of a request, from when it is sent; up to a minute. Default: 2s.
-	Timeout time.Duration `json:"timeout"`
-	// Reuse keeps connections, up to one for each request that is open. Default:
-	// false, a connection for each request.
-	Reuse bool `json:"reuse,omitempty"`
-	// Versions that may answer. Default: all.
-	Versions []string `json:"versions,omitempty"`
-	// Duration and Total bound the stream. Default, and at most: MaxDuration and MaxTotal.
+	// Seed makes the choice of endpoints repeatable. Default: that of the gateway.
+	Seed uint64 `json:"seed,omitempty"`
+	// Duration and Total bound the stream. Default, and at most: MaxDuration and
+	// MaxTotal.
 	Duration time.Duration `json:"duration,omitempty"`
 	Total    int           `json:"total,omitempty"`
-	// MaxOpen bounds the requests without an answer. Default: MaxOpen.
+	// MaxOpen bounds the requests without an answer. Default, and at most: MaxOpen.
 	MaxOpen int `json:"maxOpen,omitempty"`
 }
 
-// SpecOf is the Spec of a stream as a scenario describes it.
-func SpecOf(namespace string, t *v1alpha1.Traffic) Spec {
-	s := Spec{
-		Name: t.Name, Via: t.Via, Namespace: namespace, Service: t.Service, Port: t.Port, Bases: t.Bases,
-		Module: t.Module, Reuse: t.Reuse, Versions: t.Versions,
-	}
-	if t.Rate != nil {
-		s.Rate = *t.Rate
-	}
-	if t.Timeout != nil {
-		s.Timeout = t.Timeout.Duration
-	}
-	return s
+// plan is a Spec with its defaults.
+type plan struct {
+	Spec
+	rate    int
+	timeout time.Duration
 }
 
-// complete fills the defaults in and reports every mistake.
-func (s *Spec) complete() error {
+// plan fills the defaults in and reports every mistake.
+func (s Spec) plan() (plan, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
-	orDefault(&s.Rate, 100)
-	orDefault(&s.Timeout, 2*time.Second)
 	orDefault(&s.Duration, MaxDuration)
 	orDefault(&s.Total, MaxTotal)
 	orDefault(&s.MaxOpen, MaxOpen)
+	p := plan{s, ptr.Deref(s.Rate, 100), ptr.Deref(s.Timeout, metav1.Duration{Duration: 2 * time.Second}).Duration}
 	var errs []error
 	if s.Module == "" {
 		errs = append(errs, errors.New("module is missing"))
@@ -95,13 +73,13 @@ func (s *Spec) complete() error {
 		errs = append(errs, fmt.Errorf("via is %q; it is service or bases", s.Via))
 	}
 	errs = append(errs,
-		within("rate", s.Rate, 1, maxRate), within("timeout", s.Timeout, time.Millisecond, maxTimeout),
+		within("rate", p.rate, 1, maxRate), within("timeout", p.timeout, time.Millisecond, maxTimeout),
 		within("duration", s.Duration, time.Millisecond, MaxDuration), within("total", s.Total, 1, MaxTotal),
 		within("maxOpen", s.MaxOpen, 1, MaxOpen))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("traffic %q: %w", s.Name, err)
+		return p, fmt.Errorf("traffic %q: %w", s.Name, err)
 	}
-	return nil
+	return p, nil
 }
 
 func orDefault[T comparable](field *T, value T) {
@@ -119,6 +97,6 @@ func within[T int | time.Duration](name string, v, least, most T) error {
 }
 
 // due is when a request, counted from 0, is to be sent, from the start.
-func (s *Spec) due(n int) time.Duration {
-	return time.Duration(int64(n) * int64(time.Second) / int64(s.Rate))
+func (p *plan) due(n int) time.Duration {
+	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

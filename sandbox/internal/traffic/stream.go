@@ -11,7 +11,7 @@ import (
 // stream is an open loop: requests are sent when they are due, whatever has become
 // of those before.
 type stream struct {
-	spec Spec
+	spec plan
 	do   func(context.Context) outcome
 	// lost is told of the first MaxLost requests that were lost, concurrently.
 	lost func(Record)
@@ -28,7 +28,7 @@ type stream struct {
 }
 
 // newStream starts a stream at once. It ends by stop, by its bounds, or with ctx.
-func newStream(ctx context.Context, spec Spec, do func(context.Context) outcome, lost func(Record)) *stream {
+func newStream(ctx context.Context, spec plan, do func(context.Context) outcome, lost func(Record)) *stream {
 	s := &stream{spec: spec, do: do, lost: lost, ledger: newLedger(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
 	var pacing context.Context

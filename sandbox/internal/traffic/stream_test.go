@@ -11,17 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-func complete(t *testing.T, s Spec) Spec {
+func planned(t *testing.T, s Spec) plan {
 	t.Helper()
-	s.Via, s.Module = v1alpha1.ViaBases, "biz1"
-	if err := s.complete(); err != nil {
+	p, err := s.plan()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return p
 }
 
 // The loop is open: answers that take 3 s, or never come, delay nothing.
@@ -38,7 +36,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 					}
 				}
 				start := time.Now()
-				s := newStream(t.Context(), complete(t, Spec{Rate: 300, Total: 3000}), do, nil)
+				s := newStream(t.Context(), planned(t, spec("traffic", 300, 3000)), do, nil)
 				<-s.done
 				if took, want := time.Since(start), 9996666666*time.Nanosecond+answerTime; took != want {
 					t.Errorf("took %v, want %v", took, want)
@@ -83,7 +81,7 @@ func TestTooManyOpenRequests(t *testing.T) {
 			return outcome{result: OK}
 		}
 		var lost atomic.Int64
-		s := newStream(t.Context(), complete(t, Spec{Rate: 10, Total: 20, MaxOpen: 5}), do, func(Record) { lost.Add(1) })
+		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do, func(Record) { lost.Add(1) })
 		<-s.done
 		// Half of each second's ten find a place, in turn.
 		if d := cmp.Diff(map[Result]int{OK: 10, Other: 10}, s.summary().Results); d != "" || sent.Load() != 10 || lost.Load() != 10 {
@@ -97,7 +95,7 @@ func TestTooManyOpenRequests(t *testing.T) {
 
 func TestStreamEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream(t.Context(), complete(t, Spec{Rate: 1}), func(context.Context) outcome { return outcome{result: OK} }, nil)
+		s := newStream(t.Context(), planned(t, spec("s", 1, 0)), func(context.Context) outcome { return outcome{result: OK} }, nil)
 		start := time.Now()
 		<-s.done
 		sum := s.summary()
@@ -112,7 +110,7 @@ func TestLostRequestsAreToldUpToABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
 		do := func(context.Context) outcome { return outcome{result: Refused} }
-		s := newStream(t.Context(), complete(t, Spec{Rate: 5000, Total: 5000}), do, func(Record) { told.Add(1) })
+		s := newStream(t.Context(), planned(t, spec("s", 5000, 5000)), do, func(Record) { told.Add(1) })
 		<-s.done
 		if sum := s.summary(); sum.Lost != 5000 || told.Load() != MaxLost || len(s.ledger.lost()) != MaxLost {
 			t.Errorf("lost %d, told %d, listed %d", sum.Lost, told.Load(), len(s.ledger.lost()))
@@ -130,7 +128,7 @@ func TestStopAndDrop(t *testing.T) {
 		_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
 	})
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: web})
-	spec := Spec{Via: v1alpha1.ViaBases, Module: "biz1", Name: "s", Rate: 1, Timeout: time.Minute}
+	spec := spec("s", 1, 0, timeout(time.Minute))
 	begin := func(name string) {
 		t.Helper()
 		spec.Name = name
@@ -191,13 +189,16 @@ func TestStopAndDrop(t *testing.T) {
 }
 
 func TestSpecIsChecked(t *testing.T) {
-	s := Spec{Name: "x", Via: "air", Rate: 6000, Timeout: time.Hour, Total: -1}
+	s := spec("x", 6000, -1, timeout(time.Hour))
+	s.Via, s.Module = "air", ""
 	want := "traffic \"x\": module is missing\nvia is \"air\"; it is service or bases\nrate is 6000; it is 1 to 5000\n" +
 		"timeout is 1h0m0s; it is 1ms to 1m0s\ntotal is -1; it is 1 to 2000000"
-	if err := s.complete(); err == nil || err.Error() != want {
+	if _, err := s.plan(); err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
-	if err := (&Spec{Module: "m"}).complete(); err == nil || err.Error() != `traffic "traffic": service and namespace are needed via service` {
+	s = Spec{}
+	s.Module = "m"
+	if _, err := s.plan(); err == nil || err.Error() != `traffic "traffic": service and namespace are needed via service` {
 		t.Errorf("got %v", err)
 	}
 }
