@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -100,7 +101,10 @@ func (w *walker) problem(line int, field, format string, args ...any) {
 	w.problems = append(w.problems, Problem{Source: w.name, Line: line, Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
-var jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+var (
+	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
 
 func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	if _, seen := w.doc.lines[path]; !seen {
@@ -119,7 +123,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	if w.expression(n, v.Type(), path) && v.Kind() != reflect.String && v.Kind() != reflect.Interface {
 		return
 	}
-	if reflect.PointerTo(v.Type()).Implements(jsonUnmarshaler) {
+	if t := reflect.PointerTo(v.Type()); t.Implements(jsonUnmarshaler) || t.Implements(textUnmarshaler) {
 		w.custom(n, v, path)
 		return
 	}
@@ -254,7 +258,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 		tags, what = []string{"!!str"}, "a string"
 	case reflect.Bool:
 		tags, what = []string{"!!bool"}, "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint64:
 		tags, what = []string{"!!int"}, "a whole number"
 	case reflect.Float64:
 		tags, what = []string{"!!float", "!!int"}, "a number"

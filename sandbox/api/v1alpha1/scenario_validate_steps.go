@@ -1,0 +1,314 @@
+package v1alpha1
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// place is where a list of steps stands.
+type place int
+
+const (
+	inSteps place = iota
+	inParallel
+	inFinally
+)
+
+// collect notes names that other steps refer to: streams and outputs.
+func (v *validator) collect(steps []Step, at *field.Path) {
+	eachStep(steps, at, func(at *field.Path, step *Step) {
+		if step.Traffic != nil && step.Traffic.Start != nil {
+			v.unique(v.streams, at.Child("traffic", "start", "name"), step.Traffic.Start.Name)
+		}
+		if step.Script != nil && step.Script.Output != "" {
+			v.unique(v.outputs, at.Child("script", "output"), step.Script.Output)
+		}
+	})
+}
+
+func (v *validator) unique(names map[string]string, at *field.Path, name string) {
+	if first, twice := names[name]; twice {
+		v.invalid(at, name, "is the name of another one too, %s: give it a name of its own", first)
+		return
+	}
+	names[name] = at.String()
+}
+
+func (v *validator) steps(steps []Step, at *field.Path, where place) {
+	names := map[string]bool{}
+	for i := range steps {
+		step, at := &steps[i], at.Index(i)
+		if names[step.Name] {
+			v.add(field.Duplicate(at.Child("name"), step.Name))
+		}
+		names[step.Name] = true
+		v.step(step, at, where)
+	}
+}
+
+func (v *validator) step(s *Step, at *field.Path, where place) {
+	if strings.ContainsAny(s.Name, "\n\r\t") || len(s.Name) > 120 {
+		v.invalid(at.Child("name"), s.Name, "must be one line of at most 120 letters")
+	}
+	v.positive(at.Child("timeout"), s.Timeout)
+	v.atLeast(at.Child("repeat"), s.Repeat, 1, 1000)
+	if HasExpression(s.If) {
+		v.forbid(at.Child("if"), "is an expression as a whole: write vars.NAME without ${{ }}")
+	}
+	switch {
+	case s.Background && where == inParallel:
+		v.forbid(at.Child("background"), "has no meaning here: the steps of parallel are done at the same time anyway")
+	case s.Background && where == inFinally:
+		v.forbid(at.Child("background"), "has no meaning in finally: nothing comes after it that would wait for the step")
+	case s.Background:
+		v.waitable = append(v.waitable, s.Name)
+	}
+	v.invariants(at, s.Always, s.Never)
+	if !v.exactlyOne(&s.Action, at, "a step does exactly one thing") {
+		return
+	}
+	v.action(&s.Action, at, s)
+	v.steps(s.Steps, at.Child("steps"), where)
+	v.steps(s.Parallel, at.Child("parallel"), inParallel)
+}
+
+// exactlyOne checks that one field of a struct is set.
+func (v *validator) exactlyOne(of any, at *field.Path, rule string) bool {
+	switch set := given(of); len(set) {
+	case 1:
+		return true
+	case 0:
+		v.add(field.Required(at, rule+"; say which: "+strings.Join(fieldsOf(of), ", ")))
+	default:
+		v.forbid(at, "%s, but has %s", rule, strings.Join(set, " and "))
+	}
+	return false
+}
+
+func (v *validator) action(a *Action, at *field.Path, s *Step) {
+	at = at.Child(a.Kind())
+	switch {
+	case a.Apply != nil:
+		v.apply(a.Apply, at)
+	case a.Patch != nil:
+		v.patch(a.Patch, at)
+	case a.Delete != nil:
+		v.ref(&a.Delete.Ref, at, severalObjects)
+		v.notNegative(at.Child("gracePeriod"), a.Delete.GracePeriod)
+	case a.Scale != nil:
+		v.ref(&a.Scale.Ref, at, oneObject)
+		v.replicas(a.Scale.Replicas, at.Child("replicas"))
+	case a.Rollback != nil:
+		v.ref(&a.Rollback.Ref, at, oneObject)
+		v.workload(&a.Rollback.Ref, at)
+		if r := a.Rollback.Revision; r != nil && *r < 1 {
+			v.invalid(at.Child("revision"), *r, "must be 1 or more")
+		}
+	case a.Base != nil:
+		v.base(a.Base, at)
+	case a.Fault != nil:
+		v.faultAction(a.Fault, at)
+	case a.Controller != nil:
+		most := 1
+		if needs := v.scenario.Spec.Controller; needs != nil && needs.Replicas != nil {
+			most = *needs.Replicas
+		}
+		v.component(a.Controller, at)
+		if r := a.Controller.Replica; r != nil && (*r < 1 || *r > most) {
+			v.invalid(at.Child("replica"), *r, "there are %d: say so in spec.controller.replicas", most)
+		}
+	case a.Broker != nil:
+		v.lone(a.Broker, at)
+	case a.APIServer != nil:
+		v.lone(a.APIServer, at)
+	case a.Traffic != nil:
+		v.traffic(a.Traffic, at)
+	case a.Script != nil:
+		v.script(a.Script, at)
+	case a.Wait != nil:
+		v.wait(a.Wait, at)
+	case a.Assert != nil:
+		v.assert(a.Assert, at, s)
+	case a.Sleep != nil:
+		if a.Sleep.For.Duration <= 0 {
+			v.invalid(at.Child("for"), a.Sleep.For.Duration.String(), "must be longer than 0s")
+		} else if s.Timeout != nil && s.Timeout.Duration < a.Sleep.For.Duration {
+			v.invalid(at.Child("for"), a.Sleep.For.Duration.String(), "is longer than the timeout of the step, %s", s.Timeout.Duration)
+		}
+		v.need(at.Child("reason"), a.Sleep.Reason, "say why nothing else will do: waiting for what is meant is faster and surer")
+	}
+	if acts := a.Controller != nil || a.Broker != nil || a.APIServer != nil; acts && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
+		v.forbid(at, "disturbs every scenario that runs at the same time: remove exclusive: false")
+	}
+}
+
+func (v *validator) apply(a *Apply, at *field.Path) {
+	switch {
+	case (a.File == "") == (len(a.Resource) == 0):
+		v.forbid(at, "takes either a file or a resource")
+	case a.File != "" && path.IsAbs(a.File):
+		v.invalid(at.Child("file"), a.File, "must be relative to the scenario, so that it is found on every machine")
+	case a.File == "":
+		v.object(a.Resource, at.Child("resource"), true)
+		if len(a.Vars) > 0 {
+			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
+		}
+	}
+	for _, name := range sortedKeys(a.Vars) {
+		v.identifier(at.Child("vars").Key(name), name)
+	}
+}
+
+// object checks that an object, or a part of one, says what it is.
+func (v *validator) object(o Object, at *field.Path, named bool) {
+	for _, name := range []string{"apiVersion", "kind"} {
+		if text, _ := o[name].(string); text == "" {
+			v.add(field.Required(at.Child(name), "say which kind of object it is"))
+		}
+	}
+	metadata, _ := o["metadata"].(map[string]any)
+	if name, _ := metadata["name"].(string); name != "" {
+		return
+	}
+	if generate, _ := metadata["generateName"].(string); named && generate != "" {
+		return
+	}
+	labels, _ := metadata["labels"].(map[string]any)
+	switch {
+	case named:
+		v.add(field.Required(at.Child("metadata", "name"), "give the object a name"))
+	case len(labels) == 0 && !whole(o["metadata"]):
+		v.add(field.Required(at.Child("metadata"), "say which object, by name or by labels"))
+	}
+}
+
+// whole tells whether a value is an expression that is not evaluated yet.
+func whole(value any) bool {
+	text, ok := value.(string)
+	return ok && HasExpression(text)
+}
+
+func (v *validator) patch(p *Patch, at *field.Path) {
+	v.ref(&p.Ref, at, oneObject)
+	oneOf(v, at.Child("type"), p.Type, "merge", "strategic", "json")
+	_, isList := p.Patch.([]any)
+	_, isObject := p.Patch.(map[string]any)
+	switch {
+	case whole(p.Patch):
+	case p.Patch == nil:
+		v.add(field.Required(at.Child("patch"), "say what to change"))
+	case p.Type == "json" && !isList:
+		v.forbid(at.Child("patch"), "of the type json is a list of operations")
+	case p.Type != "json" && !isObject:
+		v.forbid(at.Child("patch"), "of the type %s is a part of the object; a list of operations has the type json", p.Type)
+	}
+}
+
+// how many objects a Ref may name.
+const (
+	oneObject      = false
+	severalObjects = true
+)
+
+func (v *validator) ref(r *Ref, at *field.Path, several bool) {
+	v.need(at.Child("apiVersion"), r.APIVersion, "such as apps/v1")
+	v.need(at.Child("kind"), r.Kind, "such as Deployment")
+	switch {
+	case several && (r.Name == "") == (len(r.Labels) == 0):
+		v.forbid(at, "takes either a name or labels")
+	case !several && len(r.Labels) > 0:
+		v.forbid(at.Child("labels"), "may stand for several objects: give the name of one")
+	case !several:
+		v.need(at.Child("name"), r.Name, "say which object")
+	}
+}
+
+// workload checks that a Ref is about what has revisions.
+func (v *validator) workload(r *Ref, at *field.Path) {
+	if r.Kind != "" {
+		oneOf(v, at.Child("kind"), r.Kind, "Deployment", "DaemonSet", "StatefulSet")
+	}
+}
+
+func (v *validator) replicas(n Any, at *field.Path) {
+	switch n := n.(type) {
+	case nil:
+		v.add(field.Required(at, "say how many there are to be"))
+	case int64:
+		if n < 0 {
+			v.invalid(at, n, "must not be negative")
+		}
+	default:
+		if !whole(n) {
+			v.invalid(at, n, "must be a whole number")
+		}
+	}
+}
+
+func (v *validator) component(c *ComponentAction, at *field.Path) {
+	if v.need(at.Child("do"), c.Do, "one of kill, pause, resume, restart, start") {
+		oneOf(v, at.Child("do"), c.Do, "kill", "pause", "resume", "restart", "start")
+	}
+}
+
+// lone is a component that there is one of.
+func (v *validator) lone(c *ComponentAction, at *field.Path) {
+	v.component(c, at)
+	if c.Replica != nil {
+		v.forbid(at.Child("replica"), "is for the controller only")
+	}
+}
+
+func (v *validator) script(s *Script, at *field.Path) {
+	v.need(at.Child("content"), s.Content, "say what to run")
+	for _, name := range sorted(s.Env) {
+		if !variableName.MatchString(name) {
+			v.invalid(at.Child("env").Key(name), name, "is not the name of an environment variable")
+		}
+	}
+	if HasExpression(s.Until) {
+		v.forbid(at.Child("until"), "is an expression as a whole: write vars.NAME without ${{ }}")
+	}
+	if s.Output != "" {
+		v.identifier(at.Child("output"), s.Output)
+	}
+}
+
+func (v *validator) wait(w *Wait, at *field.Path) {
+	if !v.exactlyOne(w, at, "waits for exactly one thing") {
+		return
+	}
+	switch {
+	case w.Rollout != nil:
+		v.ref(w.Rollout, at.Child("rollout"), severalObjects)
+		v.workload(w.Rollout, at.Child("rollout"))
+	case w.Ready != nil:
+		v.ref(w.Ready, at.Child("ready"), severalObjects)
+	case w.Gone != nil:
+		v.ref(w.Gone, at.Child("gone"), severalObjects)
+	case !slices.Contains(v.waitable, w.Step) && !HasExpression(w.Step):
+		v.invalid(at.Child("step"), w.Step, "is not the name of an earlier step with background: true")
+	}
+}
+
+func (v *validator) assert(a *Assert, at *field.Path, s *Step) {
+	if (len(a.Resource) == 0) == (strings.TrimSpace(a.CEL) == "") {
+		v.forbid(at, "takes either a resource or cel")
+		return
+	}
+	if a.CEL != "" {
+		v.expression(at.Child("cel"), a.CEL, "")
+		if a.Absent {
+			v.forbid(at.Child("absent"), "is for a resource only: in cel write what must not be")
+		}
+	} else {
+		v.object(a.Resource, at.Child("resource"), false)
+	}
+	v.notNegative(at.Child("for"), a.For)
+	if a.For != nil && s.Timeout != nil && a.For.Duration > 0 && a.For.Duration >= s.Timeout.Duration {
+		v.invalid(at.Child("for"), a.For.Duration.String(), "must be shorter than the timeout of the step, %s", s.Timeout.Duration)
+	}
+}
