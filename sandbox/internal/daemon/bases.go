@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -17,16 +17,11 @@ import (
 
 const fleetName = "bases"
 
-var activations = map[v1alpha1.Activation]fakebase.Activation{
-	v1alpha1.ActivationNewModule: fakebase.ActivateNewModule,
-	v1alpha1.ActivationDefault:   fakebase.ActivateDefault,
-	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
-}
-
-// scaleTo brings the number of bases to want and waits until all are connected.
+// scaleTo brings the number of the sandbox's own bases to want and waits until all
+// are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, want int) error {
 	f := d.now().fleet
-	have, _ := f.Count()
+	have := f.Count().Own
 	if have > want {
 		return d.step(ctx, steps, "Removing "+count(have-want, "base"), func(context.Context) error {
 			f.RemoveYoungest(have - want)
@@ -34,37 +29,26 @@ func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, want int) e
 		})
 	}
 	return d.step(ctx, steps, "Connecting "+count(want-have, "base"), func(ctx context.Context) error {
-		_, err := d.add(ctx, want-have)
+		added, err := f.Add(ctx, fleet.Set{}, want-have)
+		if err == nil {
+			err = f.WaitConnected(ctx, added...)
+		}
 		return err
 	})
 }
 
-// add adds bases and waits until all are connected.
-func (d *Daemon) add(ctx context.Context, count int) ([]*fleet.Member, error) {
-	f := d.now().fleet
-	added, err := f.Add(ctx, count)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	for _, id := range identities(added) {
-		d.known[id] = true
-	}
-	d.mu.Unlock()
-	return added, f.WaitConnected(ctx)
-}
-
 // everyBase returns the identities of all bases that there have been.
 func (d *Daemon) everyBase() map[string]bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return maps.Clone(d.known)
+	if f := d.now().fleet; f != nil {
+		return f.Known()
+	}
+	return nil
 }
 
 func identities(members []*fleet.Member) []string {
 	ids := make([]string, len(members))
 	for i, m := range members {
-		ids[i] = m.Base.Status().Identity
+		ids[i] = m.Base.Identity()
 	}
 	return ids
 }
@@ -83,67 +67,130 @@ func notUp() error {
 	return &control.Error{Code: http.StatusConflict, Message: "the sandbox is not up yet"}
 }
 
-// AddBases adds bases; they are connected when it returns.
-func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
-	count := r.Count
-	if r.Group != "" {
-		return nil, notBuilt("groups of bases")
+// using returns a context that ends with ctx, when the sandbox is taken down, and
+// after the time that each step of an up may take. What uses the bases only does
+// not wait for whoever changes the sandbox: several scenarios may, and one may
+// want to resume the broker that another's bases wait for.
+func (d *Daemon) using(ctx context.Context) (context.Context, func(), error) {
+	if d.phaseNow() != control.Running {
+		return nil, nil, notUp()
 	}
-	ctx, release, err := d.changing(ctx)
+	wait := d.now().config.Spec.Wait.Duration
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
+	ctx, end := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(d.ending, func() { end(errDown) })
+	return ctx, func() {
+		unhook()
+		end(nil)
+		cancel()
+	}, nil
+}
+
+// AddBases adds bases; they are connected when it returns. When they do not
+// connect in time, those of a group are removed again.
+func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
+	ctx, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	have, _ := d.now().fleet.Count()
-	if count < 1 || have+count > v1alpha1.MaxBases {
+	f := d.now().fleet
+	have := f.Count()
+	if total := have.Own + have.Groups; r.Count < 1 || total+r.Count > v1alpha1.MaxBases {
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf(
-			"%d bases cannot be added: there are %d, and one sandbox runs 1 to %d", count, have, v1alpha1.MaxBases)}
+			"%d bases cannot be added: there are %d, and one sandbox runs 1 to %d", r.Count, total, v1alpha1.MaxBases)}
 	}
-	added, err := d.add(ctx, count)
+	s := fleet.Set{Group: r.Group, Name: r.Set, Seed: r.Seed}
+	if r.Spec != nil {
+		s.Spec = *r.Spec
+		if r.Group == "" {
+			return nil, &control.Error{Code: http.StatusBadRequest, Message: "settings are for the bases of a group: name one"}
+		}
+	}
+	added, err := f.Add(ctx, s, r.Count)
+	if errors.Is(err, fleet.ErrInvalid) {
+		return nil, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+	}
+	if err == nil {
+		err = f.WaitConnected(ctx, added...)
+	}
+	if err != nil && r.Group != "" {
+		_, removeErr := f.Remove(hostNames(added)...)
+		return nil, errors.Join(err, removeErr)
+	}
 	return d.describe(added), err
 }
 
-// RemoveBases ends bases: those named, or the youngest.
+func hostNames(members []*fleet.Member) []string {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.HostName
+	}
+	return names
+}
+
+// RemoveBases ends bases: those named, the youngest, or a group.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
-	_, release, err := d.changing(ctx)
+	_, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	f := d.now().fleet
 	switch {
-	case len(r.Bases) > 0 && r.Count == 0:
+	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
 		gone, err := f.Remove(r.Bases...)
 		return d.describe(gone), asNotFound(err)
-	case len(r.Bases) == 0 && r.Count > 0:
+	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
 		return d.describe(f.RemoveYoungest(r.Count)), nil
+	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
+		return d.describe(f.RemoveGroup(r.Group)), nil
 	default:
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, but not both"}
+		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}
 	}
+}
+
+// RestartBase ends a base's process and starts it again.
+func (d *Daemon) RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error) {
+	ctx, release, err := d.using(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	m, err := d.now().fleet.Restart(ctx, base, r.NewIdentity)
+	switch {
+	case errors.Is(err, fleet.ErrUnknown):
+		return nil, asNotFound(err)
+	case err != nil:
+		return nil, err
+	}
+	return &d.describe([]*fleet.Member{m})[0], nil
 }
 
 // Bases lists those of a group, or all if it is empty.
 func (d *Daemon) Bases(group string) []control.Base {
-	all := []control.Base{}
-	if f := d.now().fleet; f != nil {
-		for _, b := range d.describe(f.List()) {
-			if group == "" || b.Group == group {
-				all = append(all, b)
-			}
-		}
+	switch f := d.now().fleet; {
+	case f == nil:
+		return []control.Base{}
+	case group == "":
+		return d.describe(f.List())
+	default:
+		return d.describe(f.Group(group))
 	}
-	return all
 }
 
 // describe returns what is known of bases.
 func (d *Daemon) describe(members []*fleet.Member) []control.Base {
-	nodes := d.now().nodes
+	nodes, f := d.now().nodes, d.now().fleet
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {
 		s := m.Base.Status()
 		b := control.Base{
-			Identity: s.Identity, HostName: m.HostName, IP: m.IP, Name: s.Name, Version: s.Version,
-			Connected: s.Connected, Faults: len(m.Base.Faults()),
+			Identity: s.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, IP: m.IP, Name: s.Name, Version: s.Version,
+			Running: s.Running, Ready: s.Ready, Connected: f.Connected(m), WebAddr: s.WebAddr, Faults: len(m.Base.Faults()),
+		}
+		if m.Group != "" {
+			b.Set, b.Index = m.Set, m.Index
 		}
 		if nodes != nil {
 			b.Node, b.NodeReady = nodes.of(s.Identity)

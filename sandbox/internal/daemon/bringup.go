@@ -128,9 +128,9 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 		}
 		bases := s.config.Spec.Bases
 		f := fleet.New(fleet.Options{
-			Name: bases.Name, Version: bases.Version, ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
-			Activation: activations[bases.Activation],
-			Username:   broker.BaseUser, Password: m.passwords.Base,
+			Own:         v1alpha1.BaseSet{BaseName: bases.Name, Version: bases.Version, Activation: bases.Activation},
+			ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
+			Username: broker.BaseUser, Password: m.passwords.Base,
 			Dial:   m.dial,
 			Logger: d.log.With("component", fleetName),
 		})
@@ -177,9 +177,9 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 // makes them, so its log tells why they are not.
 func (d *Daemon) waitNodes(ctx context.Context, steps *progress.Steps) error {
 	s := d.now()
-	total, _ := s.fleet.Count()
+	total := s.fleet.Count().Own // what becomes of others, their owners watch
 	return d.step(ctx, steps, fmt.Sprintf("Waiting for %s to be Ready", count(total, "Node")), func(ctx context.Context) error {
-		err := s.nodes.wait(ctx, func() []string { return identities(s.fleet.List()) })
+		err := s.nodes.wait(ctx, func() []string { return identities(s.fleet.Group("")) })
 		if err == nil {
 			return nil
 		}

@@ -75,7 +75,6 @@ type Daemon struct {
 	mu    sync.Mutex // guards what follows
 	phase control.Phase
 	sandbox
-	known map[string]bool // identities of all bases that there have been
 
 	up chan struct{} // closed at the first up
 
@@ -116,7 +115,6 @@ func New(o Options) *Daemon {
 		one:        make(chan struct{}, 1),
 		stopped:    make(chan struct{}),
 		phase:      control.Idle,
-		known:      map[string]bool{},
 		up:         make(chan struct{}),
 	}
 	d.ending, d.end = context.WithCancelCause(context.Background())

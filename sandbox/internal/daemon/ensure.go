@@ -44,7 +44,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 		changes = append(changes, "started "+status.Name+" again")
 	}
-	have, _ := s.fleet.Count()
+	have := s.fleet.Count().Own
 	want := *config.Spec.Bases.Count
 	if have != want && !r.KeepBases {
 		if err := d.scaleTo(ctx, steps, want); err != nil {

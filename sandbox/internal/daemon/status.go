@@ -42,11 +42,13 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		status.Components = append(status.Components, c)
 	}
 	if s.fleet != nil {
-		status.BaseCount, status.BasesConnected = s.fleet.Count()
-		c := control.Component{Name: fleetName, State: string(supervise.Running), Ready: status.BaseCount == status.BasesConnected,
+		n := s.fleet.Count()
+		status.BaseCount, status.BasesConnected = n.Own+n.Groups, n.OwnConnected+n.GroupsConnected
+		// Bases of a group may be meant not to be well: their owners watch them.
+		c := control.Component{Name: fleetName, State: string(supervise.Running), Ready: n.Own == n.OwnConnected,
 			PID: os.Getpid(), StartedAt: d.startedAt}
 		if !c.Ready {
-			c.Reason = fmt.Sprintf("%d of %d are connected to the broker", status.BasesConnected, status.BaseCount)
+			c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
 		}
 		status.Components = append(status.Components, c)
 	}
@@ -63,14 +65,18 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	if bases && s.fleet != nil {
 		status.Bases = d.describe(s.fleet.List())
-		var notReady int
+		var own, notReady int
 		for _, b := range status.Bases {
+			if b.Group != "" {
+				continue // as above
+			}
+			own++
 			if !b.NodeReady {
 				notReady++
 			}
 		}
 		if notReady > 0 {
-			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, count(len(status.Bases), "base")))
+			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, count(own, "base")))
 		}
 	}
 	status.Healthy = len(status.Problems) == 0

@@ -13,11 +13,6 @@ func notBuilt(what string) error {
 	return &control.Error{Code: http.StatusNotImplemented, Message: what + ": this build of the daemon has none yet"}
 }
 
-// RestartBase answers that it cannot.
-func (d *Daemon) RestartBase(context.Context, string, control.RestartRequest) (*control.Base, error) {
-	return nil, notBuilt("restarts of bases")
-}
-
 // SetController answers that it cannot.
 func (d *Daemon) SetController(context.Context, control.ControllerRequest) (control.ControllerRequest, error) {
 	return control.ControllerRequest{}, notBuilt("changes of the controllers")

@@ -22,8 +22,6 @@ func address(number int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-func hostName(number int) string { return fmt.Sprintf("base-%d", number) }
-
 // numbers hands out the numbers of bases from 1 on. A number comes back as late
 // as possible: what is known of a removed base must not be taken for the new one.
 type numbers struct {

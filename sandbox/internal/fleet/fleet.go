@@ -1,7 +1,13 @@
-// Package fleet runs the simulated bases of a sandbox, all in one process.
+// Package fleet runs the simulated bases of a sandbox, all in one process: the
+// sandbox's own ones, and groups of others that come and go.
 //
-//	fleet.go     Fleet: Start(ctx), Add, Remove, List, Find, WaitConnected
-//	address.go   which number, host name and address a base gets
+//	fleet.go     Fleet: Start(ctx), Add, WaitConnected, Restart, Remove
+//	lookup.go    Count, List, Find, ByIP
+//	member.go    one base, and whether it is connected
+//	set.go       what bases to add, as settings of fakebase
+//	beat.go      heartbeats over HTTP
+//	watch.go     Watch: everything that happens to bases
+//	address.go   which number and address a base gets
 package fleet
 
 import (
@@ -10,13 +16,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // stagger is the time between the first heartbeats of bases that are added
@@ -26,18 +34,22 @@ const stagger = time.Millisecond
 
 // Options of a Fleet; all bases share them.
 type Options struct {
-	// Name, Version, ClusterName and Env are what the bases report. Default: those
-	// of fakebase.
-	Name, Version, ClusterName, Env string
-	// Activation says what a base does with a second version of a module.
-	// Default: the first version stays active, as on a real base without settings.
-	Activation fakebase.Activation
+	// Own are the settings of the fleet's own bases. Default: those of BaseSet.
+	Own v1alpha1.BaseSet
+	// ClusterName is what the fleet's own bases report; those of a group report
+	// its name. Default: that of fakebase.
+	ClusterName string
+	// Env that bases report whose set names none. Default: dev.
+	Env string
 	// Username and Password for the broker.
 	Username, Password string
 	// ClientPrefix begins each client id. Default: koupleless.
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
+	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
+	// URLs name no real host. Default: nobody gets them.
+	Beat http.RoundTripper
 	// Logger for what the bases have to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -48,41 +60,43 @@ var ErrUnknown = errors.New("no such base")
 // ErrNotRunning is returned by Add before Start and after its end.
 var ErrNotRunning = errors.New("the fleet does not run")
 
+// ErrInvalid is returned, wrapped, for a set that cannot be.
+var ErrInvalid = errors.New("these bases cannot be")
+
 // Fleet is a changing set of bases. All methods may be called concurrently.
 type Fleet struct {
-	o       Options
-	numbers numbers
+	o Options
 
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
 	mu        sync.Mutex
 	launch    func(*Member) // nil while Start does not run
-	members   []*Member     // in order of addition
-	connected int
+	numbers   numbers
+	last      map[setKey]int     // the last index of each set
+	members   []*Member          // in order of addition
+	byIP      map[string]*Member // the same
+	hostNames map[string]bool
+	known     map[string]bool // identities of all processes that there have been
+	changes   uint64          // of members
+	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
 	wg        sync.WaitGroup
 }
 
-// Member is a base of a fleet.
-type Member struct {
-	// HostName and IP are the member's own; no other has them.
-	HostName string
-	IP       string
-	// Base is the simulated base.
-	Base *fakebase.Base
-
-	number int
-	cancel context.CancelFunc
-	done   chan struct{}
-	online bool // guarded by Fleet.mu
-}
+type setKey struct{ group, set string }
 
 // New returns a fleet without bases.
 func New(o Options) *Fleet {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Fleet{o: o, change: make(chan struct{})}
+	if o.Env == "" {
+		o.Env = "dev"
+	}
+	return &Fleet{
+		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
+		change: make(chan struct{}),
+	}
 }
 
 // Start lets bases run until ctx ends, and returns nil when all have ended. It
@@ -100,10 +114,14 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// Add starts count more bases, each with a new random identity, and returns them
-// at once; see WaitConnected. It waits for Start, if that comes later. When it
-// fails none was added.
-func (f *Fleet) Add(ctx context.Context, count int) ([]*Member, error) {
+// Add starts count more bases of a set, each with a new random identity, and
+// returns them at once; see WaitConnected. It waits for Start, if that comes
+// later. The error may wrap ErrInvalid or ErrNotRunning; then none was added.
+func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
+	s, options, err := f.settings(s)
+	if err != nil {
+		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
+	}
 	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
 		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
 	}
@@ -112,9 +130,10 @@ func (f *Fleet) Add(ctx context.Context, count int) ([]*Member, error) {
 	if f.launch == nil {
 		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
 	}
-	added := make([]*Member, 0, count)
+	key := setKey{s.Group, s.Name}
+	first, added := f.last[key]+1, make([]*Member, 0, count)
 	for i := range count {
-		m, err := f.newMember(time.Duration(i) * stagger)
+		m, err := f.newMember(s, options, first+i, time.Duration(i)*stagger)
 		if err != nil {
 			for _, m := range added {
 				f.numbers.release(m.number)
@@ -123,76 +142,15 @@ func (f *Fleet) Add(ctx context.Context, count int) ([]*Member, error) {
 		}
 		added = append(added, m)
 	}
+	f.last[key] += count
 	for _, m := range added {
+		f.byIP[m.IP], f.hostNames[m.HostName] = m, true
 		f.launch(m)
 	}
 	f.members = append(f.members, added...)
+	f.changes++
 	f.changed()
 	return added, nil
-}
-
-func (f *Fleet) newMember(delay time.Duration) (*Member, error) {
-	n, err := f.numbers.take()
-	if err != nil {
-		return nil, err
-	}
-	m := &Member{HostName: hostName(n), IP: address(n).String(), number: n, done: make(chan struct{})}
-	m.Base, err = fakebase.New(fakebase.Options{
-		Identity:     uuid.NewString(),
-		Name:         f.o.Name,
-		Version:      f.o.Version,
-		ClusterName:  f.o.ClusterName,
-		Env:          f.o.Env,
-		IP:           m.IP,
-		HostName:     m.HostName,
-		Activation:   f.o.Activation,
-		InitialDelay: delay,
-		Logger:       f.o.Logger,
-		MQTT: &fakebase.MQTTOptions{
-			Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix, Dial: f.o.Dial,
-		},
-	})
-	if err != nil {
-		f.numbers.release(n)
-		return nil, fmt.Errorf("making base %s: %w", m.HostName, err)
-	}
-	return m, nil
-}
-
-// run starts the member's goroutine. f.mu is held.
-func (f *Fleet) run(ctx context.Context, m *Member) {
-	ctx, m.cancel = context.WithCancel(ctx)
-	f.wg.Go(func() {
-		defer close(m.done)
-		_, unwatch := m.Base.Watch(func(e fakebase.Event) {
-			switch e.Kind {
-			case fakebase.EventConnected:
-				f.note(m, true)
-			case fakebase.EventDisconnected, fakebase.EventDown:
-				f.note(m, false)
-			}
-		})
-		defer unwatch()
-		if err := m.Base.Start(ctx); err != nil {
-			f.o.Logger.Error("base ended", "base", m.HostName, "err", err)
-		}
-		f.note(m, false)
-	})
-}
-
-func (f *Fleet) note(m *Member, online bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if m.online == online {
-		return
-	}
-	m.online = online
-	if online {
-		f.connected++
-	} else {
-		f.connected--
-	}
-	f.changed()
 }
 
 // changed wakes those who wait. f.mu is held.
@@ -218,21 +176,42 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// WaitConnected blocks until every base is connected to the broker. When ctx ends
-// before, the error says how many are not.
-func (f *Fleet) WaitConnected(ctx context.Context) error {
-	if err := f.await(ctx, func() bool { return f.connected == len(f.members) }); err != nil {
-		total, connected := f.Count()
-		return fmt.Errorf("%d of %d bases are not connected to the broker: %w", total-connected, total, err)
+// WaitConnected blocks until each of the bases is connected, as Member.Connected
+// says, or has been removed; bases whose first faults keep them away are not waited
+// for. When ctx ends before, the error says how many are not.
+func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
+	rest := slices.Clone(members)
+	err := f.await(ctx, func() bool {
+		rest = slices.DeleteFunc(rest, func(m *Member) bool { return m.online || m.away || m.ended })
+		return len(rest) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d bases are not connected, such as %s: %w", len(rest), len(members), rest[0].HostName, err)
 	}
 	return nil
 }
 
-// Count returns how many bases there are and how many are connected.
-func (f *Fleet) Count() (total, connected int) {
+// Restart ends the process of a base and blocks until its next one is connected,
+// as WaitConnected does.
+func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Member, error) {
+	m, err := f.Find(name)
+	if err != nil {
+		return nil, fmt.Errorf("restarting a base: %w", err)
+	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.members), f.connected
+	before := m.processes
+	f.mu.Unlock()
+	identity := "" // as before
+	if newIdentity {
+		identity = uuid.NewString()
+	}
+	if err := m.Base.Restart(identity); err != nil {
+		return nil, fmt.Errorf("restarting base %s: %w", m.HostName, err)
+	}
+	if err := f.await(ctx, func() bool { return m.processes > before && (m.online || m.away) || m.ended }); err != nil {
+		return nil, fmt.Errorf("restarting base %s: it is not connected again: %w", m.HostName, err)
+	}
+	return m, nil
 }
 
 // Remove ends the bases with the names, which are identities, host names or
@@ -243,42 +222,49 @@ func (f *Fleet) Remove(names ...string) ([]*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("removing bases: %w", err)
 	}
-	f.mu.Lock()
-	gone = f.drop(gone)
-	f.mu.Unlock()
-	f.end(gone)
-	return gone, nil
+	return f.remove(func() []*Member { return gone }), nil
 }
 
-// RemoveYoungest ends the count bases that were added last, and returns them.
+// RemoveYoungest ends the count bases of the fleet's own that were added last,
+// and returns them.
 func (f *Fleet) RemoveYoungest(count int) []*Member {
-	f.mu.Lock()
-	gone := slices.Clone(f.members[max(0, len(f.members)-count):])
-	f.drop(gone)
-	f.mu.Unlock()
-	f.end(gone)
-	return gone
+	return f.remove(func() []*Member {
+		own := f.group("")
+		return own[max(0, len(own)-count):]
+	})
 }
 
-// drop takes members off the list and returns those that were on it. f.mu is
-// held.
-func (f *Fleet) drop(gone []*Member) []*Member {
-	set := make(map[*Member]bool, len(gone))
-	for _, m := range gone {
+// RemoveGroup ends all bases of a group and forgets it: the next base of a set of
+// this name is number 1 again.
+func (f *Fleet) RemoveGroup(group string) []*Member {
+	return f.remove(func() []*Member {
+		for key := range f.last {
+			if key.group == group {
+				delete(f.last, key)
+			}
+		}
+		return f.group(group)
+	})
+}
+
+// remove takes members off the list, ends them, and returns those that were on
+// it. which is called with f.mu held.
+func (f *Fleet) remove(which func() []*Member) []*Member {
+	f.mu.Lock()
+	set := map[*Member]bool{}
+	for _, m := range which() {
 		set[m] = true
 	}
-	var dropped []*Member
+	var gone []*Member
 	f.members = slices.DeleteFunc(f.members, func(m *Member) bool {
 		if set[m] {
-			dropped = append(dropped, m)
+			gone = append(gone, m)
 		}
 		return set[m]
 	})
+	f.changes++
 	f.changed()
-	return dropped
-}
-
-func (f *Fleet) end(gone []*Member) {
+	f.mu.Unlock()
 	for _, m := range gone {
 		m.cancel()
 	}
@@ -288,38 +274,15 @@ func (f *Fleet) end(gone []*Member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range gone {
+		delete(f.byIP, m.IP)
+		delete(f.hostNames, m.HostName)
 		f.numbers.release(m.number)
 	}
+	f.changed()
+	return gone
 }
 
-// List returns the bases, the oldest first.
-func (f *Fleet) List() []*Member {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.members)
-}
-
-// Find returns the base with the identity, host name or address.
-func (f *Fleet) Find(name string) (*Member, error) {
-	found, err := f.resolve([]string{name})
-	if err != nil {
-		return nil, err
-	}
-	return found[0], nil
-}
-
-func (f *Fleet) resolve(names []string) ([]*Member, error) {
-	known := map[string]*Member{}
-	for _, m := range f.List() {
-		known[m.HostName], known[m.IP], known[m.Base.Status().Identity] = m, m, m
-	}
-	found := make([]*Member, 0, len(names))
-	for _, name := range names {
-		m, ok := known[name]
-		if !ok {
-			return nil, fmt.Errorf("base %q: %w; see: koupsandbox base list", name, ErrUnknown)
-		}
-		found = append(found, m)
-	}
-	return found, nil
+// prefix is what the host names of a set begin with.
+func (s Set) prefix() string {
+	return strings.TrimPrefix(s.Group+"-"+s.Name, "-")
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
@@ -24,6 +27,10 @@ const patience = 30 * time.Second
 type bench struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
+
+	mu         sync.Mutex
+	heartbeats map[string]int // over HTTP, by content
+	deaf       bool           // nobody takes heartbeats over HTTP
 }
 
 func newBench(t testing.TB) *bench {
@@ -32,9 +39,10 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := fleet.New(fleet.Options{Name: "shop", Version: "2.0", ClusterName: "east", Env: "dev",
-		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
-	for _, start := range []func(context.Context) error{b.Start, f.Start} { // ended in reverse order
+	world := &bench{broker: b, heartbeats: map[string]int{}}
+	world.fleet = fleet.New(fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world})
+	for _, start := range []func(context.Context) error{b.Start, world.fleet.Start} { // ended in reverse order
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- start(ctx) }()
@@ -45,16 +53,36 @@ func newBench(t testing.TB) *bench {
 			}
 		})
 	}
-	return &bench{b, f}
+	return world
+}
+
+// RoundTrip takes heartbeats as a controller would.
+func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.deaf {
+		return nil, errors.New("nobody listens")
+	}
+	b.heartbeats[string(body)]++
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
 func (b *bench) add(t testing.TB, count int) []*fleet.Member {
 	t.Helper()
+	return b.addSet(t, fleet.Set{}, count)
+}
+
+func (b *bench) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	added, err := b.fleet.Add(ctx, count)
+	added, err := b.fleet.Add(ctx, s, count)
 	if err == nil {
-		err = b.fleet.WaitConnected(ctx)
+		err = b.fleet.WaitConnected(ctx, added...)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -135,8 +163,8 @@ func TestAddAndRemove(t *testing.T) {
 	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"}, names(b.fleet.List())); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	if total, connected := b.fleet.Count(); total != 3 || connected != 3 {
-		t.Errorf("%d of %d are connected", connected, total)
+	if diff := cmp.Diff(fleet.Counts{Own: 3, OwnConnected: 3}, b.fleet.Count()); diff != "" {
+		t.Errorf("count (-want +got):\n%s", diff)
 	}
 	if m, err := b.fleet.Find("base-4"); err != nil || m.HostName != "base-4" {
 		t.Errorf("Find: %v, %v", m, err)
@@ -151,19 +179,20 @@ func TestAddAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.Start(ctx) }()
-	if _, err := f.Add(t.Context(), 1); err != nil {
+	added, err := f.Add(t.Context(), fleet.Set{}, 1)
+	if err != nil {
 		t.Fatal(err)
 	}
 	short, end := context.WithCancel(t.Context())
 	end()
-	if err := f.WaitConnected(short); err == nil || !errors.Is(err, context.Canceled) {
+	if err := f.WaitConnected(short, added...); err == nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("WaitConnected without a broker gave %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Add(short, 1); !errors.Is(err, fleet.ErrNotRunning) {
+	if _, err := f.Add(short, fleet.Set{}, 1); !errors.Is(err, fleet.ErrNotRunning) {
 		t.Errorf("Add gave %v", err)
 	}
 }

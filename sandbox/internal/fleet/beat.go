@@ -1,0 +1,42 @@
+package fleet
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// beatTimeout is how long a real base waits for the answer to a heartbeat,
+// connecting included.
+const beatTimeout = 40 * time.Second
+
+// beatURL is where bases send heartbeats; Options.Beat knows where that is.
+const beatURL = "http://module-controller"
+
+// beats carries the heartbeats of one base, and notes whether they are answered:
+// over HTTP that is what being connected means.
+type beats struct {
+	f *Fleet
+	m *Member
+}
+
+// RoundTrip sends a heartbeat.
+func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.f.mu.Lock()
+	epoch := b.m.epoch
+	b.f.mu.Unlock()
+	response, err := b.f.o.Beat.RoundTrip(r)
+	answered := err == nil && response.StatusCode == http.StatusOK
+	b.f.mu.Lock()
+	news := b.m.epoch == epoch && b.f.note(b.m, answered)
+	b.f.mu.Unlock()
+	if news {
+		kind := fakebase.EventDisconnected
+		if answered {
+			kind = fakebase.EventConnected
+		}
+		b.f.tell(b.m, kind)
+	}
+	return response, err
+}

@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Count returns how many bases the fleet has of its own and in groups, and how
+// many of each are connected.
+func (f *Fleet) Count() (c Counts) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		total, connected := &c.Own, &c.OwnConnected
+		if m.Group != "" {
+			total, connected = &c.Groups, &c.GroupsConnected
+		}
+		*total++
+		if m.online {
+			*connected++
+		}
+	}
+	return c
+}
+
+// Counts are numbers of bases.
+type Counts struct {
+	Own, OwnConnected       int
+	Groups, GroupsConnected int
+}
+
+// List returns all bases, the oldest first.
+func (f *Fleet) List() []*Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.members)
+}
+
+// Group returns the bases of a group, the oldest first; those of the empty name are
+// the fleet's own.
+func (f *Fleet) Group(name string) []*Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.group(name)
+}
+
+// group is Group while f.mu is held.
+func (f *Fleet) group(name string) []*Member {
+	return slices.DeleteFunc(slices.Clone(f.members), func(m *Member) bool { return m.Group != name })
+}
+
+// Changes counts how often bases were added or removed.
+func (f *Fleet) Changes() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes
+}
+
+// ByIP returns the base with an address, also while it is being removed.
+func (f *Fleet) ByIP(ip string) (*Member, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, ok := f.byIP[ip]
+	return m, ok
+}
+
+// Connected tells whether a base is connected to the broker or, over HTTP, whether
+// its last heartbeat was answered.
+func (f *Fleet) Connected(m *Member) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return m.online
+}
+
+// Known returns the identities of all processes that there have been.
+func (f *Fleet) Known() map[string]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.known)
+}
+
+// Find returns the base with the identity, host name or address.
+func (f *Fleet) Find(name string) (*Member, error) {
+	found, err := f.resolve([]string{name})
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+func (f *Fleet) resolve(names []string) ([]*Member, error) {
+	known := map[string]*Member{}
+	for _, m := range f.List() {
+		known[m.HostName], known[m.IP], known[m.Base.Identity()] = m, m, m
+	}
+	found := make([]*Member, 0, len(names))
+	for _, name := range names {
+		m, ok := known[name]
+		if !ok {
+			return nil, fmt.Errorf("base %q: %w; see: koupsandbox base list", name, ErrUnknown)
+		}
+		found = append(found, m)
+	}
+	return found, nil
+}

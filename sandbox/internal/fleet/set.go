@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// Set says what bases to add.
+type Set struct {
+	// Group that they belong to, a DNS label. Default: they are the fleet's own, and
+	// nothing else may be set.
+	Group string
+	// Name of the set within the group, a DNS label. Default: that of Spec, else base.
+	Name string
+	// Spec are their settings; Name and Count are not looked at. Default: those of BaseSet.
+	Spec v1alpha1.BaseSet
+	// Seed makes what is random about them repeatable. Default: drawn.
+	Seed uint64
+}
+
+var activations = map[v1alpha1.Activation]fakebase.Activation{
+	"":                           fakebase.ActivateNewModule,
+	v1alpha1.ActivationNewModule: fakebase.ActivateNewModule,
+	v1alpha1.ActivationDefault:   fakebase.ActivateDefault,
+	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
+}
+
+// settings fills in the defaults of a set and says what its bases are like. The
+// error names everything that is wrong.
+func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
+	cluster := s.Group
+	if s.Group == "" {
+		if s.Name != "" || s.Seed != 0 {
+			return s, fakebase.Options{}, errors.New("sets and seeds are for groups: name one")
+		}
+		s.Name, s.Spec, cluster = ownSet, f.o.Own, f.o.ClusterName
+	}
+	if s.Name == "" {
+		s.Name = s.Spec.Name
+	}
+	if s.Name == "" {
+		s.Name = ownSet
+	}
+	b := &s.Spec
+	if b.BaseName == "" {
+		b.BaseName = s.Name
+	}
+	if b.Env == "" {
+		b.Env = f.o.Env
+	}
+	var errs []error
+	activation, ok := activations[b.Activation]
+	if !ok {
+		errs = append(errs, fmt.Errorf("activation %q: use newModule, default or multi", b.Activation))
+	}
+	o := fakebase.Options{
+		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: b.Env, Activation: activation,
+		Faithful: b.Faithful, StaticBiz: b.Modules, StartupTime: duration(b.StartupTime),
+		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
+		Logger: f.o.Logger,
+		Catalogue: &fakebase.Catalogue{
+			PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime), UninstallTime: delay(b.UninstallTime),
+		},
+	}
+	errs = append(errs, o.Catalogue.Validate())
+	for _, size := range []struct {
+		field, text string
+		to          *int64
+	}{{"metaspace", b.Metaspace, &o.Metaspace.Max}, {"perModule", b.PerModule, &o.Metaspace.PerModule}} {
+		if size.text == "" {
+			continue
+		}
+		q, err := resource.ParseQuantity(size.text)
+		if err != nil || q.Value() <= 0 {
+			errs = append(errs, fmt.Errorf("%s %q: must be a size such as 256Mi", size.field, size.text))
+		}
+		*size.to = q.Value()
+	}
+	for i, text := range b.Faults {
+		fault, err := faultOf(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, err))
+		}
+		o.Faults = append(o.Faults, fault)
+	}
+	switch b.Tunnel {
+	case "", v1alpha1.TunnelMQTT:
+		b.Tunnel = v1alpha1.TunnelMQTT
+		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix, Dial: f.o.Dial}
+	case v1alpha1.TunnelHTTP:
+		o.HTTP = &fakebase.HTTPOptions{Addr: "127.0.0.1:0"}
+		if f.o.Beat != nil && b.Env == f.o.Env {
+			o.HTTP.HeartbeatEndpoint = beatURL
+		}
+	default:
+		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
+	}
+	return s, o, errors.Join(errs...)
+}
+
+// ownSet is the set of the fleet's own bases, and that of a group by default.
+const ownSet = "base"
+
+func duration(d *metav1.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return d.Duration
+}
+
+func delay(d *metav1.Duration) fakebase.Delay {
+	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
+}
+
+// faultOf reads a fault as fakebase describes it.
+func faultOf(o v1alpha1.Object) (f fakebase.Fault, err error) {
+	text, err := json.Marshal(o)
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.DisallowUnknownFields()
+		err = decoder.Decode(&f)
+	}
+	if err == nil {
+		err = f.Validate()
+	}
+	return f, err
+}
+
+// keptAway tells whether a base does not connect by itself: because of its faults,
+// or because there is no controller for its heartbeats.
+func keptAway(o fakebase.Options) bool {
+	http := o.HTTP != nil
+	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fakebase.Fault) bool {
+		return f.Kind == fakebase.FaultDisconnect || f.Kind == fakebase.FaultCrash || http && f.Kind == fakebase.FaultSilent
+	})
+}
+
+// validHostName checks what becomes the value of a Node label, and of the label
+// kubernetes.io/hostname.
+func validHostName(name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+		return fmt.Errorf("%w: the host name %q of a base, GROUP-SET-N, %s", ErrInvalid, name, problems[0])
+	}
+	return nil
+}

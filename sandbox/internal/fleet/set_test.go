@@ -1,0 +1,361 @@
+package fleet_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+)
+
+func TestGroupsAreApart(t *testing.T) {
+	b := newBench(t)
+	b.add(t, 1)
+	web := fleet.Set{Group: "run-1", Name: "web", Spec: v1alpha1.BaseSet{Version: "3.1"}}
+	b.addSet(t, web, 2)
+	b.addSet(t, fleet.Set{Group: "run-2"}, 1)
+	if _, err := b.fleet.Remove("run-1-web-2"); err != nil {
+		t.Fatal(err)
+	}
+	b.addSet(t, web, 1)
+	b.add(t, 1)
+	describe := func(members []*fleet.Member) (lines []string) {
+		for _, m := range members {
+			s := m.Base.Status()
+			lines = append(lines, fmt.Sprintf("%s %s %s %s %s %d", m.HostName, m.Name(), s.Name, s.Version, m.Tunnel, m.Index))
+		}
+		return lines
+	}
+	want := []string{"base-1 base-1 shop 2.0 mqtt 1", "run-1-web-1 web-1 web 3.1 mqtt 1", "run-2-base-1 base-1 base 1.0.0 mqtt 1",
+		"run-1-web-3 web-3 web 3.1 mqtt 3", "base-2 base-2 shop 2.0 mqtt 2"}
+	if diff := cmp.Diff(want, describe(b.fleet.List())); diff != "" {
+		t.Errorf("bases (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(fleet.Counts{Own: 2, OwnConnected: 2, Groups: 3, GroupsConnected: 3}, b.fleet.Count()); diff != "" {
+		t.Errorf("count (-want +got):\n%s", diff)
+	}
+	m, ok := b.fleet.ByIP("198.18.0.5")
+	if !ok || m.HostName != "run-1-web-3" {
+		t.Errorf("behind 198.18.0.5 is %v", m)
+	}
+	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(b.fleet.RemoveGroup("run-1"))); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+	if gone := b.fleet.RemoveYoungest(9); len(gone) != 2 {
+		t.Errorf("RemoveYoungest took %v", describe(gone))
+	}
+	if diff := cmp.Diff([]string{"run-2-base-1 base-1 base 1.0.0 mqtt 1"}, describe(b.fleet.List())); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if _, ok := b.fleet.ByIP("198.18.0.5"); ok {
+		t.Error("a removed base is found by its address")
+	}
+	if again := b.addSet(t, web, 1); again[0].HostName != "run-1-web-1" {
+		t.Errorf("a new group of the name begins with %s", again[0].HostName)
+	}
+}
+
+// What a set says reaches the bases, over HTTP too.
+func TestSettingsOfASet(t *testing.T) {
+	b := newBench(t)
+	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
+	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
+		BaseName: "shop", Version: "4", Tunnel: v1alpha1.TunnelHTTP, Activation: v1alpha1.ActivationDefault,
+		InstallTime: d(30), RequestTime: d(20), Metaspace: "128Mi", PerModule: "8Mi",
+		Modules: []string{"https://modules.example/carried-1.0-ark-biz.jar"},
+		Faults:  []v1alpha1.Object{{"kind": "clockSkew", "skew": "1h"}},
+	}}, 1)[0]
+	b.mu.Lock()
+	var beat struct {
+		BaseMetadata           struct{ ClusterName string }
+		LocalIP, LocalHostName string
+	}
+	for body := range b.heartbeats {
+		if err := json.Unmarshal([]byte(body), &beat); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.mu.Unlock()
+	if beat.LocalIP != "198.18.0.1" || beat.LocalHostName != "g-s-1" || beat.BaseMetadata.ClusterName != "g" {
+		t.Errorf("the heartbeat says %v", beat)
+	}
+	install := func(module string) time.Duration {
+		begun := time.Now()
+		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/installBiz", "application/json",
+			strings.NewReader(`{"bizUrl":"https://modules.example/`+module+`-ark-biz.jar"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return time.Since(begun)
+	}
+	if took := install("biz1-1.0"); took < 30*time.Millisecond {
+		t.Errorf("an install took %s", took)
+	}
+	install("biz1-2.0")
+	s := m.Base.Status()
+	var modules []string
+	for _, biz := range s.Biz {
+		modules = append(modules, biz.Name+":"+biz.Version+" "+string(biz.State))
+	}
+	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED"}, modules); diff != "" {
+		t.Errorf("modules (-want +got):\n%s", diff)
+	}
+	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 {
+		t.Errorf("metaspace: %+v", s.Metaspace)
+	}
+	if faults := m.Base.Faults(); len(faults) != 1 || faults[0].Kind != fakebase.FaultClockSkew {
+		t.Errorf("faults: %v", faults)
+	}
+	web, err := m.Base.WebAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	response, err := http.Get("http://" + web + "/biz1")
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatal(response, err)
+	}
+	_ = response.Body.Close()
+	if took := time.Since(begun); took < 20*time.Millisecond {
+		t.Errorf("a request took %s", took)
+	}
+}
+
+func TestSetsThatCannotBe(t *testing.T) {
+	b := newBench(t)
+	b.addSet(t, fleet.Set{Group: "a-b", Name: "c"}, 1)
+	for want, s := range map[string]fleet.Set{
+		"name one":                        {Name: "web"},
+		"use mqtt or http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
+		"use newModule, default or multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
+		"must be a size such as 256Mi":    {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
+		"faults[1]":                       {Group: "g", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "deaf"}, {"kind": "meteor"}}}},
+		"must not be negative":            {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
+		"is more than Max":                {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "1Mi"}},
+		"GROUP-SET-N":                     {Group: "Run_1"},
+		"a base a-b-c-1 already":          {Group: "a", Name: "b-c"},
+	} {
+		if _, err := b.fleet.Add(t.Context(), s, 1); !errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v gave %v, not: %s", s, err, want)
+		}
+	}
+	if got := b.fleet.Count(); got.Own+got.Groups != 1 {
+		t.Errorf("there are %+v bases", got)
+	}
+}
+
+// Only the added bases are waited for, and of these not those that are to stay away.
+func TestWhoIsWaitedFor(t *testing.T) {
+	b := newBench(t)
+	hindered := b.add(t, 1)[0]
+	if _, err := hindered.Base.Inject(fakebase.Fault{Kind: fakebase.FaultDisconnect}); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []fleet.Set{
+		{Group: "g", Name: "fine"},
+		{Group: "g", Name: "cut", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "disconnect"}}}},
+		{Group: "g", Name: "elsewhere", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP, Env: "other"}},
+	} {
+		b.addSet(t, s, 2)
+	}
+	b.mu.Lock()
+	b.deaf = true
+	b.mu.Unlock()
+	added, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases are not connected, such as g-http-1") {
+		t.Errorf("WaitConnected gave %v", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	b := newBench(t)
+	for _, tunnel := range []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP} {
+		for _, fresh := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, new identity %t", tunnel, fresh), func(t *testing.T) {
+				s := fleet.Set{Group: "g", Name: string(tunnel), Spec: v1alpha1.BaseSet{Tunnel: tunnel}}
+				m := b.addSet(t, s, 1)[0]
+				before, started := m.Base.Identity(), m.Base.Status().Started
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				again, err := b.fleet.Restart(ctx, m.HostName, fresh)
+				if err != nil {
+					t.Fatal(err)
+				}
+				status := m.Base.Status()
+				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) || (status.Identity != before) != fresh {
+					t.Errorf("after the restart: %+v", status)
+				}
+				if known := b.fleet.Known(); !known[before] || !known[status.Identity] {
+					t.Errorf("known are %v", known)
+				}
+			})
+		}
+	}
+	if _, err := b.fleet.Restart(t.Context(), "base-9", false); !errors.Is(err, fleet.ErrUnknown) {
+		t.Errorf("restarting an unknown base gave %v", err)
+	}
+}
+
+// diary notes what a Watcher is told, by base.
+type diary struct {
+	mu    sync.Mutex
+	lines map[string][]string
+	more  chan struct{}
+}
+
+func (d *diary) note(m *fleet.Member, format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lines == nil {
+		d.lines = map[string][]string{}
+	}
+	d.lines[m.HostName] = append(d.lines[m.HostName], fmt.Sprintf(format, args...))
+	select {
+	case d.more <- struct{}{}:
+	default:
+	}
+}
+
+func (d *diary) Shown(m *fleet.Member, now fakebase.Status, connected bool, faults []fakebase.FaultStatus) {
+	d.note(m, "shown running %t connected %t faults %d", now.Running, connected, len(faults))
+}
+func (d *diary) Changed(m *fleet.Member, e fakebase.Event) { d.note(m, "%s", e.Kind) }
+func (d *diary) Traced(m *fleet.Member, t fakebase.Trace) {
+	if t.Fault != nil {
+		d.note(m, "fault %s", t.Fault.State)
+	}
+}
+func (d *diary) Gone(m *fleet.Member) { d.note(m, "gone") }
+
+// until waits for a number of lines about a base.
+func (d *diary) until(t *testing.T, host string, count int) []string {
+	t.Helper()
+	limit := time.After(patience)
+	for {
+		d.mu.Lock()
+		lines := d.lines[host]
+		d.mu.Unlock()
+		if len(lines) >= count {
+			return lines
+		}
+		select {
+		case <-d.more:
+		case <-limit:
+			t.Fatalf("of %s is told only %q", host, lines)
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	b := newBench(t)
+	b.add(t, 1)
+	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "deaf"}}}}, 1)
+	d := &diary{more: make(chan struct{}, 1)}
+	stop := b.fleet.Watch("g", d)
+	if diff := cmp.Diff([]string{"shown running true connected true faults 1"}, d.until(t, "g-old-1", 1)); diff != "" {
+		t.Errorf("at the beginning (-want +got):\n%s", diff)
+	}
+	web := b.addSet(t, fleet.Set{Group: "g", Name: "web", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
+	d.until(t, "g-web-1", 4)
+	if _, err := web.Base.Inject(fakebase.Fault{Kind: fakebase.FaultHang}); err != nil {
+		t.Fatal(err)
+	}
+	b.fleet.RemoveGroup("g")
+	want := map[string][]string{
+		"g-old-1": {"shown running true connected true faults 1", "disconnected", "down", "gone"},
+		"g-web-1": {"shown running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
+	}
+	d.mu.Lock()
+	if lines := d.lines["g-old-1"]; len(lines) == 3 { // an end that outruns the news of the connection's
+		want["g-old-1"] = []string{want["g-old-1"][0], "down", "gone"}
+	}
+	if diff := cmp.Diff(want, d.lines); diff != "" {
+		t.Errorf("in all (-want +got):\n%s", diff)
+	}
+	d.mu.Unlock()
+	stop()
+	b.addSet(t, fleet.Set{Group: "g"}, 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.lines) != 2 {
+		t.Errorf("after the end: %v", d.lines)
+	}
+}
+
+// Bases that come and go while others watch are shown once each, and nothing is
+// told of them before that or after they have gone.
+func TestWatchWhileBasesComeAndGo(t *testing.T) {
+	b := newBench(t)
+	var coming, watching sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for g := range 4 {
+		coming.Go(func() {
+			for range 10 {
+				group := fmt.Sprintf("g%d", g)
+				added, err := b.fleet.Add(ctx, fleet.Set{Group: group}, 3)
+				if err == nil {
+					err = b.fleet.WaitConnected(ctx, added...)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				b.fleet.RemoveGroup(group)
+			}
+		})
+	}
+	over := make(chan struct{})
+	var seen int
+	var mu sync.Mutex
+	for range 4 {
+		watching.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				d := &diary{more: make(chan struct{}, 1)}
+				stop := b.fleet.Watch("", d)
+				<-d.more
+				stop()
+				d.mu.Lock()
+				for host, lines := range d.lines {
+					for i, line := range lines {
+						if begins := strings.HasPrefix(line, "shown"); begins != (i == 0 || lines[i-1] == "gone") {
+							t.Errorf("of %s was told %q", host, lines)
+						}
+					}
+				}
+				mu.Lock()
+				seen += len(d.lines)
+				mu.Unlock()
+				d.mu.Unlock()
+			}
+		})
+	}
+	coming.Wait()
+	close(over)
+	b.add(t, 1) // wakes those that wait for something to tell
+	watching.Wait()
+	if seen == 0 {
+		t.Error("nothing was watched")
+	}
+}

@@ -1,0 +1,135 @@
+package fleet
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// Watcher is told what happens to bases. Its methods are called in the order of
+// what they tell about one base, at the same time for different ones, and while a
+// base is locked: they must be quick and call neither a base nor the fleet.
+type Watcher interface {
+	// Shown tells how a base is when it is first seen: with the beginning of the
+	// watch, or new, before it starts.
+	Shown(m *Member, now fakebase.Status, connected bool, faults []fakebase.FaultStatus)
+	// Changed tells what happens to it. Over HTTP it is connected when a heartbeat is
+	// answered after one that was not.
+	Changed(m *Member, e fakebase.Event)
+	// Traced tells what it does.
+	Traced(m *Member, t fakebase.Trace)
+	// Gone tells that it has been removed.
+	Gone(m *Member)
+}
+
+// watcher shows bases to a Watcher: each once, whoever comes first, the member's
+// own goroutine or Watch.
+type watcher struct {
+	to    Watcher
+	group string // empty = all
+
+	mu    sync.Mutex // never taken while a base is locked
+	shown map[*Member]func()
+	ended bool
+}
+
+// Watch has w told of the bases of a group, or of all if it is empty, until stop
+// is called. When it returns, all that there are have been shown. As long as
+// nobody watches it costs nothing.
+func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
+	x := &watcher{to: w, group: group, shown: map[*Member]func(){}}
+	f.mu.Lock()
+	f.watchers = append(slices.Clone(f.watchers), x)
+	members := slices.Clone(f.members)
+	f.mu.Unlock()
+	for _, m := range members {
+		x.show(f, m)
+	}
+	return func() {
+		f.mu.Lock()
+		f.watchers = slices.DeleteFunc(slices.Clone(f.watchers), func(y *watcher) bool { return x == y })
+		f.mu.Unlock()
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ended = true
+		for _, stop := range x.shown {
+			stop()
+		}
+	}
+}
+
+// show shows a new member to all who watch.
+func (f *Fleet) show(m *Member) {
+	for _, w := range f.watching() {
+		w.show(f, m)
+	}
+}
+
+// hide tells all who watch that a member has ended.
+func (f *Fleet) hide(m *Member) {
+	for _, w := range f.watching() {
+		w.mu.Lock()
+		stop, shown := w.shown[m]
+		delete(w.shown, m)
+		w.mu.Unlock()
+		if shown {
+			stop()
+			w.to.Gone(m)
+		}
+	}
+}
+
+// tell tells all who watch of something that the base itself does not.
+func (f *Fleet) tell(m *Member, kind fakebase.EventKind) {
+	e := fakebase.Event{Kind: kind, Time: time.Now(), Identity: m.Base.Identity()}
+	for _, w := range f.watching() {
+		w.mu.Lock()
+		_, shown := w.shown[m]
+		w.mu.Unlock()
+		if shown {
+			w.to.Changed(m, e)
+		}
+	}
+}
+
+func (f *Fleet) watching() []*watcher {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watchers
+}
+
+func (f *Fleet) over(m *Member) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return m.ended
+}
+
+func (w *watcher) show(f *Fleet, m *Member) {
+	if w.group != "" && w.group != m.Group {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, shown := w.shown[m]; shown || w.ended || f.over(m) {
+		return
+	}
+	// Changes that come before the base has been shown wait for it.
+	var mu sync.Mutex
+	mu.Lock()
+	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.Traced(m, t) })
+	faults := m.Base.Faults()
+	connected := f.Connected(m)
+	now, unwatch := m.Base.Watch(func(e fakebase.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.to.Changed(m, e)
+	})
+	w.to.Shown(m, now, connected, faults)
+	mu.Unlock()
+	w.shown[m] = func() {
+		unwatch()
+		untrace()
+	}
+}
