@@ -1,0 +1,23 @@
+// Package report writes what scenarios have led to, a scenario.Report, in the
+// forms in which it is read.
+//
+//	text.go      for a terminal: a line for a run that has passed, evidence for one that has not
+//	evidence.go  that evidence: steps, checks, lost requests, the last messages on the wire
+//	style.go     colours, and what keeps a text from commanding the terminal
+//	json.go      the Report itself
+//	junit.go     JUnit XML, one testcase a run
+//	html.go      one HTML file with a timeline, which needs no network
+//	view.go      what its script gets to draw
+//	strings.go   that each text is written once
+//	file.go      Save: a file is whole or not there
+//	lanes/       a timeline as lanes; shared with koupsandbox watch
+//
+// # JSON
+//
+// WriteJSON writes scenario.Report: its doc comments say what each field is.
+// Times are RFC 3339, durations whole nanoseconds. runs[].verdict is passed,
+// failed, skipped or errored. runs[].timeline has every event in the order in
+// which it was seen, runs[].traffic[].lostRequests the first 1,000 lost
+// requests of a stream and runs[].traffic[].lost the number of all of them.
+// Fields may be added; none is renamed or gets another meaning within v1alpha1.
+package report

@@ -1,0 +1,196 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+const (
+	// mostViolations of a check are shown, mostLosses groups of lost requests of a
+	// stream, mostMessages on the wire: enough to see what happens, few enough to
+	// find the first. The other forms of the report have all.
+	mostViolations = 5
+	mostLosses     = 8
+	mostMessages   = 10
+)
+
+// evidence shows why a run has not passed.
+func (p *printer) evidence(run *scenario.Run) {
+	failed := failedStep(run.Steps)
+	place := run.File
+	if failed != nil && failed.Line > 0 {
+		place = fmt.Sprintf("%s:%d", run.File, failed.Line)
+	}
+	p.say("  %s\n", p.paint(faint, line(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
+	p.say("%s\n\n", p.paint(bold, indent(clean(run.Failure), "  ")))
+	if len(run.Steps) > 0 {
+		p.say("  Steps\n")
+		p.steps(run.Steps, "    ")
+	}
+	for _, d := range run.Details {
+		p.say("  %s\n%s\n", line(d.Title), p.diff(indent(clean(d.Text), "    ")))
+	}
+	if len(run.Checks) > 0 {
+		p.say("  Checks\n")
+		p.checks(run)
+	}
+	for _, t := range run.Traffic {
+		p.losses(run, t)
+	}
+	p.wire(run, failed)
+	p.say("  Again: koupsandbox scenario run --seed %d %s\n\n", run.Seed, line(run.File))
+}
+
+// failedStep returns the innermost step that has failed, or nil.
+func failedStep(steps []*scenario.Step) *scenario.Step {
+	for _, s := range steps {
+		if s.Verdict != scenario.Failed && s.Verdict != scenario.Errored {
+			continue
+		}
+		if inner := failedStep(s.Steps); inner != nil {
+			return inner
+		}
+		return s
+	}
+	return nil
+}
+
+func (p *printer) steps(steps []*scenario.Step, by string) {
+	for _, s := range steps {
+		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), line(s.Action), max(0, 52-len(by)), line(s.Name), seconds(s.Elapsed))
+		if s.Message != "" && (s.Verdict != scenario.Passed || p.o.Verbose) {
+			p.say("  %s", strings.ReplaceAll(clean(s.Message), "\n", "\n"+by+"    "))
+		}
+		p.say("\n")
+		p.steps(s.Steps, by+"  ")
+	}
+}
+
+func (p *printer) checks(run *scenario.Run) {
+	for _, c := range run.Checks {
+		p.say("    %s %-14s %s", p.mark(c.Verdict), line(c.Name), line(c.Summary))
+		if c.Expect != expectHolds {
+			p.say(" %s", p.paint(faint, "("+line(c.Expect)+")"))
+		}
+		p.say("\n")
+		if c.Verdict == scenario.Passed && !p.o.Verbose {
+			continue
+		}
+		for i, v := range c.Violations {
+			if i == mostViolations {
+				p.say("        and %d more\n", len(c.Violations)-i)
+				break
+			}
+			p.say("        %s\n", line(violation(run, v)))
+		}
+	}
+}
+
+// expectHolds is what a check expects unless a scenario says otherwise.
+const expectHolds = "holds"
+
+func violation(run *scenario.Run, v scenario.Violation) string {
+	text := since(run, v.Time)
+	for _, who := range []string{v.Base, v.Pod} {
+		if who != "" {
+			text += " " + who
+		}
+	}
+	if v.Length > 0 {
+		text += " for " + length(v.Length)
+	}
+	return text + ": " + v.Message
+}
+
+// loss is a group of requests that were lost for the same reason at the same
+// place.
+type loss struct {
+	result         traffic.Result
+	base, pod, why string
+}
+
+// losses shows what was lost, grouped: thousands of requests are lost for a
+// few reasons.
+func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
+	if len(t.Lost) == 0 {
+		return
+	}
+	var order []loss
+	type span struct {
+		n           int
+		first, last time.Time
+	}
+	groups := map[loss]*span{}
+	for _, l := range t.Lost {
+		key := loss{l.Result, l.Base, l.Pod, l.Error}
+		g := groups[key]
+		if g == nil {
+			g = &span{first: l.Due}
+			groups[key] = g
+			order = append(order, key)
+		}
+		g.n++
+		g.last = l.Due
+	}
+	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), count(t.Summary.Lost, "", ""), count(t.Sent, "", ""), line(t.Judge))
+	for i, key := range order {
+		if i == mostLosses {
+			p.say("    and %d more reasons or places\n", len(order)-i)
+			break
+		}
+		g := groups[key]
+		where := strings.TrimSpace(key.base + " " + key.pod)
+		if where != "" {
+			where = " at " + where
+		}
+		p.say("    %s\n", line(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", count(g.n, "", ""), key.result, where,
+			since(run, g.first), since(run, g.last), key.why), ": ")))
+	}
+}
+
+// wire shows the last answers of bases before the failure.
+func (p *printer) wire(run *scenario.Run, failed *scenario.Step) {
+	var last []timeline.Event
+	for i := len(run.Timeline) - 1; i >= 0 && len(last) < mostMessages; i-- {
+		e := run.Timeline[i]
+		if e.Kind == timeline.Command && (failed == nil || !e.Time.After(failed.Started.Add(failed.Elapsed))) {
+			last = append(last, e)
+		}
+	}
+	if len(last) == 0 {
+		return
+	}
+	p.say("  Last messages on the wire\n")
+	for i := len(last) - 1; i >= 0; i-- {
+		e := last[i]
+		answer := strings.TrimSpace(e.Code + " " + e.Message)
+		row := fmt.Sprintf("    %s  %-10s %-14s %-24s %7s  %s", since(run, e.Time), line(e.Base), line(e.Name),
+			line(strings.Trim(e.Module+":"+e.Version, ":")), length(e.Elapsed), line(answer))
+		if e.Code != "" {
+			row = p.paint(red, row)
+		}
+		p.say("%s\n", row)
+	}
+}
+
+// diff colours the lines of a diff.
+func (p *printer) diff(text string) string {
+	if !p.o.Color {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		switch trimmed := strings.TrimSpace(l); {
+		case strings.HasPrefix(trimmed, "- "):
+			lines[i] = p.paint(red, l)
+		case strings.HasPrefix(trimmed, "+ "):
+			lines[i] = p.paint(green, l)
+		}
+	}
+	return strings.Join(lines, "\n")
+}

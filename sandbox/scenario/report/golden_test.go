@@ -1,0 +1,96 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The golden files are also there to be looked at: testdata/sample.html in a
+// browser, testdata/sample-color.txt on a terminal.
+func TestGolden(t *testing.T) {
+	text := func(o report.TextOptions) func(io.Writer, *scenario.Report) error {
+		return func(w io.Writer, r *scenario.Report) error { return report.WriteText(w, r, o) }
+	}
+	for _, tc := range []struct {
+		file  string
+		write func(io.Writer, *scenario.Report) error
+	}{
+		{"sample.txt", text(report.TextOptions{})},
+		{"sample-verbose.txt", text(report.TextOptions{Verbose: true})},
+		{"sample-color.txt", text(report.TextOptions{Color: true})},
+		{"sample.json", report.WriteJSON},
+		{"sample.xml", report.WriteJUnit},
+		{"sample.html", report.WriteHTML},
+	} {
+		t.Run(tc.file, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := tc.write(&got, sample.Report()); err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", tc.file)
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Errorf("write it anew with -update (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The JSON report holds all that the report held: what reads it back gets the same.
+func TestJSONIsTheReport(t *testing.T) {
+	want := sample.Report()
+	var text bytes.Buffer
+	if err := report.WriteJSON(&text, want); err != nil {
+		t.Fatal(err)
+	}
+	got := &scenario.Report{}
+	decoder := json.NewDecoder(&text)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(got); err != nil {
+		t.Fatal(err)
+	}
+	got.Runs[0].Cell["bases"] = int(got.Runs[0].Cell["bases"].(float64)) // JSON has but one kind of number
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRunsAndSummaryMakeTheText(t *testing.T) {
+	r := sample.Report()
+	var whole, parts bytes.Buffer
+	if err := report.WriteText(&whole, r, report.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range r.Runs {
+		if err := report.WriteRun(&parts, run, report.TextOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := report.WriteSummary(&parts, r, report.TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole.String(), parts.String()); diff != "" {
+		t.Errorf("(-whole +parts):\n%s", diff)
+	}
+}

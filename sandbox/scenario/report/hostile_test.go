@@ -1,0 +1,245 @@
+package report_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+	"pgregory.net/rapid"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
+)
+
+// hostile draws texts that would end an attribute, an element, a script, CDATA or
+// a line, or command a terminal, if they were not escaped.
+func hostile(t *rapid.T) func() string {
+	pieces := rapid.SampledFrom([]string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}", "${x}", "\\u003c",
+		"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00", "\x1b[2J", "\x07", "\r", "\n✓ ", "\n! ", "\n- ", "\xff", "\ufffe", "text", "中"})
+	texts := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(pieces, 1, 4), func(p []string) string { return strings.Join(p, "") }), 1, 7).Draw(t, "texts")
+	n := 0
+	return func() string {
+		n++
+		return fmt.Sprint(n, texts[n%len(texts)]) // all differ: they may be keys
+	}
+}
+
+// poison replaces every text of a report. Verdicts, kinds and states stay, since
+// they say which parts of the page there are.
+func poison(r *scenario.Report, text func() string) {
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Interface:
+			if !v.IsNil() && v.Elem().CanSet() {
+				walk(v.Elem())
+			}
+		case reflect.Struct:
+			if v.Type() == reflect.TypeFor[time.Time]() {
+				return
+			}
+			for i := range v.NumField() {
+				if name := v.Type().Field(i).Name; name != "Kind" && name != "Expect" {
+					walk(v.Field(i))
+				}
+			}
+		case reflect.Slice:
+			for i := range v.Len() {
+				walk(v.Index(i))
+			}
+		case reflect.Map:
+			if v.Type().Key().Kind() == reflect.String && v.Len() > 0 {
+				value := v.MapIndex(v.MapKeys()[0])
+				for _, key := range v.MapKeys() {
+					v.SetMapIndex(key, reflect.Value{})
+				}
+				if value.Kind() == reflect.String {
+					value = reflect.ValueOf(text())
+				}
+				v.SetMapIndex(reflect.ValueOf(text()).Convert(v.Type().Key()), value)
+			}
+		case reflect.String:
+			if v.Type() == reflect.TypeFor[string]() && v.String() != "" {
+				v.SetString(text())
+			}
+		}
+	}
+	walk(reflect.ValueOf(r))
+}
+
+// skeleton is a page without its texts: elements, attributes, and the content of
+// what a browser obeys.
+func skeleton(t interface{ Fatal(...any) }, page []byte) []string {
+	var list []string
+	z := html.NewTokenizer(bytes.NewReader(page))
+	inside := ""
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			if err := z.Err(); !errors.Is(err, io.EOF) {
+				t.Fatal(err)
+			}
+			return list
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			line := "<" + token.Data
+			for _, a := range token.Attr {
+				line += " " + a.Key + "=" + a.Val
+			}
+			list, inside = append(list, line), line
+		case html.EndTagToken:
+			list, inside = append(list, "</"+z.Token().Data), ""
+		case html.CommentToken, html.DoctypeToken:
+			list = append(list, "!"+z.Token().Data)
+		case html.TextToken:
+			if inside == "<script" || inside == "<style" {
+				list = append(list, z.Token().Data)
+			}
+		}
+	}
+}
+
+// No text of a scenario changes what a page is: not one element, attribute or
+// line of script differs from the page of a harmless report.
+func TestNoTextBreaksOutOfThePage(t *testing.T) {
+	write := func(t interface{ Fatal(...any) }, text func() string) []byte {
+		r := sample.Report()
+		poison(r, text)
+		var page bytes.Buffer
+		if err := report.WriteHTML(&page, r); err != nil {
+			t.Fatal(err)
+		}
+		return page.Bytes()
+	}
+	n := 0
+	want := skeleton(t, write(t, func() string { n++; return fmt.Sprint("harmless", n) }))
+	rapid.Check(t, func(t *rapid.T) {
+		page := write(t, hostile(t))
+		if diff := cmp.Diff(want, skeleton(t, page)); diff != "" {
+			t.Fatalf("(-harmless +hostile):\n%s", diff)
+		}
+		if data := between(string(page), `<script type="application/json" id="data">`, "</script>"); !json.Valid([]byte(data)) {
+			t.Fatalf("the script cannot read its data: %.200s", data)
+		}
+	})
+}
+
+// What CI reads stays XML, and has one testcase a run.
+func TestNoTextBreaksOutOfJUnit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := sample.Report()
+		poison(r, hostile(t))
+		var text bytes.Buffer
+		if err := report.WriteJUnit(&text, r); err != nil {
+			t.Fatal(err)
+		}
+		var elements []string
+		d := xml.NewDecoder(&text)
+		for {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if start, ok := token.(xml.StartElement); ok {
+				elements = append(elements, start.Name.Local)
+			}
+		}
+		want := []string{"testsuites", "testsuite", "testcase", "system-out", "testsuite", "testcase", "failure", "testsuite", "testcase", "skipped", "testsuite", "testcase", "error"}
+		if diff := cmp.Diff(want, elements); diff != "" {
+			t.Fatalf("elements (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Nothing commands the terminal, and nothing forges a line of the report's own.
+func TestNoTextCommandsTheTerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := sample.Report()
+		poison(r, hostile(t))
+		var text bytes.Buffer
+		if err := report.WriteText(&text, r, report.TextOptions{Verbose: true}); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range text.String() {
+			if c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c)) {
+				t.Fatalf("%q is in the text", c)
+			}
+		}
+		for _, verdict := range []string{"✓ ", "✗ ", "! ", "- "} { // at the beginning of a line: one for each run
+			if got := strings.Count("\n"+text.String(), "\n"+verdict); got != 1 {
+				t.Fatalf("%d lines begin with %q:\n%s", got, verdict, text.String())
+			}
+		}
+	})
+}
+
+// The policy lets exactly the page's own script and style work.
+func TestPolicyNamesWhatThePageHas(t *testing.T) {
+	var text bytes.Buffer
+	if err := report.WriteHTML(&text, sample.Report()); err != nil {
+		t.Fatal(err)
+	}
+	page := text.String()
+	sum := func(text string) string {
+		s := sha256.Sum256([]byte(text))
+		return base64.StdEncoding.EncodeToString(s[:])
+	}
+	want := "default-src 'none'; script-src 'sha256-" + sum(between(page, "<script>", "</script>")) + "'; style-src 'sha256-" +
+		sum(between(page, "<style>", "</style>")) + "'; base-uri 'none'; form-action 'none'"
+	got := html.UnescapeString(between(page, `http-equiv="Content-Security-Policy" content="`, `"`))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if external := regexp.MustCompile(`(?i)(src|href)="[^#]`).FindString(page); external != "" {
+		t.Errorf("the page loads %s", external)
+	}
+}
+
+// The script shows texts as texts.
+func TestScriptWritesNoHTML(t *testing.T) {
+	files, err := os.ReadDir("page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := 0
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".js") {
+			continue
+		}
+		scripts++
+		text, err := os.ReadFile("page/" + f.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|setTimeout\(['"]|\.src\s*=|fetch\(|XMLHttpRequest|import\(`).Find(text); found != nil {
+			t.Errorf("%s has %s", f.Name(), found)
+		}
+	}
+	if scripts == 0 {
+		t.Error("there are no scripts")
+	}
+}
+
+func between(text, before, after string) string {
+	_, rest, _ := strings.Cut(text, before)
+	inner, _, _ := strings.Cut(rest, after)
+	return inner
+}

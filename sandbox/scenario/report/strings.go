@@ -1,0 +1,24 @@
+package report
+
+// texts gives each text a number, so that a timeline of many events has each of
+// its few texts once.
+type texts struct {
+	list []string
+	ids  map[string]int
+}
+
+func newTexts() *texts {
+	t := &texts{ids: map[string]int{}}
+	t.id("") // 0 = none
+	return t
+}
+
+func (t *texts) id(text string) int {
+	id, ok := t.ids[text]
+	if !ok {
+		id = len(t.list)
+		t.ids[text] = id
+		t.list = append(t.list, text)
+	}
+	return id
+}

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// The colours of terminals.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	faint  = "2"
+	bold   = "1"
+)
+
+// paint colours a text that has been cleaned.
+func (p *printer) paint(colour, text string) string {
+	if !p.o.Color || text == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+// mark is how a verdict begins its line.
+func (p *printer) mark(v scenario.Verdict) string {
+	switch v {
+	case scenario.Passed:
+		return p.paint(green, "✓")
+	case scenario.Skipped:
+		return p.paint(yellow, "-")
+	case scenario.Errored:
+		return p.paint(red, "!")
+	default:
+		return p.paint(red, "✗")
+	}
+}
+
+// clean shows control characters instead of obeying them: texts come from
+// scenarios, scripts and bases, and could command the terminal.
+func clean(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if strings.IndexFunc(text, commands) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if commands(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// commands tells whether a character is more than a character. Those that change
+// the direction of writing are among them, and the two that XML cannot hold.
+func commands(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF)
+}
+
+// line cleans a text that has a line, or a part of one, for itself.
+func line(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(clean(text))
+}
+
+func indent(text, by string) string {
+	return by + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+by)
+}
+
+// seconds shows how long something took.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
+
+// length shows how long something short took.
+func length(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + "s"
+	case d >= time.Millisecond:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	default:
+		return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + "ms"
+	}
+}
+
+// since shows a moment of a run, as all forms of the report do.
+func since(run *scenario.Run, t time.Time) string {
+	return fmt.Sprintf("%+.3fs", t.Sub(run.Started).Seconds())
+}
+
+// count writes 1,234 requests.
+func count(n int, one, many string) string {
+	text := strconv.Itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	if n == 1 {
+		return text + " " + one
+	}
+	return strings.TrimSpace(text + " " + many)
+}

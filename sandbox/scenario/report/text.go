@@ -1,0 +1,147 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// TextOptions of the form for terminals.
+type TextOptions struct {
+	// Color uses the terminal's colours. Default: none, as for a file.
+	Color bool
+	// Verbose shows steps and checks of runs that have passed too. Default: one
+	// line for each.
+	Verbose bool
+}
+
+// WriteText writes all runs and the summary for people.
+func WriteText(w io.Writer, r *scenario.Report, o TextOptions) error {
+	p := newPrinter(w, o)
+	for _, run := range r.Runs {
+		p.run(run)
+	}
+	p.summary(r)
+	return p.end()
+}
+
+// WriteRun writes one run as WriteText does: when it has ended, while others go
+// on.
+func WriteRun(w io.Writer, run *scenario.Run, o TextOptions) error {
+	p := newPrinter(w, o)
+	p.run(run)
+	return p.end()
+}
+
+// WriteSummary writes the last line of WriteText.
+func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
+	p := newPrinter(w, o)
+	p.summary(r)
+	return p.end()
+}
+
+// printer writes to a buffer, which keeps the first error.
+type printer struct {
+	w *bufio.Writer
+	o TextOptions
+}
+
+func newPrinter(w io.Writer, o TextOptions) *printer {
+	return &printer{w: bufio.NewWriter(w), o: o}
+}
+
+func (p *printer) end() error {
+	if err := p.w.Flush(); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+// say writes; what comes from outside must have been cleaned.
+func (p *printer) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.w, format, args...) // the buffer keeps the error
+}
+
+func (p *printer) run(run *scenario.Run) {
+	row := fmt.Sprintf("%-52s %6s", line(Name(run)), seconds(run.Elapsed))
+	if text := requests(run); text != "" {
+		row += "  " + text
+	}
+	if run.Verdict == scenario.Skipped {
+		row += "  skipped: " + line(run.Failure)
+	}
+	p.say("%s %s\n", p.mark(run.Verdict), row)
+	switch {
+	case run.Verdict == scenario.Failed || run.Verdict == scenario.Errored:
+		p.evidence(run)
+	case p.o.Verbose && run.Verdict == scenario.Passed:
+		p.steps(run.Steps, "  ")
+		p.checks(run)
+		p.say("\n")
+	}
+}
+
+// Name is the name of a run: the scenario, the cell of the matrix, and the
+// attempt unless it is the first.
+func Name(run *scenario.Run) string {
+	name := run.Scenario
+	if len(run.Cell) > 0 {
+		var cell []string
+		for _, key := range slices.Sorted(maps.Keys(run.Cell)) {
+			cell = append(cell, fmt.Sprintf("%s=%v", key, run.Cell[key]))
+		}
+		name += " [" + strings.Join(cell, " ") + "]"
+	}
+	if run.Attempt > 1 {
+		name += fmt.Sprintf(" #%d", run.Attempt)
+	}
+	return name
+}
+
+// requests says how many requests a run has sent and lost; empty if it had no
+// traffic.
+func requests(runs ...*scenario.Run) string {
+	sent, lost, open, streams := 0, 0, 0, 0
+	for _, run := range runs {
+		for _, t := range run.Traffic {
+			sent, lost, open, streams = sent+t.Sent, lost+t.Summary.Lost, open+t.Open, streams+1
+		}
+	}
+	if streams == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s, %s lost", count(sent, "request", "requests"), count(lost, "", ""))
+	if open > 0 {
+		text += fmt.Sprintf(", %s not answered yet", count(open, "", ""))
+	}
+	return text
+}
+
+func (p *printer) summary(r *scenario.Report) {
+	counts := map[scenario.Verdict]int{}
+	for _, run := range r.Runs {
+		counts[run.Verdict]++
+	}
+	var parts []string
+	for _, v := range []struct {
+		verdict scenario.Verdict
+		colour  string
+	}{{scenario.Failed, red}, {scenario.Errored, red}, {scenario.Passed, green}, {scenario.Skipped, yellow}} {
+		if n := counts[v.verdict]; n > 0 {
+			parts = append(parts, p.paint(v.colour, fmt.Sprintf("%d %s", n, v.verdict)))
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, p.paint(yellow, "nothing was run"))
+	}
+	row := strings.Join(parts, ", ") + " in " + seconds(r.Elapsed)
+	if text := requests(r.Runs...); text != "" {
+		row += "; " + text
+	}
+	p.say("%s (seed %d)\n", row, r.Seed)
+}

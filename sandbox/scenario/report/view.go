@@ -1,0 +1,248 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// view is what the page's script draws. Texts are numbers of the list of texts;
+// times are microseconds from the start of the run. What there are many of lies
+// flat in one array, since half a million objects would take a browser's memory.
+type view struct {
+	Texts []string  `json:"texts"`
+	Runs  []runView `json:"runs"`
+}
+
+type runView struct {
+	// Length of the run, or more if something was seen later.
+	Length int64 `json:"length"`
+	// Versions of modules, as texts: the place in the list is the colour.
+	Versions []int `json:"versions"`
+	// Steps: from, to, row, verdict, name, text.
+	Steps   []int64      `json:"steps"`
+	Streams []streamView `json:"streams"`
+	Lanes   []laneView   `json:"lanes"`
+}
+
+type streamView struct {
+	Name int `json:"name"`
+	// Seconds: from, to, sent, lost, then as many answers as the run has Versions.
+	Seconds []int64 `json:"seconds"`
+	// Lost: time, result, text.
+	Lost []int64 `json:"lost"`
+}
+
+type laneView struct {
+	Kind int       `json:"kind"`
+	Name int       `json:"name"`
+	Rows []rowView `json:"rows"`
+	// Marks: from, to, kind, text; in the order of to.
+	Marks []int64 `json:"marks"`
+}
+
+type rowView struct {
+	Thing int `json:"thing"`
+	// Bars: from, to, state, version (-1 = none), name, text; they do not overlap
+	// and stand in the order of time.
+	Bars []int64 `json:"bars"`
+}
+
+// viewer makes the view of one run.
+type viewer struct {
+	texts    *texts
+	run      *scenario.Run
+	versions map[string]int
+	list     []int
+}
+
+func viewOf(r *scenario.Report) *view {
+	t := newTexts()
+	v := &view{Runs: []runView{}}
+	for _, run := range r.Runs {
+		v.Runs = append(v.Runs, (&viewer{texts: t, run: run, versions: map[string]int{}}).view())
+	}
+	v.Texts = t.list
+	return v
+}
+
+func (v *viewer) view() runView {
+	end := v.run.Started.Add(v.run.Elapsed)
+	board := lanes.NewBoard()
+	traffics := v.traffics()
+	for _, e := range v.run.Timeline {
+		if e.Kind != timeline.Request { // traffics has them all
+			board.Observe(e)
+		}
+		if e.Time.After(end) {
+			end = e.Time
+		}
+	}
+	board.End(end)
+	for _, e := range lossEvents(traffics) {
+		board.Observe(e)
+	}
+	r := runView{Length: v.micros(end), Steps: v.steps(), Lanes: []laneView{}, Streams: []streamView{}}
+	for _, l := range board.Lanes() {
+		r.Lanes = append(r.Lanes, v.lane(l))
+	}
+	for _, t := range traffics { // every version must have its number before the streams count by it
+		for _, version := range slices.Sorted(maps.Keys(t.Versions)) {
+			v.version(version)
+		}
+		for _, s := range t.Seconds {
+			for _, version := range slices.Sorted(maps.Keys(s.Versions)) {
+				v.version(version)
+			}
+		}
+	}
+	for _, t := range traffics {
+		r.Streams = append(r.Streams, v.stream(t))
+	}
+	if r.Versions = v.list; r.Versions == nil {
+		r.Versions = []int{}
+	}
+	return r
+}
+
+// traffics are the streams of the run. A stream that never came to its end has at
+// least what the timeline tells of its lost requests.
+func (v *viewer) traffics() []scenario.Traffic {
+	list := slices.Clone(v.run.Traffic)
+	ended := len(list)
+	for _, e := range v.run.Timeline {
+		if e.Kind != timeline.Request {
+			continue
+		}
+		i := slices.IndexFunc(list, func(t scenario.Traffic) bool { return t.Name == e.Name })
+		if i < 0 {
+			i = len(list)
+			list = append(list, scenario.Traffic{Summary: traffic.Summary{Name: e.Name}})
+		}
+		if i >= ended {
+			list[i].Lost = append(list[i].Lost, traffic.Record{Due: e.Time, Base: e.Base, Result: traffic.Result(e.State), Error: e.Message})
+		}
+	}
+	return list
+}
+
+// lossEvents tells the lost requests of all streams in the order of time.
+func lossEvents(list []scenario.Traffic) []timeline.Event {
+	var events []timeline.Event
+	for _, t := range list {
+		for _, l := range t.Lost {
+			events = append(events, timeline.Event{Kind: timeline.Request, Time: l.Due, Base: l.Base, Name: t.Name, State: string(l.Result), Message: l.Error})
+		}
+	}
+	slices.SortStableFunc(events, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
+	return events
+}
+
+func (v *viewer) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
+
+func (v *viewer) text(text string) int64 { return int64(v.texts.id(text)) }
+
+func (v *viewer) version(version string) int {
+	n, ok := v.versions[version]
+	if !ok {
+		n = len(v.list)
+		v.versions[version] = n
+		v.list = append(v.list, v.texts.id(version))
+	}
+	return n
+}
+
+// things in the order of their rows within a lane.
+var things = []lanes.Thing{lanes.Life, lanes.Node, lanes.Module, lanes.Pod, lanes.Process, lanes.Fault, lanes.Endpoints}
+
+func (v *viewer) lane(l *lanes.Lane) laneView {
+	view := laneView{Kind: v.texts.id(string(l.Kind)), Name: v.texts.id(l.Name), Rows: []rowView{}, Marks: []int64{}}
+	type place struct {
+		thing lanes.Thing
+		track int
+	}
+	rows := map[place]*rowView{}
+	for _, s := range l.Spans {
+		key := place{s.Thing, s.Track}
+		if rows[key] == nil {
+			rows[key] = &rowView{Thing: v.texts.id(string(s.Thing))}
+		}
+		version, name := int64(-1), s.Name
+		if s.Version != "" {
+			version = int64(v.version(s.Version))
+		}
+		for _, g := range s.Segments {
+			rows[key].Bars = append(rows[key].Bars, v.micros(g.From), v.micros(g.To), v.text(g.State), version, v.text(name), v.text(g.Text))
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(rows), func(a, b place) int {
+		return cmp.Or(cmp.Compare(slices.Index(things, a.thing), slices.Index(things, b.thing)), cmp.Compare(a.track, b.track))
+	})
+	for _, key := range order {
+		view.Rows = append(view.Rows, *rows[key])
+	}
+	slices.SortStableFunc(l.Marks, func(a, b lanes.Mark) int { return a.To.Compare(b.To) }) // the lost requests came last
+	for _, m := range l.Marks {
+		view.Marks = append(view.Marks, v.micros(m.From), v.micros(m.To), v.text(string(m.Kind)), v.text(m.Text))
+	}
+	return view
+}
+
+// steps lays the steps out: one that groups others lies above them, and steps
+// that overlap lie beneath each other.
+func (v *viewer) steps() []int64 {
+	flat := []int64{}
+	var ends []int64 // of each row
+	var place func(list []*scenario.Step, row int)
+	place = func(list []*scenario.Step, least int) {
+		for _, s := range list {
+			from, to := v.micros(s.Started), v.micros(s.Started.Add(s.Elapsed))
+			row := least
+			for row < len(ends) && ends[row] > from {
+				row++
+			}
+			for row >= len(ends) {
+				ends = append(ends, from)
+			}
+			ends[row] = to
+			flat = append(flat, from, to, int64(row), v.text(string(s.Verdict)), v.text(s.Name), v.text(strings.TrimSpace(s.Action+"\n"+s.Message)))
+			place(s.Steps, row+1)
+		}
+	}
+	place(v.run.Steps, 0)
+	return flat
+}
+
+func (v *viewer) stream(t scenario.Traffic) streamView {
+	view := streamView{Name: v.texts.id(t.Name), Seconds: []int64{}, Lost: []int64{}}
+	for _, s := range t.Seconds {
+		from := v.micros(s.Start)
+		view.Seconds = append(view.Seconds, from, from+time.Second.Microseconds(), int64(s.Sent), int64(s.Lost))
+		answers := make([]int64, len(v.list))
+		for version, n := range s.Versions {
+			answers[v.version(version)] = int64(n)
+		}
+		view.Seconds = append(view.Seconds, answers...)
+	}
+	for _, l := range t.Lost {
+		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(lossText(l)))
+	}
+	return view
+}
+
+func lossText(l traffic.Record) string {
+	var parts []string
+	for _, p := range []string{l.Base, l.Pod, l.Endpoint, l.Error} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, "; ")
+}
