@@ -44,7 +44,7 @@ func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 
 // that is absent or null. Numbers are equal by value, whatever their types.
 func Compare(want, got any) Result {
 	c := &comparison{}
-	c.value("", plain(want), plain(got), true)
+	c.value("", Plain(want), Plain(got), true)
 	return c.Result
 }
 
@@ -149,22 +149,22 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// plain brings values to the types that objects of the API have: mappings by
+// Plain brings values to the types that objects of the API have: mappings by
 // string, lists of any, int64, float64, string and bool.
-func plain(v any) any {
+func Plain(v any) any {
 	switch v := v.(type) {
 	case nil, string, bool, int64, float64:
 		return v
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, field := range v {
-			out[name] = plain(field)
+			out[name] = Plain(field)
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, element := range v {
-			out[i] = plain(element)
+			out[i] = Plain(element)
 		}
 		return out
 	case json.Number:
@@ -177,19 +177,19 @@ func plain(v any) any {
 	return plainByKind(reflect.ValueOf(v))
 }
 
-// plainByKind is plain for types of their own, such as v1alpha1.Object.
+// plainByKind is Plain for types of their own, such as v1alpha1.Object.
 func plainByKind(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Map:
 		out := make(map[string]any, v.Len())
 		for _, name := range v.MapKeys() {
-			out[fmt.Sprint(name.Interface())] = plain(v.MapIndex(name).Interface())
+			out[fmt.Sprint(name.Interface())] = Plain(v.MapIndex(name).Interface())
 		}
 		return out
 	case reflect.Slice, reflect.Array:
 		out := make([]any, v.Len())
 		for i := range v.Len() {
-			out[i] = plain(v.Index(i).Interface())
+			out[i] = Plain(v.Index(i).Interface())
 		}
 		return out
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32:

@@ -1,0 +1,73 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+)
+
+// The names of components.
+const (
+	firstController = "module-controller"
+	brokerName      = "broker"
+	apiServerName   = "kube-apiserver"
+)
+
+func controllerName(a *v1alpha1.ComponentAction) string {
+	if a.Replica == nil || *a.Replica <= 1 {
+		return firstController
+	}
+	return fmt.Sprintf("%s-%d", firstController, *a.Replica)
+}
+
+// repair is what brings a component back to what it was.
+type repair control.Action
+
+// repairs says what undoes an action on a component; empty = nothing is to be
+// undone any more.
+var repairs = map[control.Action]repair{
+	control.Kill: repair(control.Start), control.Stop: repair(control.Start), control.Pause: repair(control.Resume),
+	control.Resume: "", control.Restart: "", control.Start: "",
+}
+
+func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.ComponentAction) (string, error) {
+	action := control.Action(a.Do)
+	undo, known := repairs[action]
+	if !known {
+		return "", fail("do: %q is nothing that can be done to a component", a.Do)
+	}
+	s.mu.Lock()
+	s.touched[name] = undo // even if the action fails: it may have begun
+	s.mu.Unlock()
+	if err := s.o.Sandbox.Act(ctx, name, action); err != nil {
+		return "", fmt.Errorf("%s of %s: %w", a.Do, name, err)
+	}
+	return fmt.Sprintf("%s of %s", a.Do, name), nil
+}
+
+// Repair starts and resumes the components that the run has left ended or paused,
+// the controllers last.
+func (s *Stage) Repair(ctx context.Context) error {
+	s.mu.Lock()
+	left := maps.Clone(s.touched)
+	s.mu.Unlock()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(left)) { // which puts the controllers last
+		if left[name] == "" {
+			continue
+		}
+		if err := s.o.Sandbox.Act(ctx, name, control.Action(left[name])); err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", left[name], name, err))
+			continue
+		}
+		s.mu.Lock()
+		delete(s.touched, name)
+		s.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,133 @@
+package action
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+const (
+	// again is the pause before a script runs again: nothing tells when its outcome
+	// would be another.
+	again = 200 * time.Millisecond
+	// farewell is how long the output of a script may stay open after its end, by
+	// processes that it left behind.
+	farewell = time.Second
+	// mostOutput is how much of a script's output is kept, of either stream.
+	mostOutput = 1 << 20
+)
+
+// result is what a script has left behind.
+type result struct {
+	stdout, stderr string
+	code           int
+}
+
+func (s *Stage) script(ctx context.Context, a *v1alpha1.Script) (string, error) {
+	var until *expr.Program
+	if a.Until != "" {
+		var err error
+		if until, err = s.Compile(a.Until, expr.Until); err != nil {
+			return "", err
+		}
+	}
+	for {
+		r, err := s.shell(ctx, a)
+		if err != nil {
+			return "", ended(ctx, err, func() *Failure { return evidence(fail("the script did not end"), r) })
+		}
+		f := s.judgeScript(r, until)
+		if f == nil {
+			if a.Output != "" {
+				s.mu.Lock()
+				s.outputs[a.Output] = strings.TrimSuffix(r.stdout, "\n")
+				s.mu.Unlock()
+			}
+			return firstLine(r.stdout), nil
+		}
+		if until == nil {
+			return "", evidence(f, r)
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return "", ended(ctx, context.Cause(ctx), func() *Failure { return evidence(f, r) })
+		}
+	}
+}
+
+func (s *Stage) judgeScript(r result, until *expr.Program) *Failure {
+	if until == nil {
+		if r.code != 0 {
+			return fail("the script ended with status %d", r.code)
+		}
+		return nil
+	}
+	data := s.Known()
+	data["stdout"], data["stderr"], data["exitCode"] = r.stdout, r.stderr, int64(r.code)
+	got, err := until.Eval(data)
+	switch {
+	case err != nil:
+		return fail("%v", err)
+	case !got.True():
+		return fail("it is not true of the script: %s", until.Text())
+	}
+	return nil
+}
+
+func evidence(f *Failure, r result) *Failure {
+	return f.with("standard output", r.stdout).with("standard error", r.stderr)
+}
+
+// shell runs a script in a process group of its own, which is killed when ctx
+// ends.
+func (s *Stage) shell(ctx context.Context, a *v1alpha1.Script) (result, error) {
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
+	cmd.Dir = s.o.Folder
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+s.o.Kubeconfig, "NAMESPACE="+s.o.Namespace, "GROUP="+s.o.Group)
+	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+a.Env[name])
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = farewell
+	var stdout, stderr limited
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // what holds the output open is of the group, so that it is still ours
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by now
+	}
+	r := result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
+		return r, fmt.Errorf("running the script: %w", err)
+	}
+	return r, nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct{ bytes.Buffer }
+
+// Write never fails.
+func (l *limited) Write(p []byte) (int, error) {
+	l.Buffer.Write(p[:min(len(p), max(mostOutput-l.Len(), 0))])
+	return len(p), nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}

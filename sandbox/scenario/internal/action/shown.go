@@ -1,0 +1,65 @@
+package action
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+// shown says in a few lines what an expression was evaluated over.
+func (s *Stage) shown(v observe.View, p *expr.Program) string {
+	var lines []string
+	data := v.Data(topicsOf(p))
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		switch value := data[name].(type) {
+		case map[string]any: // bases and traffic
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				lines = append(lines, fmt.Sprintf("%s: %s", key, compact(value[key])))
+			}
+		case []any:
+			for _, o := range value {
+				if o, ok := o.(map[string]any); ok {
+					lines = append(lines, fmt.Sprintf("%s: %s", name, brief(o)))
+				}
+			}
+		}
+		if data[name] == nil || len(lines) == 0 {
+			lines = append(lines, name+": none")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func compact(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+// brief is the name of an object and its status, in one line.
+func brief(o map[string]any) string {
+	const longest = 400
+	metadata, _ := o["metadata"].(map[string]any)
+	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
+	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
+		ready := "not Ready"
+		conditions, _ := status["conditions"].([]any)
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == "Ready" && c["status"] == "True" {
+				ready = "Ready"
+			}
+		}
+		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
+	}
+	if len(text) > longest {
+		text = text[:longest] + "…"
+	}
+	return text
+}

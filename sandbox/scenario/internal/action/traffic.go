@@ -1,0 +1,212 @@
+package action
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// figuresEvery is how often conditions get new figures of the traffic.
+const figuresEvery = 100 * time.Millisecond
+
+// shownLost is how many lost requests a failure lists.
+const shownLost = 10
+
+// Stream is a stream of requests of the run.
+type Stream struct {
+	// Spec is what it sends.
+	Spec v1alpha1.Traffic
+	// End is what it has led to; nil while it runs.
+	End *traffic.End
+	// Failure says why its judge is not true; nil when it is, or while it runs.
+	Failure *Failure
+}
+
+func (s *Stage) traffic(ctx context.Context, a *v1alpha1.TrafficAction) (string, error) {
+	if a.Start != nil {
+		return s.startTraffic(ctx, *a.Start)
+	}
+	if a.Stop == nil {
+		return "", fmt.Errorf("the step says nothing to do with traffic")
+	}
+	stream, err := s.stopTraffic(ctx, a.Stop.Name)
+	if err != nil {
+		return "", err
+	}
+	if stream.Failure != nil {
+		return "", stream.Failure
+	}
+	return stream.summary(), nil
+}
+
+func (s *Stage) startTraffic(ctx context.Context, t v1alpha1.Traffic) (string, error) {
+	if _, err := s.Compile(t.Judge, expr.Judge); err != nil {
+		return "", err
+	}
+	if t.Via == v1alpha1.ViaBases && len(t.Bases) > 0 {
+		if _, err := s.resolve(t.Bases); err != nil {
+			return "", err
+		}
+	}
+	s.mu.Lock()
+	_, twice := s.streams[t.Name]
+	s.mu.Unlock()
+	if twice {
+		return "", fail("there has been a stream %q already: give this one another name", t.Name)
+	}
+	if err := s.o.Sandbox.StartTraffic(ctx, s.o.Group, traffic.Spec{Traffic: t, Namespace: s.o.Namespace, Seed: s.o.Seed}); err != nil {
+		return "", fmt.Errorf("starting traffic %s: %w", t.Name, err)
+	}
+	s.mu.Lock()
+	s.streams[t.Name] = &Stream{Spec: t}
+	s.order = append(s.order, t.Name)
+	s.mu.Unlock()
+	s.o.World.SetTraffic([]traffic.Summary{{Name: t.Name, Started: time.Now()}})
+	to := "all bases"
+	switch {
+	case t.Via != v1alpha1.ViaBases:
+		to = "Service " + t.Service
+	case len(t.Bases) > 0:
+		to = strings.Join(t.Bases, ", ")
+	}
+	rate := "requests"
+	if t.Rate != nil {
+		rate = fmt.Sprintf("%d requests a second", *t.Rate)
+	}
+	return rate + " to " + to, nil
+}
+
+func (s *Stage) stopTraffic(ctx context.Context, name string) (*Stream, error) {
+	s.mu.Lock()
+	stream := s.streams[name]
+	s.mu.Unlock()
+	switch {
+	case stream == nil:
+		return nil, fail("there is no stream %q", name)
+	case stream.End != nil:
+		return nil, fail("the stream %q was stopped before", name)
+	}
+	end, err := s.o.Sandbox.StopTraffic(ctx, s.o.Group, name)
+	if err != nil {
+		return nil, fmt.Errorf("stopping traffic %s: %w", name, err)
+	}
+	s.o.World.SetTraffic([]traffic.Summary{end.Summary})
+	judged := s.judge(stream.Spec, end)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stream.End, stream.Failure = end, judged
+	return stream, nil
+}
+
+// StopAll stops the streams that still run, and returns the first that was not as
+// its judge wants it.
+func (s *Stage) StopAll(ctx context.Context) error {
+	var first error
+	for _, stream := range s.Streams() {
+		if stream.End != nil {
+			continue
+		}
+		stopped, err := s.stopTraffic(ctx, stream.Spec.Name)
+		if err == nil && stopped.Failure != nil {
+			err = stopped.Failure
+		}
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Streams returns the streams in the order in which they were started.
+func (s *Stage) Streams() []Stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]Stream, len(s.order))
+	for i, name := range s.order {
+		all[i] = *s.streams[name]
+	}
+	return all
+}
+
+// FollowTraffic gives the World new figures as long as streams run, until ctx ends.
+func (s *Stage) FollowTraffic(ctx context.Context) {
+	tick := time.NewTicker(figuresEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !slices.ContainsFunc(s.Streams(), func(x Stream) bool { return x.End == nil }) {
+			continue
+		}
+		if all, err := s.o.Sandbox.Traffic(ctx, s.o.Group); err == nil { // a daemon that is gone shows elsewhere
+			s.o.World.SetTraffic(all)
+		}
+	}
+}
+
+// judge says why a stream is not as its judge wants it, or nil.
+func (s *Stage) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
+	if end.Sent == 0 {
+		return fail("traffic %s sent nothing, so it proves nothing", t.Name)
+	}
+	p, err := s.Compile(t.Judge, expr.Judge)
+	if err != nil {
+		return fail("%v", err)
+	}
+	data := s.Known()
+	maps.Copy(data, expr.Stream(end.Summary))
+	r, err := p.Eval(data)
+	switch {
+	case err != nil:
+		return fail("traffic %s: %v", t.Name, err)
+	case r.True():
+		return nil
+	case r.Value == true:
+		return fail("traffic %s: %s compared nothing", t.Name, t.Judge)
+	}
+	stream := Stream{Spec: t, End: end}
+	return fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.summary()).with("lost requests of "+t.Name, lostLines(end))
+}
+
+// summary says in a line what became of a stream.
+func (x Stream) summary() string {
+	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
+	var parts []string
+	for _, r := range traffic.Results {
+		if n := x.End.Results[r]; n > 0 && r != traffic.OK {
+			parts = append(parts, fmt.Sprintf("%s %d", r, n))
+		}
+	}
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text
+}
+
+// lostLines lists the first lost requests.
+func lostLines(end *traffic.End) string {
+	var lines []string
+	for i, r := range end.LostRequests {
+		if i == shownLost {
+			lines = append(lines, fmt.Sprintf("and %d more", end.Lost-shownLost))
+			break
+		}
+		where := r.Base
+		if r.Pod != "" {
+			where += ", Pod " + r.Pod
+		}
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s  %+.3fs  %s  %s  %s", r.Due.Format("15:04:05.000"),
+			r.Due.Sub(end.Started).Seconds(), r.Result, where, r.Error), " "))
+	}
+	return strings.Join(lines, "\n")
+}

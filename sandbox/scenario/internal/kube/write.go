@@ -1,0 +1,88 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Apply creates or updates an object as kubectl apply --server-side
+// --force-conflicts does, in the namespace when it names none, and returns it as
+// it is then.
+func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind, *unstructured.Unstructured, error) {
+	k, err := c.Kind(o.GetAPIVersion(), o.GetKind())
+	if err != nil {
+		return Kind{}, nil, err
+	}
+	if o.GetName() == "" {
+		return Kind{}, nil, fmt.Errorf("an object of kind %s has no metadata.name", o.GetKind())
+	}
+	if k.Namespaced && o.GetNamespace() == "" {
+		o = o.DeepCopy()
+		o.SetNamespace(namespace)
+	}
+	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	if err != nil {
+		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return k, written, nil
+}
+
+// The types of patches, as scenarios name them.
+var patchTypes = map[string]types.PatchType{
+	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
+}
+
+// Patch changes an object. An empty type is strategic, or merge for kinds that
+// client-go does not know, which are custom resources.
+func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string, patch any) (*unstructured.Unstructured, error) {
+	if patchType == "" {
+		patchType = "strategic"
+		if !scheme.Scheme.Recognizes(k.GroupVersionKind) {
+			patchType = "merge"
+		}
+	}
+	t, known := patchTypes[patchType]
+	if !known {
+		return nil, fmt.Errorf("patch type %q: use merge, strategic or json", patchType)
+	}
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("writing the patch of %s %s: %w", k.Kind, name, err)
+	}
+	o, err := c.On(k, namespace).Patch(ctx, name, t, body, metav1.PatchOptions{FieldManager: FieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("patching %s %s: %w", k.Kind, name, err)
+	}
+	return o, nil
+}
+
+// Scale sets the replicas of a workload. What it returns has its name and version.
+func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, replicas int64) (*unstructured.Unstructured, error) {
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"replicas": replicas}})
+	if err != nil {
+		return nil, fmt.Errorf("writing the scale of %s %s: %w", k.Kind, name, err)
+	}
+	o, err := c.On(k, namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: FieldManager}, "scale")
+	if err != nil {
+		return nil, fmt.Errorf("scaling %s %s: %w", k.Kind, name, err)
+	}
+	return o, nil
+}
+
+// Delete deletes an object of that UID; a grace period of nil is the object's own.
+func (c *Client) Delete(ctx context.Context, k Kind, o *unstructured.Unstructured, graceSeconds *int64) error {
+	uid, background := o.GetUID(), metav1.DeletePropagationBackground
+	err := c.On(k, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{
+		GracePeriodSeconds: graceSeconds, PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s %s: %w", k.Kind, o.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+const (
+	topicBases   = "bases"
+	topicTraffic = "traffic"
+)
+
+// lists are the names under which expressions see objects.
+var lists = map[string]schema.GroupVersionResource{
+	"pods":           Pods,
+	"nodes":          Nodes,
+	"endpointslices": EndpointSlices,
+	"deployments":    {Group: "apps", Version: "v1", Resource: "deployments"},
+	"replicasets":    {Group: "apps", Version: "v1", Resource: "replicasets"},
+	"daemonsets":     {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"statefulsets":   {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"services":       {Version: "v1", Resource: "services"},
+	"events":         {Version: "v1", Resource: "events"},
+}
+
+var topics = func() map[schema.GroupResource]string {
+	m := map[schema.GroupResource]string{}
+	for name, r := range lists {
+		m[r.GroupResource()] = name
+	}
+	return m
+}()
+
+// SubjectOf returns what must be followed so that expressions see the name; false
+// for names that are no objects.
+func SubjectOf(name, namespace, group string) (Subject, bool) {
+	r, ok := lists[name]
+	switch {
+	case !ok:
+		return Subject{}, false
+	case r == Nodes:
+		return NodesOf(group), true
+	}
+	return Subject{Resource: r, Namespace: namespace}, true
+}
+
+// NodesOf are the Nodes of a group of bases.
+func NodesOf(group string) Subject {
+	return Subject{Resource: Nodes, Selector: "base.koupleless.io/cluster-name=" + group}
+}
+
+// Data returns what expressions see under the names. Its values stay as they are.
+func (v View) Data(names []string) map[string]any {
+	data := make(map[string]any, len(names))
+	for _, name := range names {
+		value, ok := v.w.cached[name]
+		if !ok {
+			switch name {
+			case topicBases:
+				value = v.basesData()
+			case topicTraffic:
+				value = v.trafficData()
+			default:
+				subject, isList := SubjectOf(name, v.w.o.Namespace, v.w.o.Group)
+				if !isList {
+					continue
+				}
+				value = v.list(subject)
+			}
+			v.w.cached[name] = value
+		}
+		data[name] = value
+	}
+	return data
+}
+
+// list has the objects by age, then by name.
+func (v View) list(s Subject) []any {
+	out := []any{}
+	t := v.w.tables[s]
+	if t == nil {
+		return out
+	}
+	ordered := slices.SortedFunc(maps.Values(t.objects), func(a, b *unstructured.Unstructured) int {
+		x, y := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+		return cmp.Or(x.Compare(y.Time), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for _, o := range ordered {
+		out = append(out, o.Object)
+	}
+	return out
+}
+
+func (v View) basesData() map[string]any {
+	out := make(map[string]any, len(v.w.bases))
+	for name, b := range v.w.bases {
+		seen := expr.Base{Set: b.Set, Index: b.Index, Identity: b.Identity, Version: b.Version,
+			Running: b.Running, Connected: b.Connected, Ready: b.Ready}
+		for _, m := range b.modules() {
+			seen.Modules = append(seen.Modules, expr.Module{Name: m.Name, Version: m.Version, State: b.Modules[m]})
+		}
+		out[name] = seen.Value()
+	}
+	return out
+}
+
+// trafficData has the figures of the streams. Lost requests count from the moment
+// at which they are told, before the next figures come.
+func (v View) trafficData() map[string]any {
+	out := map[string]any{}
+	for name, s := range v.w.traffic {
+		results, told := map[traffic.Result]int{}, 0
+		maps.Copy(results, s.Results)
+		s.Results = results
+		for result, n := range v.w.lost[name] {
+			told += n
+			s.Results[result] = max(s.Results[result], n)
+		}
+		s.Lost = max(s.Lost, told)
+		out[name] = map[string]any(expr.Stream(s))
+	}
+	return out
+}

@@ -1,0 +1,193 @@
+package observe
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// The resources whose changes the timeline tells.
+var (
+	Pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	Nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+)
+
+const (
+	hostLabel          = "base.koupleless.io/host-name"
+	identityAnnotation = "base.koupleless.io/identity"
+	// versionVariable of a container holds the version of its module.
+	versionVariable = "BIZ_VERSION"
+)
+
+// film notes the event of a change, if its kind has any, and describes the change.
+// w.mu is held.
+func (w *World) film(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool) string {
+	switch r {
+	case Pods:
+		return w.filmPod(o, gone)
+	case Nodes:
+		return w.filmNode(o, gone)
+	case EndpointSlices:
+		return w.filmEndpoints(o)
+	}
+	verb := "written"
+	if gone {
+		verb = "gone"
+	}
+	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
+}
+
+// podFilm is what has been told of a Pod.
+type podFilm struct{ writes int }
+
+func (w *World) filmPod(o *unstructured.Unstructured, gone bool) string {
+	var pod corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
+		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
+		return "Pod " + o.GetName()
+	}
+	f := w.pods[string(pod.UID)]
+	if f == nil {
+		f = &podFilm{}
+		w.pods[string(pod.UID)] = f
+	}
+	if !gone {
+		f.writes++
+	}
+	state := PodStateOf(&pod)
+	state.Gone, state.Writes = gone, f.writes
+	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Pod, Base: w.hosts[pod.Spec.NodeName], Pod: state}
+	w.append(e)
+	return Describe(e)
+}
+
+// PodStateOf takes out of a Pod what counts; Gone and Writes are not known from it.
+func PodStateOf(pod *corev1.Pod) *timeline.PodState {
+	s := &timeline.PodState{
+		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels, Phase: string(pod.Status.Phase),
+		Created: pod.CreationTimestamp.Time, Deleting: pod.DeletionTimestamp != nil,
+		Modules: make([]timeline.ModuleRef, 0, len(pod.Spec.Containers)),
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		s.Owner = owner.Kind + "/" + owner.Name
+	}
+	for _, c := range pod.Spec.Containers {
+		m := timeline.ModuleRef{Name: c.Name}
+		for _, v := range c.Env {
+			if v.Name == versionVariable {
+				m.Version = v.Value
+			}
+		}
+		s.Modules = append(s.Modules, m)
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			s.Ready, s.Reason = c.Status == corev1.ConditionTrue, c.Reason
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		switch {
+		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
+			s.Reason = c.State.Waiting.Reason
+		case c.State.Terminated != nil && c.State.Terminated.Reason != "":
+			s.Reason = c.State.Terminated.Reason
+		}
+	}
+	if s.Ready {
+		s.Reason = ""
+	}
+	return s
+}
+
+func (w *World) filmNode(o *unstructured.Unstructured, gone bool) string {
+	name, state := o.GetName(), ""
+	if host := w.shortName(o.GetLabels()[hostLabel]); host != "" {
+		w.hosts[name] = host
+	}
+	if !gone {
+		state = NodeStateOf(o)
+	}
+	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Node, Base: w.hosts[name], Identity: o.GetAnnotations()[identityAnnotation],
+		Name: name, State: state}
+	before, known := w.nodes[name]
+	if gone {
+		delete(w.nodes, name)
+	} else {
+		w.nodes[name] = state
+	}
+	if !known || before != state || gone {
+		w.append(e)
+	}
+	return Describe(e)
+}
+
+// NodeStateOf is Ready, NotReady or Unknown.
+func NodeStateOf(node *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
+	for _, c := range conditions {
+		c, ok := c.(map[string]any)
+		if !ok || c["type"] != string(corev1.NodeReady) {
+			continue
+		}
+		switch c["status"] {
+		case string(corev1.ConditionTrue):
+			return "Ready"
+		case string(corev1.ConditionFalse):
+			return "NotReady"
+		}
+	}
+	return "Unknown"
+}
+
+// filmEndpoints tells all endpoints of the Service that a slice belongs to.
+func (w *World) filmEndpoints(changed *unstructured.Unstructured) string {
+	service := changed.GetLabels()[discoveryv1.LabelServiceName]
+	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Endpoints, Name: service, Endpoints: []timeline.Endpoint{}}
+	t := w.tables[Subject{Resource: EndpointSlices, Namespace: w.o.Namespace}]
+	if t == nil {
+		return Describe(e)
+	}
+	parts, _ := View{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
+	for _, o := range parts {
+		var slice discoveryv1.EndpointSlice
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice); err != nil {
+			w.o.Logger.Warn("cannot read an EndpointSlice", "slice", o.GetName(), "err", err)
+			continue
+		}
+		for _, p := range slice.Endpoints {
+			e.Endpoints = append(e.Endpoints, w.endpoint(p))
+		}
+	}
+	w.append(e)
+	return Describe(e)
+}
+
+func (w *World) endpoint(p discoveryv1.Endpoint) timeline.Endpoint {
+	is := func(b *bool, otherwise bool) bool {
+		if b == nil {
+			return otherwise
+		}
+		return *b
+	}
+	e := timeline.Endpoint{
+		Ready: is(p.Conditions.Ready, true), Serving: is(p.Conditions.Serving, true), Terminating: is(p.Conditions.Terminating, false),
+	}
+	if len(p.Addresses) > 0 {
+		e.IP = p.Addresses[0]
+	}
+	if p.TargetRef != nil {
+		e.Pod = p.TargetRef.Name
+	}
+	if p.NodeName != nil {
+		e.Base = w.hosts[*p.NodeName]
+	}
+	return e
+}

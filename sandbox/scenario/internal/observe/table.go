@@ -1,0 +1,235 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Subject is what a watch follows: the objects of a resource, in a namespace
+// (empty = of the cluster), with a label selector (empty = all).
+type Subject struct {
+	Resource            schema.GroupVersionResource
+	Namespace, Selector string
+}
+
+// table holds the objects of a subject. It is the store of a reflector, which
+// calls it in the order of the watch.
+type table struct {
+	w       *World
+	subject Subject
+	topic   string
+	objects map[string]*unstructured.Unstructured // by name
+	former  map[string]*unstructured.Unstructured // gone, as they were last, by name
+	version uint64                                // the newest resource version that was told
+	filled  bool
+	synced  chan struct{} // closed when filled
+}
+
+// Follow has the objects of a subject followed for as long as Start runs, and
+// returns when those that are there are known; ctx bounds only that. What is
+// followed already is not followed twice.
+func (w *World) Follow(ctx context.Context, s Subject) error {
+	t := w.table(s)
+	select {
+	case <-t.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("reading %s: %w", s.Resource.Resource, context.Cause(ctx))
+	}
+}
+
+// table returns the table of a subject, which begins to be filled.
+func (w *World) table(s Subject) *table {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t, known := w.tables[s]; known {
+		return t
+	}
+	t := &table{w: w, subject: s, topic: topics[s.Resource.GroupResource()],
+		objects: map[string]*unstructured.Unstructured{}, former: map[string]*unstructured.Unstructured{}, synced: make(chan struct{})}
+	w.tables[s] = t
+	reflector := cache.NewReflectorWithOptions(listWatch(w.o.Client, s), &unstructured.Unstructured{}, t,
+		cache.ReflectorOptions{Name: "scenario", TypeDescription: s.Resource.Resource})
+	if w.launch == nil {
+		w.waiting = append(w.waiting, reflector)
+	} else {
+		w.launch(reflector)
+	}
+	return t
+}
+
+func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
+	var api dynamic.ResourceInterface = client.Resource(s.Resource)
+	if s.Namespace != "" {
+		api = client.Resource(s.Resource).Namespace(s.Namespace)
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = s.Selector
+			return api.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = s.Selector
+			return api.Watch(ctx, o)
+		},
+	}, client)
+}
+
+// Seen blocks until the watch of a subject has told the version of an object that
+// was written, so that what follows does not judge what was before.
+func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
+	version := versionOf(o)
+	return w.Until(ctx, func(v View) (bool, error) {
+		t := v.w.tables[s]
+		if t == nil {
+			return true, nil // nobody follows it
+		}
+		held, there := t.objects[o.GetName()]
+		if !there {
+			held = t.former[o.GetName()]
+		}
+		return held != nil && versionOf(held) >= version || t.filled && t.version >= version, nil
+	})
+}
+
+// versionOf reads a resource version: a number that grows with each write of the
+// whole cluster.
+func versionOf(o *unstructured.Unstructured) uint64 {
+	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// Objects returns the objects of a subject with the name, or, without, with the
+// labels, sorted by name; ever tells whether there has been such an object at any
+// time.
+func (v View) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
+	t := v.w.tables[s]
+	if t == nil {
+		return nil, false
+	}
+	selector := labels.SelectorFromSet(with)
+	matches := func(o *unstructured.Unstructured) bool {
+		if name != "" {
+			return o.GetName() == name
+		}
+		return selector.Matches(labels.Set(o.GetLabels()))
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.objects)) {
+		if o := t.objects[key]; matches(o) {
+			found = append(found, o)
+		}
+	}
+	ever = len(found) > 0
+	for _, o := range t.former {
+		ever = ever || matches(o)
+	}
+	return found, ever
+}
+
+// Former returns the objects of a subject that are gone, as they were last, by
+// name.
+func (v View) Former(s Subject) map[string]*unstructured.Unstructured {
+	if t := v.w.tables[s]; t != nil {
+		return t.former
+	}
+	return nil
+}
+
+// Add is called by the reflector for a new object.
+func (t *table) Add(o any) error { return t.set(o) }
+
+// Update is called by the reflector for an object that was written.
+func (t *table) Update(o any) error { return t.set(o) }
+
+func (t *table) set(o any) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+	}
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.put(u)
+	return nil
+}
+
+// put notes an object. The World's lock is held.
+func (t *table) put(u *unstructured.Unstructured) {
+	before := t.objects[u.GetName()]
+	if before != nil && before.GetUID() == u.GetUID() && before.GetResourceVersion() == u.GetResourceVersion() {
+		return // a list tells what a watch has told already
+	}
+	if before != nil && before.GetUID() != u.GetUID() { // its end was missed
+		t.take(before)
+	}
+	t.objects[u.GetName()] = u
+	t.version = max(t.version, versionOf(u))
+	t.w.changed(t.topic, t.w.film(t.subject.Resource, u, false))
+}
+
+// Delete is called by the reflector for an object that is gone.
+func (t *table) Delete(o any) error {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+	}
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	t.version = max(t.version, versionOf(u))
+	if _, there := t.objects[u.GetName()]; there {
+		t.take(u)
+	}
+	return nil
+}
+
+// take notes the end of an object. The World's lock is held.
+func (t *table) take(u *unstructured.Unstructured) {
+	delete(t.objects, u.GetName())
+	t.former[u.GetName()] = u
+	t.w.changed(t.topic, t.w.film(t.subject.Resource, u, true))
+}
+
+// Replace is called by the reflector with all objects that there are, at the
+// beginning and after a watch broke.
+func (t *table) Replace(list []any, version string) error {
+	t.w.mu.Lock()
+	defer t.w.mu.Unlock()
+	left := maps.Clone(t.objects)
+	for _, o := range list {
+		u, ok := o.(*unstructured.Unstructured)
+		if !ok {
+			return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+		}
+		t.put(u)
+		delete(left, u.GetName())
+	}
+	for _, u := range left {
+		t.take(u)
+	}
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		t.version = max(t.version, n)
+	}
+	if !t.filled {
+		t.filled = true
+		close(t.synced)
+	}
+	t.w.changed("", "all "+t.subject.Resource.Resource+" are known")
+	return nil
+}
+
+// Resync has no meaning here.
+func (t *table) Resync() error { return nil }

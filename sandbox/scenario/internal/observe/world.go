@@ -1,0 +1,270 @@
+// Package observe sees what happens to a run: the objects of its namespace, its
+// bases, its requests. Everything goes through one lock, so that it has one order:
+// that in which it was seen.
+//
+//	world.go   World: notes events, tells watchers, lets others wait
+//	table.go   the objects of one kind, followed by a watch
+//	film.go    objects -> events of the timeline
+//	base.go    bases as the daemon tells of them
+//	data.go    what expressions see
+//
+// Nothing is polled but the figures of the ledger, which no stream tells.
+package observe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// Options of a World.
+type Options struct {
+	// Client reads the API. Required for Follow.
+	Client dynamic.Interface
+	// Namespace and Group of the run. Required.
+	Namespace, Group string
+	// Observe hears of every event, one at a time and in order, with the World
+	// locked: it must be quick and must not call it. Default: nobody.
+	Observe func(timeline.Event)
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+	// Logger for watches that break. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// World is what has been seen of a run. Its methods may be called concurrently.
+type World struct {
+	o Options
+
+	mu       sync.Mutex
+	events   []timeline.Event
+	tables   map[Subject]*table
+	bases    map[string]*Base
+	hosts    map[string]string // Node name -> base
+	nodes    map[string]string // Node name -> state, as last told
+	pods     map[string]*podFilm
+	traffic  map[string]traffic.Summary
+	lost     map[string]map[traffic.Result]int
+	cached   map[string]any // what expressions see, by name, until it changes
+	watchers []*watcher
+	change   chan struct{}          // closed at the next change
+	launch   func(*cache.Reflector) // nil while Start does not run
+	waiting  []*cache.Reflector     // for Start
+}
+
+type watcher struct{ changed func(Change) }
+
+// Change is one thing that has changed. It is valid during the call only.
+type Change struct {
+	View
+	// Topic is the name by which expressions know what has changed: pods, bases,
+	// traffic and so on; empty for kinds that expressions do not see.
+	Topic string
+	// What describes it for people.
+	What string
+}
+
+// View reads a World that is locked. It is valid during the call only that it is
+// given to.
+type View struct{ w *World }
+
+// New returns a World that has seen nothing.
+func New(o Options) *World {
+	if o.Observe == nil {
+		o.Observe = func(timeline.Event) {}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &World{
+		o: o, tables: map[Subject]*table{}, bases: map[string]*Base{}, hosts: map[string]string{}, nodes: map[string]string{},
+		pods: map[string]*podFilm{}, traffic: map[string]traffic.Summary{}, lost: map[string]map[traffic.Result]int{},
+		cached: map[string]any{}, change: make(chan struct{}),
+	}
+}
+
+// Start follows what Follow has been called for, and will be, until ctx ends. It
+// returns nil when all watches have ended; it can be called once.
+func (w *World) Start(ctx context.Context) error {
+	var following sync.WaitGroup
+	w.mu.Lock()
+	w.launch = func(r *cache.Reflector) { following.Go(func() { r.RunWithContext(ctx) }) }
+	for _, r := range w.waiting {
+		w.launch(r)
+	}
+	w.mu.Unlock()
+	<-ctx.Done()
+	w.mu.Lock()
+	w.launch = nil
+	w.mu.Unlock()
+	following.Wait()
+	return nil
+}
+
+// Note takes an event of the daemon or of the run itself.
+func (w *World) Note(e timeline.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	topic := ""
+	switch e.Kind {
+	case timeline.Synced:
+		return
+	case timeline.Base, timeline.Module:
+		w.noteBase(e)
+		topic = topicBases
+	case timeline.Request:
+		w.noteLost(e)
+		topic = topicTraffic
+	}
+	w.append(e)
+	if e.Kind != timeline.Step { // a step changes nothing itself
+		w.changed(topic, Describe(e))
+	}
+}
+
+// append notes an event. w.mu is held.
+func (w *World) append(e timeline.Event) {
+	if e.Time.IsZero() {
+		e.Time = w.o.Now()
+	}
+	w.events = append(w.events, e)
+	w.o.Observe(e)
+}
+
+// changed tells watchers and those who wait. w.mu is held.
+func (w *World) changed(topic, what string) {
+	delete(w.cached, topic)
+	for _, x := range slices.Clone(w.watchers) {
+		x.changed(Change{View{w}, topic, what})
+	}
+	close(w.change)
+	w.change = make(chan struct{})
+}
+
+// Watch calls changed at every change from now on, one at a time, in order and
+// with the World locked, until stop is called. It is called once at the beginning,
+// for what is.
+func (w *World) Watch(changed func(Change)) (stop func()) {
+	x := &watcher{changed}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watchers = append(w.watchers, x)
+	changed(Change{View{w}, "", "the beginning"})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.watchers = slices.DeleteFunc(w.watchers, func(y *watcher) bool { return x == y })
+	}
+}
+
+// Until calls done for what is, and again when something has changed, until it
+// returns true or an error, or ctx ends: then Until returns the cause of that. It
+// may skip changes that were followed by others at once.
+func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error {
+	for {
+		w.mu.Lock()
+		ok, err := done(View{w})
+		change := w.change
+		w.mu.Unlock()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Look calls with what is.
+func (w *World) Look(with func(View)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	with(View{w})
+}
+
+// Events returns everything that was seen so far, in order.
+func (w *World) Events() []timeline.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+// Describe tells an event in one line.
+func Describe(e timeline.Event) string {
+	subject := string(e.Kind)
+	switch e.Kind {
+	case timeline.Base:
+		subject = "base " + e.Base
+	case timeline.Module:
+		subject = fmt.Sprintf("module %s:%s on %s", e.Module, e.Version, e.Base)
+	case timeline.Command:
+		subject = fmt.Sprintf("%s of %s:%s on %s", e.Name, e.Module, e.Version, e.Base)
+	case timeline.Pod:
+		return describePod(e)
+	case timeline.Endpoints:
+		ready := 0
+		for _, p := range e.Endpoints {
+			if p.Ready {
+				ready++
+			}
+		}
+		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), ready)
+	case timeline.Node:
+		subject = "Node of " + e.Base
+	case timeline.Component, timeline.Fault, timeline.Step:
+		subject += " " + e.Name
+	case timeline.Request:
+		subject = fmt.Sprintf("a request of %s to %s", e.Name, e.Base)
+	}
+	state := e.State
+	if state == "" {
+		state = "gone"
+	}
+	switch {
+	case e.Kind == timeline.Command && e.Code == "":
+		state = "ok"
+	case e.Kind == timeline.Command:
+		state = e.Code
+	}
+	text := subject + ": " + state
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+func describePod(e timeline.Event) string {
+	p := e.Pod
+	state := p.Phase
+	switch {
+	case p.Gone:
+		state = "gone"
+	case p.Deleting && p.Ready:
+		state = "Ready, being deleted"
+	case p.Deleting:
+		state = "not Ready, being deleted"
+	case p.Ready:
+		state = "Ready"
+	case p.Reason != "":
+		state += ", " + p.Reason
+	}
+	on := ""
+	if e.Base != "" {
+		on = " on " + e.Base
+	}
+	return fmt.Sprintf("Pod %s%s: %s", p.Name, on, state)
+}
