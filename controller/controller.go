@@ -130,7 +130,7 @@ func (c *Controller) wireTunnels() error {
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
-			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
+			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
 		}, (*listener)(c))
 		c.dialog.Use(c.http)
 	}

@@ -100,6 +100,10 @@ type HTTPOptions struct {
 	TLS *tls.Config
 	// Dial connects to the arklet of a base; nil dials the address that it named.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Proxy is the http URL of an HTTP proxy that connects to bases, by CONNECT, where
+	// the controller can't reach them directly [HTTP_TUNNEL_PROXY]; nil means that it can.
+	// It is not used when Dial is set.
+	Proxy *url.URL
 }
 
 // KubeletOptions configure the kubelet API, which the API server calls.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -65,6 +66,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
 		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
 		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
+		text("http-tunnel-proxy", "HTTP_TUNNEL_PROXY", "", "`URL` of an HTTP proxy that connects to bases, by CONNECT (default: no proxy)"),
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
 		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
@@ -156,11 +158,26 @@ func options(c *cli.Context) (controller.Options, error) {
 			return o, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
 		}
 		o.HTTP = &controller.HTTPOptions{Addr: net.JoinHostPort(c.String("http-tunnel-listen-host"), strconv.Itoa(port))}
+		if o.HTTP.Proxy, err = proxyURL(c.String("http-tunnel-proxy")); err != nil {
+			return o, err
+		}
 	}
 	if c.Bool("enable-mqtt-tunnel") {
 		o.MQTT, err = mqttOptions(c)
 	}
 	return o, err
+}
+
+// proxyURL is nil when there is no proxy.
+func proxyURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" {
+		return nil, fmt.Errorf("HTTP_TUNNEL_PROXY is %q: it must be http://host:port", text)
+	}
+	return u, nil
 }
 
 func kubeletOptions(c *cli.Context) (*controller.KubeletOptions, error) {

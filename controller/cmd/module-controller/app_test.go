@@ -37,6 +37,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
 		{"logs without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
 		{"logs for everybody", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
+		{"a proxy of another kind", append(ok, "--enable-http-tunnel", "--http-tunnel-proxy", "socks5://127.0.0.1:1080"), "HTTP_TUNNEL_PROXY"},
 		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
 		{"a duration without a unit", append(ok, "--drain", "2"), "drain"},
 		{"a word too many", append(ok, "please"), `"please"`},

@@ -3,6 +3,7 @@
 //	http.go    options, start and stop
 //	server.go  what bases send: heartbeats and baseline queries
 //	client.go  what bases are sent: commands, each with its own connection
+//	proxy.go   the way to bases that can't be reached directly
 //	answer.go  what an answer means, or why there is none
 //
 // A base registers by its heartbeats and is then asked at the address that it
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -48,6 +50,9 @@ type Options struct {
 	// Dial connects to the arklet of a base; nil dials the address itself, for at
 	// most 5 s. Simulated bases have addresses that lead nowhere, and need it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to
+	// bases, by CONNECT; nil connects directly. It is not used when Dial is set.
+	Proxy *url.URL
 	// Logger is where the start and trouble with connections go; nil discards them.
 	Logger *slog.Logger
 }
@@ -77,6 +82,9 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 	}
 	if opts.OperationTimeout == 0 {
 		opts.OperationTimeout = DefaultOperationTimeout
+	}
+	if opts.Dial == nil && opts.Proxy != nil {
+		opts.Dial = throughProxy(opts.Proxy)
 	}
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext

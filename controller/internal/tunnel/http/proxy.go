@@ -1,0 +1,85 @@
+package httptunnel
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+	"time"
+)
+
+// throughProxy returns a Dial for Options.Dial that has an HTTP proxy connect to
+// bases: each connection is asked for by CONNECT, so that a base that refuses, hangs
+// or breaks off looks as it does without a proxy.
+func throughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
+	d := &net.Dialer{Timeout: dialTimeout}
+	address := proxy.Host
+	if proxy.Port() == "" {
+		address = net.JoinHostPort(proxy.Hostname(), "80")
+	}
+	header := http.Header{}
+	if user := proxy.User; user != nil {
+		password, _ := user.Password()
+		header.Set("Proxy-Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, fmt.Errorf("reaching the proxy %s: %w", address, notTheBase{err})
+		}
+		through, err := connect(ctx, conn, addr, header)
+		if err != nil {
+			_ = conn.Close() // nothing was sent to the base
+			return nil, fmt.Errorf("connecting to %s through the proxy %s: %w", addr, address, err)
+		}
+		return through, nil
+	}
+}
+
+// notTheBase hides that it was a connection to the proxy that was refused: it says
+// nothing about the base.
+type notTheBase struct{ err error }
+
+func (e notTheBase) Error() string { return e.err.Error() }
+
+// connect asks a proxy for a connection to addr.
+func connect(ctx context.Context, conn net.Conn, addr string, header http.Header) (net.Conn, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := conn.SetDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return nil, err
+	}
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: addr}, Host: addr, Header: header}
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	response, err := http.ReadResponse(r, request)
+	if err != nil {
+		return nil, err
+	}
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusBadGateway: // what a proxy says when nobody listens there
+		return nil, fmt.Errorf("it answers %s: %w", response.Status, syscall.ECONNREFUSED)
+	default:
+		return nil, fmt.Errorf("it answers %s", response.Status)
+	}
+	if !stop() {
+		return nil, context.Cause(ctx)
+	}
+	return &proxied{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)}, conn.SetDeadline(time.Time{})
+}
+
+// proxied is a connection of which something may have been read already.
+type proxied struct {
+	net.Conn
+	in io.Reader
+}
+
+func (p *proxied) Read(b []byte) (int, error) { return p.in.Read(b) }
