@@ -139,7 +139,7 @@ func (v *validator) identifier(path *field.Path, name string) {
 func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 	v.need(path.Child("description"), s.Description, "say in a sentence what the scenario shows")
 	for _, name := range slices.Sorted(maps.Keys(s.Vars)) {
-		v.identifier(path.Child("vars").Key(name), name)
+		v.identifier(path.Child("vars", name), name)
 	}
 	v.matrix(s, path.Child("matrix"))
 	for i := range s.Bases {

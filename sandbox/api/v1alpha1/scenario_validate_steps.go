@@ -158,7 +158,7 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 		}
 	}
 	for _, name := range sortedKeys(a.Vars) {
-		v.identifier(at.Child("vars").Key(name), name)
+		v.identifier(at.Child("vars", name), name)
 	}
 }
 

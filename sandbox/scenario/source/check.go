@@ -1,0 +1,188 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// check compiles everything that is an expression. It returns the names that are
+// used.
+func (s *Scenario) check() (problems Problems, used map[string]bool) {
+	used = map[string]bool{}
+	note := func(names []string) {
+		for _, name := range names {
+			used[name] = true
+		}
+	}
+	for _, e := range s.doc.Expressions() {
+		if wrong := misplaced(e.Field); wrong != "" {
+			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
+			continue
+		}
+		t, wrong := s.template(e)
+		if len(wrong) > 0 {
+			problems = append(problems, wrong...)
+			continue
+		}
+		note(t.Uses())
+	}
+	for _, c := range s.conditions() {
+		program, err := s.env.Compile(c.text, c.kind)
+		var wrong expr.Problems
+		if errors.As(err, &wrong) {
+			problems = append(problems, s.conditionProblems(c, wrong)...)
+			continue
+		}
+		note(program.Uses())
+	}
+	return problems, used
+}
+
+// misplaced says why there can be no expression in a field.
+func misplaced(path string) string {
+	switch {
+	case !strings.HasPrefix(path, "spec."):
+		return "expressions are for fields of spec only"
+	case strings.HasPrefix(path, "spec.matrix"):
+		return "the matrix gives values to expressions and cannot have any itself"
+	}
+	for _, own := range []string{".cel", ".judge", ".until", ".if"} {
+		if strings.HasSuffix(path, own) && (strings.Contains(path, "steps") || strings.Contains(path, "finally") ||
+			strings.Contains(path, "always") || strings.Contains(path, "never")) && !strings.Contains(path, "resource") && !strings.Contains(path, "patch.patch") {
+			return "is an expression as a whole: write vars.NAME without ${{ }}"
+		}
+	}
+	return ""
+}
+
+// template compiles a string with expressions, and checks that its type fits and
+// that what it uses is known in time.
+func (s *Scenario) template(e strictyaml.Expression) (*expr.Template, Problems) {
+	at := func(line int, detail string) Problem {
+		return Problem{Source: s.File, Line: line, Field: e.Field, Detail: detail}
+	}
+	t, err := s.env.Template(e.Text)
+	var wrong expr.Problems
+	if errors.As(err, &wrong) {
+		var problems Problems
+		for _, p := range wrong {
+			problems = append(problems, at(e.Line+p.Line-1, p.Detail))
+		}
+		return nil, problems
+	}
+	var problems Problems
+	if err := t.Fits(e.Want); err != nil {
+		problems = append(problems, at(e.Line, err.Error()))
+	}
+	for _, name := range t.Uses() {
+		output, ok := strings.CutPrefix(name, "outputs.")
+		if !ok {
+			continue
+		}
+		if detail := s.early(output, e); detail != "" {
+			problems = append(problems, at(e.Line, detail))
+		}
+	}
+	return t, problems
+}
+
+// early says why an output is not known in time for an expression.
+func (s *Scenario) early(output string, e strictyaml.Expression) string {
+	want := e.Want
+	for want.Kind() == reflect.Pointer {
+		want = want.Elem()
+	}
+	switch {
+	case !strings.HasPrefix(e.Field, "spec.steps") && !strings.HasPrefix(e.Field, "spec.finally"):
+		return "outputs are known in steps only"
+	case want.Kind() != reflect.String && want.Kind() != reflect.Interface:
+		return "an output is known only when its step has been done, too late for this field: outputs can be used in strings"
+	}
+	var printed int
+	s.Scenario.EachStep(func(path *field.Path, step *v1alpha1.Step) {
+		if step.Script != nil && step.Script.Output == output {
+			printed = s.doc.Line(path.Child("script", "output").String())
+		}
+	})
+	if printed > e.Line {
+		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output, printed)
+	}
+	return ""
+}
+
+// condition is a field that is an expression as a whole.
+type condition struct {
+	path string
+	text string
+	kind expr.Kind
+}
+
+func (s *Scenario) conditions() []condition {
+	var all []condition
+	add := func(path *field.Path, text string, kind expr.Kind) {
+		if strings.TrimSpace(text) != "" && !expr.Has(text) {
+			all = append(all, condition{path.String(), text, kind})
+		}
+	}
+	invariants := func(path *field.Path, always, never []v1alpha1.Invariant) {
+		for i, invariant := range always {
+			add(path.Child("always").Index(i).Child("cel"), invariant.CEL, expr.Condition)
+		}
+		for i, invariant := range never {
+			add(path.Child("never").Index(i).Child("cel"), invariant.CEL, expr.Condition)
+		}
+	}
+	invariants(field.NewPath("spec"), s.Scenario.Spec.Always, s.Scenario.Spec.Never)
+	s.Scenario.EachStep(func(path *field.Path, step *v1alpha1.Step) {
+		invariants(path, step.Always, step.Never)
+		add(path.Child("if"), step.If, expr.Condition)
+		if step.Assert != nil {
+			add(path.Child("assert", "cel"), step.Assert.CEL, expr.Condition)
+		}
+		if step.Script != nil {
+			add(path.Child("script", "until"), step.Script.Until, expr.Until)
+		}
+		if step.Traffic != nil && step.Traffic.Start != nil {
+			add(path.Child("traffic", "start", "judge"), step.Traffic.Start.Judge, expr.Judge)
+		}
+	})
+	return all
+}
+
+func (s *Scenario) conditionProblems(c condition, wrong expr.Problems) Problems {
+	line := s.doc.Line(c.path)
+	if strings.Contains(c.text, "\n") { // a block: its text begins in the next line
+		line++
+	}
+	var problems Problems
+	for _, p := range wrong {
+		problems = append(problems, Problem{Source: s.File, Line: line + p.Line - 1, Field: c.path, Detail: p.Detail})
+	}
+	return problems
+}
+
+// unused reports variables and dimensions of the matrix that nothing uses.
+func (s *Scenario) unused(used map[string]bool) Problems {
+	var problems Problems
+	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
+		if !used["vars."+name] {
+			problems = append(problems, s.problem("spec.vars."+name, "nothing uses this variable: remove it"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
+		if !used["matrix."+name] {
+			problems = append(problems, s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,113 @@
+package source
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// Instance is a scenario for one run: every expression but those that use outputs
+// has been replaced by its value, defaults are set, and it is valid.
+type Instance struct {
+	*v1alpha1.Scenario
+	// Of is the file that it comes from.
+	Of *Scenario
+	// Cell of the matrix.
+	Cell Cell
+	// Static has the names that expressions may use, with their types, and Vars the
+	// values of the variables.
+	Static expr.Static
+	Vars   map[string]any
+	// Run is what it was made with.
+	Run expr.Run
+
+	doc *strictyaml.Document
+}
+
+// Line is the line in which a field stands, such as spec.steps[2]; that of its
+// nearest parent when it has none.
+func (i *Instance) Line(path string) int { return i.doc.Line(path) }
+
+// Instantiate returns the scenario for one run. The error is of type Problems;
+// there is none that Load would not have found, unless it comes from run itself.
+func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
+	i, problems := s.instance(cell, run)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
+	vars, err := s.vars.of(s.env, cell, run)
+	i := &Instance{Of: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
+	known := expr.Data{"vars": vars, "matrix": maps.Clone(cell.Values), "run": run.Value()}
+	in := ""
+	if cell.Name != "" {
+		in = " (with " + cell.Name + ")"
+	}
+	var problems Problems
+	if err != nil {
+		problems = append(problems, s.problem(strings.SplitN(err.Error(), ":", 2)[0], rootOf(err).Error()+in))
+	}
+	failures := map[string]error{}
+	expanded := s.source.Expand(func(text string) (any, bool) {
+		if !expr.Has(text) {
+			return nil, false
+		}
+		t, err := s.env.Template(text)
+		if err != nil || later(t) {
+			return nil, false
+		}
+		value, err := t.Eval(known)
+		if err != nil {
+			failures[text] = err
+			return nil, false
+		}
+		return value, true
+	})
+	for _, e := range s.doc.Expressions() {
+		if err := failures[e.Text]; err != nil && !strings.HasPrefix(e.Field, "spec.vars.") {
+			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: err.Error() + in})
+		}
+	}
+	var wrong Problems
+	i.Scenario, i.doc, wrong = v1alpha1.DecodeScenario(s.File, expanded)
+	problems = append(problems, wrong...)
+	for name, value := range vars {
+		if i.Scenario.Spec.Vars != nil {
+			i.Scenario.Spec.Vars[name] = value
+		}
+	}
+	v1alpha1.SetScenarioDefaults(i.Scenario)
+	unread := map[string]bool{}
+	for _, p := range wrong {
+		unread[p.Field] = true
+	}
+	for _, e := range v1alpha1.ValidateScenario(i.Scenario) {
+		if !unread[e.Field] {
+			problems = append(problems, Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
+		}
+	}
+	return i, problems
+}
+
+// later tells whether a template uses what is known only while the scenario runs.
+func later(t *expr.Template) bool {
+	return slices.ContainsFunc(t.Uses(), func(name string) bool { return strings.HasPrefix(name, "outputs") })
+}
+
+func rootOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

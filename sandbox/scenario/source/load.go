@@ -1,0 +1,165 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+type (
+	// Problem is one mistake, with its file, line and field.
+	Problem = strictyaml.Problem
+	// Problems are all mistakes; Load returns them as its error.
+	Problems = strictyaml.Problems
+)
+
+// Options of Load.
+type Options struct {
+	// Vars override variables of the scenarios. A string is read as YAML for a
+	// variable that is no string. Default: none.
+	Vars map[string]any
+	// Select leaves out scenarios that it is false for; they are not checked
+	// either. Default: all are taken.
+	Select func(name string, labels map[string]string) bool
+	// Env is the environment of the sandbox, for run.env. Default: dev.
+	Env string
+}
+
+// Load reads scenario files and folders: of those, all scenario files in them, not
+// in their subfolders. The error is of type Problems and tells every mistake that
+// can be found without running anything.
+func Load(paths []string, o Options) ([]*Scenario, error) {
+	o.Env = cmp.Or(o.Env, "dev")
+	files, problems := find(paths)
+	var scenarios []*Scenario
+	first := map[string]string{}
+	used := map[string]bool{}
+	for _, f := range files {
+		s, found := read(f)
+		if o.Select != nil && s.Scenario.Metadata.Name != "" && !o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
+			continue
+		}
+		found = append(found, s.prepare(o)...)
+		if name := s.Scenario.Metadata.Name; name != "" {
+			if other, twice := first[name]; twice {
+				found = append(found, s.problem("metadata.name", fmt.Sprintf("%q is the name of the scenario in %s too", name, other)))
+			}
+			first[name] = s.File
+		}
+		problems = append(problems, found...)
+		for name := range s.Scenario.Spec.Vars {
+			used[name] = true
+		}
+		scenarios = append(scenarios, s)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Vars)) {
+		if !used[name] && len(scenarios) > 0 {
+			problems = append(problems, Problem{Source: "--var " + name,
+				Detail: "no scenario has such a variable" + expr.Meant(name, slices.Collect(maps.Keys(used)))})
+		}
+	}
+	if len(scenarios) == 0 && len(problems) == 0 {
+		problems = append(problems, Problem{Detail: "no scenario is selected: look at their names and labels with koupsandbox scenario list"})
+	}
+	if err := unique(problems).Err(); err != nil {
+		return nil, err
+	}
+	return scenarios, nil
+}
+
+// unique removes problems that are told twice.
+func unique(problems Problems) Problems {
+	seen := map[Problem]bool{}
+	return slices.DeleteFunc(problems, func(p Problem) bool {
+		twice := seen[p]
+		seen[p] = true
+		return twice
+	})
+}
+
+// file is a scenario file that has been parsed.
+type file struct {
+	path     string
+	source   *strictyaml.Source
+	problems Problems
+}
+
+func find(paths []string) ([]file, Problems) {
+	var files []file
+	var problems Problems
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			problems = append(problems, unreadable(path, err))
+		case info.IsDir():
+			found, err := inFolder(path)
+			if err != nil {
+				problems = append(problems, unreadable(path, err))
+			} else if len(found) == 0 {
+				problems = append(problems, Problem{Source: path, Detail: "there is no scenario file in this folder"})
+			}
+			files = append(files, found...)
+		default:
+			text, err := os.ReadFile(path)
+			if err != nil {
+				problems = append(problems, unreadable(path, err))
+				continue
+			}
+			source, wrong := strictyaml.Parse(path, text)
+			files = append(files, file{path, source, wrong})
+		}
+	}
+	return files, problems
+}
+
+// inFolder returns the files of a folder whose kind is Scenario.
+func inFolder(folder string) ([]file, error) {
+	var files []file
+	for _, pattern := range []string{"*.yaml", "*.yml"} {
+		names, err := filepath.Glob(filepath.Join(folder, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			if IsScenario(text) {
+				source, wrong := strictyaml.Parse(name, text)
+				files = append(files, file{name, source, wrong})
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.path, b.path) })
+	return files, nil
+}
+
+// unreadable says why a file cannot be read.
+func unreadable(path string, err error) Problem {
+	if errors.Is(err, fs.ErrNotExist) {
+		return Problem{Source: path, Detail: "there is no such file or folder"}
+	}
+	if wrapped := (*fs.PathError)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return Problem{Source: path, Detail: "cannot be read: " + err.Error()}
+}
+
+// read decodes a file as it stands.
+func read(f file) (*Scenario, Problems) {
+	s := &Scenario{File: f.path, Folder: filepath.Dir(f.path), source: f.source}
+	scenario, doc, problems := v1alpha1.DecodeScenario(f.path, f.source)
+	s.Scenario, s.doc = scenario, doc
+	return s, append(f.problems, problems...)
+}

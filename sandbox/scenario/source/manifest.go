@@ -1,0 +1,133 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// manifest is a file that an apply step names.
+type manifest struct {
+	path     string
+	sources  []*strictyaml.Source
+	problems Problems
+}
+
+// manifest reads a manifest file, once.
+func (s *Scenario) manifest(name string) *manifest {
+	if m, ok := s.made[name]; ok {
+		return m
+	}
+	m := &manifest{path: filepath.Join(s.Folder, name)}
+	s.made[name] = m
+	text, err := os.ReadFile(m.path)
+	if err != nil {
+		m.problems = Problems{unreadable(m.path, err)}
+		return m
+	}
+	if m.sources, m.problems = strictyaml.ParseAll(m.path, text); len(m.problems) == 0 && len(m.sources) == 0 {
+		m.problems = Problems{{Source: m.path, Detail: "there is nothing in this file"}}
+	}
+	return m
+}
+
+// manifests checks the files of all apply steps, and notes the names that their
+// expressions use.
+func (i *Instance) manifests(used map[string]bool) Problems {
+	var problems Problems
+	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
+		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) {
+			return
+		}
+		at = at.Child("apply")
+		m := i.Of.manifest(step.Apply.File)
+		problems = append(problems, m.problems...)
+		if len(m.sources) == 0 { // the step is where the mistake may be
+			p := i.Of.problem(at.Child("file").String(), "")
+			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field, Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
+			return
+		}
+		names, wrong := i.checkManifest(m, step.Apply)
+		problems = append(problems, wrong...)
+		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
+			if !names["vars."+name] {
+				problems = append(problems, i.Of.problem(at.Child("vars", name).String(), "nothing in "+m.path+" uses this variable: remove it"))
+			}
+		}
+		for name := range names {
+			if own, isVar := strings.CutPrefix(name, "vars."); isVar {
+				if _, hidden := step.Apply.Vars[own]; hidden {
+					continue
+				}
+			}
+			used[name] = true
+		}
+	})
+	return problems
+}
+
+// checkManifest compiles the expressions of a file with the variables of the step,
+// and returns the names that they use.
+func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string]bool, Problems) {
+	static := i.Static
+	static.Vars = maps.Clone(static.Vars)
+	for name, value := range apply.Vars {
+		static.Vars[name] = value
+	}
+	env, err := expr.New(static)
+	if err != nil {
+		return nil, Problems{{Source: m.path, Detail: err.Error()}}
+	}
+	used := map[string]bool{}
+	var problems Problems
+	for _, source := range m.sources {
+		object := v1alpha1.Object{}
+		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
+		problems = append(problems, wrong...)
+		problems = append(problems, anonymous(m.path, source, object)...)
+		for _, e := range doc.Expressions() {
+			t, err := env.Template(e.Text)
+			var wrong expr.Problems
+			if errors.As(err, &wrong) {
+				for _, p := range wrong {
+					problems = append(problems, Problem{Source: m.path, Line: e.Line + p.Line - 1, Field: e.Field, Detail: p.Detail})
+				}
+				continue
+			}
+			for _, name := range t.Uses() {
+				used[name] = true
+			}
+		}
+	}
+	return used, problems
+}
+
+// anonymous reports what every object must have.
+func anonymous(path string, source *strictyaml.Source, object v1alpha1.Object) Problems {
+	var problems Problems
+	missing := func(field, what string) {
+		problems = append(problems, Problem{Source: path, Line: source.Line(), Field: field, Detail: fmt.Sprintf("is missing: %s", what)})
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if text, _ := object[name].(string); text == "" {
+			missing(name, "say which kind of object it is")
+		}
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	generate, _ := metadata["generateName"].(string)
+	if name == "" && generate == "" {
+		missing("metadata.name", "give the object a name")
+	}
+	return problems
+}

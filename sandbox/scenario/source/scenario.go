@@ -1,0 +1,162 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// Scenario is a scenario file that has been read and checked.
+type Scenario struct {
+	// Scenario is what stands in the file, with its defaults. Fields whose value is
+	// an expression are not filled; an Instance has everything.
+	Scenario *v1alpha1.Scenario
+	// File it stands in, and its folder.
+	File, Folder string
+	// Cells of the matrix, in the order of their names; one without values when
+	// there is no matrix.
+	Cells []Cell
+
+	source *strictyaml.Source
+	doc    *strictyaml.Document
+	env    *expr.Env
+	vars   *variables
+	wrong  map[string]bool // fields that have a problem already
+	made   map[string]*manifest
+}
+
+// Cell is one combination of the matrix.
+type Cell struct {
+	// Name for people, such as bases=4,tunnel=mqtt; empty without a matrix.
+	Name string
+	// Values by dimension.
+	Values map[string]any
+}
+
+// Env compiles the scenario's conditions.
+func (s *Scenario) Env() *expr.Env { return s.env }
+
+// Line is the line in which a field stands, such as spec.steps[2]; that of its
+// nearest parent when it has none.
+func (s *Scenario) Line(path string) int { return s.doc.Line(path) }
+
+var scenarioKind = regexp.MustCompile(`(?m)^kind:\s*["']?` + v1alpha1.ScenarioKind + `["']?\s*(#.*)?$`)
+
+// IsScenario tells whether a YAML text is, or means to be, a scenario.
+func IsScenario(text []byte) bool { return scenarioKind.Match(text) }
+
+func (s *Scenario) problem(path, detail string) Problem {
+	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
+}
+
+// prepare finds names and types, and checks everything.
+func (s *Scenario) prepare(o Options) Problems {
+	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
+		v1alpha1.SetScenarioDefaults(s.Scenario)
+		return Problems{s.problem("kind", fmt.Sprintf("is %q, but this must be a %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
+	}
+	given := maps.Clone(s.Scenario.Spec.Vars)
+	v1alpha1.SetScenarioDefaults(s.Scenario)
+	s.wrong, s.made = map[string]bool{}, map[string]*manifest{}
+	s.cells()
+	problems := s.resolve(given, o)
+	if s.env == nil {
+		return problems
+	}
+	checked, used := s.check()
+	problems = append(problems, checked...)
+	for _, p := range problems {
+		s.wrong[p.Field] = true
+	}
+	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: o.Env, Attempt: 1}
+	for _, cell := range s.Cells {
+		instance, wrong := s.instance(cell, sample)
+		for _, p := range wrong {
+			if !s.known(p.Field) {
+				problems = append(problems, p)
+			}
+		}
+		problems = append(problems, instance.manifests(used)...)
+	}
+	return append(problems, s.unused(used)...)
+}
+
+// known tells whether a field, or one that it is part of, has a problem already.
+func (s *Scenario) known(path string) bool {
+	for wrong := range s.wrong {
+		if wrong != "" && (path == wrong || strings.HasPrefix(path, wrong+".") || strings.HasPrefix(path, wrong+"[")) {
+			return true
+		}
+	}
+	return false
+}
+
+// cells multiplies the dimensions of the matrix.
+func (s *Scenario) cells() {
+	s.Cells = []Cell{{}}
+	matrix := s.Scenario.Spec.Matrix
+	for _, name := range slices.Sorted(maps.Keys(matrix)) {
+		var longer []Cell
+		for _, cell := range s.Cells {
+			for _, value := range matrix[name] {
+				values := maps.Clone(cell.Values)
+				if values == nil {
+					values = map[string]any{}
+				}
+				values[name] = value
+				label := fmt.Sprintf("%s=%v", name, value)
+				if cell.Name != "" {
+					label = cell.Name + "," + label
+				}
+				longer = append(longer, Cell{label, values})
+			}
+		}
+		if s.Cells = longer; len(s.Cells) > v1alpha1.MaxCells { // validation says so
+			s.Cells = s.Cells[:1]
+			return
+		}
+	}
+	if len(s.Cells) == 0 { // a dimension without values: validation says so
+		s.Cells = []Cell{{}}
+	}
+}
+
+// static gathers the names that expressions may use.
+func (s *Scenario) static(vars map[string]any) expr.Static {
+	spec := &s.Scenario.Spec
+	static := expr.Static{Vars: vars, Matrix: map[string][]any{}, Streams: []string{}, Sets: []string{}}
+	for name, values := range spec.Matrix {
+		for _, value := range values {
+			static.Matrix[name] = append(static.Matrix[name], value)
+		}
+	}
+	for _, set := range spec.Bases {
+		static.Sets = append(static.Sets, set.Name)
+	}
+	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
+		if step.Script != nil && step.Script.Output != "" {
+			static.Outputs = append(static.Outputs, step.Script.Output)
+		}
+		if step.Base != nil && step.Base.Add != nil {
+			static.Sets = append(static.Sets, step.Base.Add.Name)
+		}
+		if step.Traffic != nil && step.Traffic.Start != nil {
+			static.Streams = append(static.Streams, step.Traffic.Start.Name)
+		}
+	})
+	if slices.ContainsFunc(static.Streams, expr.Has) {
+		static.Streams = nil
+	}
+	if slices.ContainsFunc(static.Sets, expr.Has) {
+		static.Sets = nil
+	}
+	return static
+}

@@ -1,0 +1,130 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+)
+
+// variables are those of a scenario, in an order in which each uses earlier ones
+// only.
+type variables struct {
+	order  []string
+	values map[string]any // with expressions in them
+}
+
+// resolve overrides variables, orders them, and makes the Env with their types.
+func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
+	var problems Problems
+	s.vars = &variables{values: map[string]any{}}
+	for name, value := range given {
+		override, ok := o.Vars[name]
+		if !ok {
+			s.vars.values[name] = value
+			continue
+		}
+		fitting, err := fit(override, value)
+		if err != nil {
+			problems = append(problems, Problem{Source: "--var " + name, Detail: err.Error()})
+			fitting = value
+		}
+		s.vars.values[name] = fitting
+	}
+	known := map[string]any{}
+	rest := slices.Sorted(maps.Keys(s.vars.values))
+	for {
+		env, err := expr.New(s.static(known))
+		if err != nil {
+			return append(problems, s.problem("spec", err.Error()))
+		}
+		s.env = env
+		left := slices.DeleteFunc(slices.Clone(rest), func(name string) bool { return s.settle(name, known) })
+		if len(left) == len(rest) {
+			break
+		}
+		rest = left
+	}
+	for _, name := range rest { // its mistakes are told where they are; types of these are not known
+		s.vars.order = append(s.vars.order, name)
+		if s.circular(name, rest) {
+			problems = append(problems, s.problem("spec.vars."+name, "uses itself, by way of other variables"))
+			known[name] = nil
+		}
+	}
+	if len(rest) > 0 {
+		for _, name := range rest {
+			known[name] = nil
+		}
+		if env, err := expr.New(s.static(known)); err == nil {
+			s.env = env
+		}
+	}
+	return problems
+}
+
+// settle evaluates a variable for the first cell if those that it uses are known;
+// the value gives its type.
+func (s *Scenario) settle(name string, known map[string]any) bool {
+	value, err := s.env.Expand(s.vars.values[name], expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
+	if err != nil {
+		return false
+	}
+	known[name] = value
+	s.vars.order = append(s.vars.order, name)
+	return true
+}
+
+// circular tells whether a variable waits for another that cannot be settled.
+func (s *Scenario) circular(name string, rest []string) bool {
+	text, err := yaml.Marshal(s.vars.values[name])
+	return err == nil && slices.ContainsFunc(rest, func(other string) bool { return strings.Contains(string(text), "vars."+other) })
+}
+
+// fit turns an override into the type of the variable.
+func fit(override, value any) (any, error) {
+	text, isText := override.(string)
+	if _, wantText := value.(string); isText && !wantText {
+		if err := yaml.Unmarshal([]byte(text), &override); err != nil {
+			return nil, fmt.Errorf("%q cannot be read as YAML", text)
+		}
+	}
+	switch n := override.(type) {
+	case int:
+		override = int64(n)
+	case float64:
+		if _, wantFloat := value.(float64); !wantFloat && n == float64(int64(n)) {
+			override = int64(n)
+		}
+	}
+	if whole, ok := override.(int64); ok {
+		if _, wantFloat := value.(float64); wantFloat {
+			override = float64(whole)
+		}
+	}
+	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.Has(wanted)) && reflect.TypeOf(override) != reflect.TypeOf(value) {
+		return nil, fmt.Errorf("%v is not of the type that the scenario gives it, such as %v", override, value)
+	}
+	return override, nil
+}
+
+// of returns the values for a cell. What cannot be evaluated stays as it is.
+func (v *variables) of(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
+	values := maps.Clone(v.values)
+	var failed error
+	for _, name := range v.order {
+		value, err := env.Expand(v.values[name], expr.Data{"vars": values, "matrix": cell.Values, "run": run.Value()})
+		if err != nil {
+			failed = fmt.Errorf("spec.vars.%s: %w", name, err)
+			continue
+		}
+		values[name] = value
+	}
+	return values, failed
+}
