@@ -1,0 +1,83 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+)
+
+// cleanTime bounds the clean-up of a run.
+const cleanTime = time.Minute
+
+// cleanUp takes away what the run has made, and says what is left and how to
+// remove it.
+func (e *execution) cleanUp(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	defer cancel()
+	var errs []error
+	if e.stage != nil {
+		errs = append(errs, e.stage.Repair(ctx))
+	}
+	if e.before != nil && !e.r.o.Keep {
+		_, err := e.r.o.Sandbox.SetController(ctx, *e.before)
+		errs = append(errs, err)
+	}
+	if e.r.o.Keep {
+		e.end()
+		return join(errs, fmt.Sprintf("kept: namespace %s and its bases; remove them with: koupsandbox base remove --group %s && kubectl delete namespace %s",
+			e.in.name, e.in.name, e.in.name))
+	}
+	errs = append(errs, e.removePods(ctx))
+	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
+	errs = append(errs, ignoreUnknown(err))
+	e.end()
+	err = e.r.kube.Typed.CoreV1().Namespaces().Delete(ctx, e.in.name, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		errs = append(errs, err)
+	}
+	return join(errs, "")
+}
+
+// end ends the watches of the run.
+func (e *execution) end() {
+	e.stop()
+	e.ended.Wait()
+}
+
+// removePods takes the workloads and Pods of the run out of the API, at once:
+// their bases go next, and nobody is to try an uninstall on a base that is gone.
+func (e *execution) removePods(ctx context.Context) error {
+	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	apps, core := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1()
+	return errors.Join(
+		apps.Deployments(e.in.name).DeleteCollection(ctx, now, all),
+		apps.DaemonSets(e.in.name).DeleteCollection(ctx, now, all),
+		apps.StatefulSets(e.in.name).DeleteCollection(ctx, now, all),
+		apps.ReplicaSets(e.in.name).DeleteCollection(ctx, now, all),
+		core.Pods(e.in.name).DeleteCollection(ctx, now, all),
+	)
+}
+
+// ignoreUnknown drops the answer that there is nothing to remove.
+func ignoreUnknown(err error) error {
+	var answer *control.Error
+	if errors.As(err, &answer) && answer.Code == 404 {
+		return nil
+	}
+	return err
+}
+
+func join(errs []error, text string) string {
+	if err := errors.Join(errs...); err != nil {
+		return strings.TrimSpace(text + "\ncleaning up: " + err.Error())
+	}
+	return text
+}

@@ -1,0 +1,166 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+const (
+	// shownCommands and shownEvents are how many of the last ones a failure shows.
+	shownCommands = 20
+	shownEvents   = 20
+	shownPods     = 30
+)
+
+// evidence adds to a run that has not passed what helps to understand why: Pods
+// with their events, what the bases said last, Nodes.
+func (e *execution) evidence(ctx context.Context) {
+	if e.run.Failure == "" || e.world == nil {
+		return
+	}
+	film := e.world.Events()
+	details := []Detail{
+		{"Pods", lastPods(film)},
+		{"bases", e.lastBases()},
+		{"what the bases said last", lastCommands(film)},
+		{"components and faults", others(film)},
+	}
+	events, err := e.podEvents(ctx)
+	if err != nil {
+		events = "cannot be read: " + err.Error()
+	}
+	details = append(details, Detail{"events of the Pods", events}, Detail{"what happened last", lastOf(film)})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range details {
+		if d.Text != "" {
+			e.run.Details = append(e.run.Details, d)
+		}
+	}
+}
+
+// lastPods is the last state of each Pod, the newest last.
+func lastPods(film []timeline.Event) string {
+	last := map[string]timeline.Event{}
+	var order []string
+	for _, x := range film {
+		if x.Kind != timeline.Pod {
+			continue
+		}
+		if _, known := last[x.Pod.UID]; !known {
+			order = append(order, x.Pod.UID)
+		}
+		last[x.Pod.UID] = x
+	}
+	var lines []string
+	for _, uid := range order {
+		x := last[uid]
+		modules := make([]string, len(x.Pod.Modules))
+		for i, m := range x.Pod.Modules {
+			modules[i] = m.Name + ":" + m.Version
+		}
+		lines = append(lines, fmt.Sprintf("%s  %s", strings.TrimPrefix(observe.Describe(x), "Pod "), strings.Join(modules, " ")))
+	}
+	if n := len(lines); n > shownPods {
+		lines = append([]string{fmt.Sprintf("(%d earlier ones)", n-shownPods)}, lines[n-shownPods:]...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// lastBases is what each base is like.
+func (e *execution) lastBases() string {
+	var lines []string
+	e.world.Look(func(v observe.View) {
+		bases := v.Bases()
+		nodes, _ := v.Objects(observe.NodesOf(e.in.name), "", nil)
+		for _, name := range slices.Sorted(maps.Keys(bases)) {
+			b := bases[name]
+			text := fmt.Sprintf("%s  version %s", name, b.Version)
+			for _, is := range []struct {
+				so      bool
+				yes, no string
+			}{{b.Running, "runs", "does not run"}, {b.Ready, "ready", "not ready"}, {b.Connected, "connected", "not connected"}} {
+				text += ", " + map[bool]string{true: is.yes, false: is.no}[is.so]
+			}
+			state := "no Node"
+			for _, n := range nodes {
+				if strings.HasPrefix(n.GetName(), "vnode."+b.Identity) {
+					state = "Node " + observe.NodeStateOf(n)
+				}
+			}
+			text += ", " + state + ";"
+			for _, m := range slices.SortedFunc(maps.Keys(b.Modules), func(x, y timeline.ModuleRef) int { return strings.Compare(x.Name+x.Version, y.Name+y.Version) }) {
+				text += fmt.Sprintf(" %s:%s %s", m.Name, m.Version, b.Modules[m])
+			}
+			lines = append(lines, strings.TrimSuffix(text, ";"))
+		}
+	})
+	return strings.Join(lines, "\n")
+}
+
+// lastCommands are the last commands that change something, or failed.
+func lastCommands(film []timeline.Event) string {
+	return tail(film, shownCommands, func(x timeline.Event) bool {
+		return x.Kind == timeline.Command && (x.Code != "" || !strings.HasPrefix(x.Name, "query") && x.Name != "health")
+	})
+}
+
+func others(film []timeline.Event) string {
+	return tail(film, shownEvents, func(x timeline.Event) bool { return x.Kind == timeline.Component || x.Kind == timeline.Fault })
+}
+
+func lastOf(film []timeline.Event) string {
+	return tail(film, shownEvents, func(x timeline.Event) bool { return x.Kind != timeline.Command && x.Kind != timeline.Request })
+}
+
+// tail prints the last events of which want is true.
+func tail(film []timeline.Event, most int, want func(timeline.Event) bool) string {
+	var lines []string
+	for _, x := range slices.Backward(film) {
+		if len(lines) == most {
+			break
+		}
+		if want(x) {
+			lines = append(lines, x.Time.Local().Format("15:04:05.000")+"  "+observe.Describe(x))
+		}
+	}
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n")
+}
+
+// podEvents are the last Events of Pods in the namespace.
+func (e *execution) podEvents(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	list, err := e.r.kube.Typed.CoreV1().Events(e.in.name).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	when := func(x *corev1.Event) time.Time {
+		if !x.LastTimestamp.IsZero() {
+			return x.LastTimestamp.Time
+		}
+		if !x.EventTime.IsZero() {
+			return x.EventTime.Time
+		}
+		return x.CreationTimestamp.Time
+	}
+	of := slices.DeleteFunc(list.Items, func(x corev1.Event) bool { return x.InvolvedObject.Kind != "Pod" })
+	slices.SortStableFunc(of, func(a, b corev1.Event) int { return when(&a).Compare(when(&b)) })
+	of = of[max(0, len(of)-shownEvents):]
+	lines := make([]string, len(of))
+	for i := range of {
+		lines[i] = fmt.Sprintf("%s  %s  %s %s: %s", when(&of[i]).Local().Format("15:04:05"), of[i].InvolvedObject.Name, of[i].Type, of[i].Reason, of[i].Message)
+	}
+	return strings.Join(lines, "\n"), nil
+}

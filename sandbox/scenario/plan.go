@@ -1,0 +1,69 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+// instance is one run to be made of a scenario.
+type instance struct {
+	*source.Instance
+	attempt int
+	seed    uint64
+	name    string // of its namespace and its group
+}
+
+// plan lists the runs: every scenario with each cell of its matrix, and all of that
+// as often as it is to be repeated.
+func plan(o Options, env string) ([]*instance, error) {
+	var all []*instance
+	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
+		for _, s := range o.Scenarios {
+			for _, cell := range s.Cells {
+				name := s.Scenario.Metadata.Name
+				i := &instance{attempt: attempt, name: runName(name), seed: seedOf(o.Seed, name, cell.Values, attempt)}
+				run := expr.Run{Namespace: i.name, Group: i.name, Seed: i.seed, Env: env, Attempt: attempt}
+				var err error
+				if i.Instance, err = s.Instantiate(cell, run); err != nil {
+					return nil, err
+				}
+				all = append(all, i)
+			}
+		}
+	}
+	return all, nil
+}
+
+// seedOf derives the seed of a run: the same for the same run of another call.
+func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
+	text, err := json.Marshal(cell) // sorted by name
+	if err != nil {
+		text = nil // no JSON: all cells have the same seed, which is no harm
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %s %s %d", seed, name, text, attempt) // never fails
+	return h.Sum64()
+}
+
+// longestName leaves room for the set and the number of a base in a label.
+const longestName = 30
+
+// runName is a name that no other run has. It is not drawn by the seed: the
+// namespace of an earlier run with the same seed may still be going.
+func runName(scenario string) string {
+	const letters = "bcdfghjklmnpqrstvwxz0123456789"
+	random := make([]byte, 5)
+	for i := range random {
+		random[i] = letters[rand.IntN(len(letters))]
+	}
+	if len(scenario) > longestName {
+		scenario = strings.TrimRight(scenario[:longestName], "-")
+	}
+	return scenario + "-" + string(random)
+}

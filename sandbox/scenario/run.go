@@ -1,0 +1,264 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+const (
+	// lastTime bounds what is done for a run after its context has ended: its
+	// finally, the end of its traffic, its evidence.
+	lastTime = time.Minute
+	// settleTime is how long the Pods that are being deleted at the end may take to
+	// go, so that what is left on the bases can be judged.
+	settleTime = 15 * time.Second
+)
+
+// execution is one run while it goes on.
+type execution struct {
+	r     *runner
+	in    *instance
+	world *observe.World
+	stage *action.Stage
+	kept  *checks
+
+	stop   context.CancelFunc // ends the watches
+	ended  sync.WaitGroup     // of the watches
+	before *control.ControllerRequest
+
+	mu          sync.Mutex
+	run         *Run
+	backgrounds []*background
+	from        string // the step to begin with, until it has come
+	blamed      bool   // the first failure has been explained
+}
+
+func newExecution(r *runner, i *instance) *execution {
+	return &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
+}
+
+// errBroken is the cause with which a run ends that can no longer see what happens.
+var errBroken = errors.New("the sandbox can no longer be watched")
+
+// errStopped is why runs end that somebody stops.
+var errStopped = errors.New("stopped")
+
+// errored tells whether an error says nothing about the scenario.
+func errored(err error) bool {
+	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped)
+}
+
+// perform makes the run and returns its report; what it has made is there still.
+func (e *execution) perform(ctx context.Context) *Run {
+	e.run.Started = time.Now()
+	spec := &e.in.Spec
+	limited, cancel := context.WithTimeoutCause(ctx, spec.Timeout.Duration, fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))
+	defer cancel()
+	limited, broken := context.WithCancelCause(limited)
+	defer broken(nil)
+
+	err := e.setUp(limited, broken)
+	if err != nil {
+		err = because(limited, err)
+		e.fail(Errored, "setting up: "+err.Error())
+		e.evidence(ctx)
+		return e.finish(ctx)
+	}
+	e.must(e.body(limited))
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
+	defer cancelLast()
+	e.must(e.stage.StopAll(last))
+	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
+	e.must(e.joinAll())
+	if !errors.Is(context.Cause(limited), errBroken) {
+		e.settleDown(last)
+	}
+	e.verdicts()
+	e.evidence(last)
+	return e.finish(last)
+}
+
+// lastTime is how long what comes after the steps may take; somebody who stops the
+// run does not wait for every step's own time.
+func (e *execution) lastTime(ctx context.Context) time.Duration {
+	limit := lastTime
+	if ctx.Err() != nil {
+		return limit
+	}
+	for _, s := range e.in.Spec.Finally {
+		if s.Timeout != nil && s.Repeat != nil {
+			limit += s.Timeout.Duration * time.Duration(*s.Repeat)
+		}
+	}
+	return limit
+}
+
+// settleDown waits until the Pods that are being deleted are gone: what is on the
+// bases then is left behind.
+func (e *execution) settleDown(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
+	err := e.world.Until(ctx, func(v observe.View) (bool, error) {
+		all, _ := v.Objects(pods, "", nil)
+		return !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
+	})
+	if err != nil {
+		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
+	}
+}
+
+// body does the steps under the invariants of the scenario.
+func (e *execution) body(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errors.New("the steps are over")) // for those in the background, after a failure
+	spec := &e.in.Spec
+	guarded, release, err := e.guard(ctx, "", spec.Always, spec.Never)
+	if err != nil {
+		return err
+	}
+	guarded = withLasting(guarded)
+	err = e.list(guarded, spec.Steps, place{"spec.steps", 0, &e.run.Steps})
+	if err == nil {
+		err = e.joinAll()
+	}
+	if broken := release(); broken != nil && !errors.Is(err, broken) {
+		return broken
+	}
+	if err == nil && e.from != "" {
+		return fmt.Errorf("there is no step %q to begin with", e.from)
+	}
+	return err
+}
+
+// lastingKey holds the context that steps in the background live with: that of all
+// steps, not of the group that they stand in.
+type lastingKey struct{}
+
+func withLasting(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lastingKey{}, ctx)
+}
+
+func lasting(ctx context.Context) context.Context {
+	if outer, ok := ctx.Value(lastingKey{}).(context.Context); ok {
+		return outer
+	}
+	return ctx
+}
+
+// must makes an error the run's failure, unless it has one.
+func (e *execution) must(err error) {
+	switch {
+	case err == nil:
+	case errored(err):
+		e.fail(Errored, err.Error())
+	default:
+		e.fail(Failed, err.Error())
+	}
+	if err != nil {
+		e.blame(nil, err)
+	}
+}
+
+// fail notes why the run has not passed; the first reason counts.
+func (e *execution) fail(v Verdict, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.run.Failure == "" {
+		e.run.Verdict, e.run.Failure = v, why
+	}
+}
+
+// blame makes a step's failure that of the run and keeps its details.
+func (e *execution) blame(s *Step, err error) {
+	if s != nil && s.Steps == nil { // a group fails by a step in it
+		v := Failed
+		if errored(err) {
+			v = Errored
+		}
+		e.fail(v, fmt.Sprintf("step %q: %s", s.Name, err))
+	}
+	var failure *action.Failure
+	if !errors.As(err, &failure) {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.blamed {
+		return
+	}
+	e.blamed = true
+	for _, d := range failure.Details {
+		e.run.Details = append(e.run.Details, Detail{Title: d.Title, Text: d.Text})
+	}
+}
+
+// finish completes the report of the run.
+func (e *execution) finish(ctx context.Context) *Run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.run.Failure == "" {
+		e.run.Verdict = Passed
+	}
+	if e.stage != nil {
+		e.run.Traffic = e.streams(ctx)
+	}
+	if e.world != nil {
+		e.run.Timeline = e.world.Events()
+	}
+	e.run.Elapsed = time.Since(e.run.Started)
+	return e.run
+}
+
+// streams reports the traffic of the run, and tells the ledger if somebody wants
+// it.
+func (e *execution) streams(ctx context.Context) []Traffic {
+	var all []Traffic
+	for _, s := range e.stage.Streams() {
+		if s.End == nil {
+			continue // it could not be stopped, which has failed the run
+		}
+		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds, Lost: s.End.LostRequests}
+		if s.Failure != nil {
+			t.Verdict = Failed
+		}
+		all = append(all, t)
+		if e.r.o.Ledger != nil {
+			e.ledger(ctx, s.Spec.Name)
+		}
+	}
+	return all
+}
+
+func (e *execution) ledger(ctx context.Context, stream string) {
+	err := e.r.o.Sandbox.TrafficRecords(ctx, e.in.name, stream, func(record traffic.Record) {
+		e.r.progressing.Lock()
+		defer e.r.progressing.Unlock()
+		e.r.o.Ledger(e.run, stream, record)
+	})
+	if err != nil {
+		e.r.o.Logger.Warn("cannot read the ledger", "run", e.in.name, "stream", stream, "err", err)
+	}
+}
+
+// progress reports an event of the run.
+func (e *execution) progress(event Event) {
+	e.mu.Lock()
+	run := *e.run
+	run.Steps, run.Timeline = nil, nil // they change
+	step := *event.Step
+	e.mu.Unlock()
+	event.Run, event.Step = &run, &step
+	e.r.tell(event)
+}

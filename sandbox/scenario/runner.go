@@ -1,0 +1,161 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+)
+
+// runner makes the runs of one call of Execute.
+type runner struct {
+	o      Options
+	status *control.Status
+	kube   *kube.Client
+	plan   []*instance
+	report *Report
+
+	progressing sync.Mutex // held while Progress or Ledger is called
+	cleaning    sync.WaitGroup
+}
+
+// newRunner reads everything and starts nothing.
+func newRunner(ctx context.Context, o Options) (*runner, error) {
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	status, err := o.Sandbox.Status(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("asking sandbox %s how it is: %w", o.Sandbox.Name, err)
+	}
+	r := &runner{o: o, status: status}
+	if r.plan, err = plan(o, status.Env); err != nil {
+		return nil, err
+	}
+	if r.kube, err = kube.Open(o.Sandbox.Kubeconfig); err != nil {
+		return nil, err
+	}
+	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version, Seed: o.Seed, Started: time.Now()}
+	for _, i := range r.plan {
+		r.report.Runs = append(r.report.Runs, newRun(i))
+	}
+	return r, nil
+}
+
+func newRun(i *instance) *Run {
+	s := i.Scenario
+	return &Run{
+		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Namespace: i.name, Verdict: Skipped,
+		Steps: []*Step{},
+	}
+}
+
+// run makes all runs: first those that may go on side by side, then, one at a time,
+// those that must be alone. The report has them in the order of the plan.
+func (r *runner) run(ctx context.Context) *Report {
+	r.tell(Event{Kind: Planned, Total: len(r.plan)})
+	if !r.o.DryRun {
+		r.sideBySide(ctx)
+		r.alone(ctx)
+	}
+	for _, run := range r.report.Runs {
+		if run.Verdict == Skipped && run.Failure == "" {
+			run.Failure = r.whySkipped(ctx)
+		}
+	}
+	r.report.Elapsed = time.Since(r.report.Started)
+	return r.report
+}
+
+func (r *runner) whySkipped(ctx context.Context) string {
+	switch {
+	case r.o.DryRun:
+		return "it was read and checked only"
+	case ctx.Err() != nil:
+		return "it had not begun when the runs were stopped"
+	default:
+		return "an earlier run has not passed"
+	}
+}
+
+// sideBySide makes the runs that are not exclusive, up to Parallel at once. A run
+// that is cleaned up leaves its place to the next.
+func (r *runner) sideBySide(ctx context.Context) {
+	places := make(chan struct{}, max(r.o.Parallel, 1))
+	var wg sync.WaitGroup
+	for n, i := range r.plan {
+		if *i.Spec.Exclusive {
+			continue
+		}
+		places <- struct{}{}
+		if r.stopped(ctx) {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-places }()
+			r.one(ctx, i, r.report.Runs[n])
+		})
+	}
+	wg.Wait()
+	r.cleaning.Wait()
+}
+
+// alone makes the exclusive runs.
+func (r *runner) alone(ctx context.Context) {
+	for n, i := range r.plan {
+		if *i.Spec.Exclusive && !r.stopped(ctx) {
+			r.one(ctx, i, r.report.Runs[n])
+			r.cleaning.Wait()
+		}
+	}
+}
+
+// stopped tells whether no further run is to begin.
+func (r *runner) stopped(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	r.progressing.Lock()
+	defer r.progressing.Unlock()
+	return r.o.FailFast && slices.ContainsFunc(r.report.Runs, func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
+}
+
+// one makes a run and has it cleaned up behind it.
+func (r *runner) one(ctx context.Context, i *instance, run *Run) {
+	r.tell(Event{Kind: RunBegan, Run: run})
+	e := newExecution(r, i)
+	done := e.perform(ctx)
+	r.progressing.Lock()
+	*run = *done
+	r.progressing.Unlock()
+	r.tell(Event{Kind: RunEnded, Run: run})
+	r.cleaning.Go(func() {
+		left := e.cleanUp(ctx)
+		r.tell(Event{Kind: Cleaned, Run: run, Message: left})
+	})
+}
+
+// tell reports progress, one event at a time.
+func (r *runner) tell(e Event) {
+	if r.o.Progress == nil {
+		return
+	}
+	r.progressing.Lock()
+	defer r.progressing.Unlock()
+	e.Total = len(r.plan)
+	if e.Run != nil {
+		run := *e.Run
+		e.Run = &run
+	}
+	r.o.Progress(e)
+}

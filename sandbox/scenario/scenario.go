@@ -1,0 +1,87 @@
+package scenario
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+// Options of Execute.
+type Options struct {
+	// Sandbox that the scenarios run in; it must be up. Required.
+	Sandbox *sandbox.Sandbox
+	// Scenarios to run, as source.Load returns them. Required.
+	Scenarios []*source.Scenario
+	// Repeat is how often each scenario is run. Default: 1.
+	Repeat int
+	// Seed repeats everything random of an earlier call. Default: drawn.
+	Seed uint64
+	// FromStep is the name of the first step to do, in each scenario; those before
+	// are skipped. Default: the first.
+	FromStep string
+	// Keep leaves everything that the runs have made. Default: it is removed.
+	Keep bool
+	// Parallel is how many runs go on at once; exclusive ones are alone in any case.
+	// Default: 1.
+	Parallel int
+	// DryRun expands and checks everything, and runs nothing.
+	DryRun bool
+	// FailFast begins no further run after one that has not passed.
+	FailFast bool
+	// Progress hears what happens, one call at a time. What it is given is its own.
+	// Default: nobody.
+	Progress func(Event)
+	// Ledger gets every request of every stream when its run ends, one call at a
+	// time. Default: nobody.
+	Ledger func(run *Run, stream string, record traffic.Record)
+	// Logger for what is of no concern to the verdict. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// EventKind says what an Event tells.
+type EventKind string
+
+// The kinds of events, in their order.
+const (
+	// Planned: all scenarios were read; Total says how many runs there will be.
+	Planned EventKind = "planned"
+	// RunBegan: a run began.
+	RunBegan EventKind = "runBegan"
+	// StepEnded: a step of a run ended.
+	StepEnded EventKind = "stepEnded"
+	// RunEnded: the verdict of a run is known; its clean-up goes on.
+	RunEnded EventKind = "runEnded"
+	// Cleaned: what a run has made is gone, or is kept; Message says what is left.
+	Cleaned EventKind = "cleaned"
+)
+
+// Event is one thing that happens during Execute.
+type Event struct {
+	Kind EventKind
+	// Total is how many runs there are.
+	Total int
+	// Run that it is about, as it is at that moment, without its timeline until it
+	// has ended; nil with Planned.
+	Run *Run
+	// Step that ended, with StepEnded; Depth is how many groups it is in.
+	Step  *Step
+	Depth int
+	// Message for people.
+	Message string
+}
+
+// Execute runs scenarios and returns the report. It blocks until all have ended
+// and what they have made is gone. The error tells of what kept it from beginning,
+// such as a sandbox that does not answer; what goes wrong later stands in the
+// report. When ctx ends the runs end, do their Finally, are cleaned up, and are
+// reported; those that had not begun are skipped.
+func Execute(ctx context.Context, o Options) (*Report, error) {
+	r, err := newRunner(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return r.run(ctx), nil
+}

@@ -1,0 +1,195 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// runLabel marks the namespaces of runs.
+const runLabel = "sandbox.koupleless.io/scenario"
+
+// setUp makes what the run needs, at once as far as it can. broken is called when
+// the run can no longer be watched.
+func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
+	e.kept = newChecks(e.in.Scenario)
+	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, Observe: e.kept.observe, Logger: e.r.o.Logger})
+	var err error
+	e.stage, err = action.New(action.Options{
+		Sandbox: sandboxOf{e.r.o.Sandbox.Client}, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
+		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
+		Kubeconfig: e.r.o.Sandbox.Kubeconfig, Seed: e.in.seed,
+	})
+	if err != nil {
+		return err
+	}
+	if err := e.compile(); err != nil {
+		return err
+	}
+	watched := e.watch(ctx, broken)
+	if err := e.setController(ctx); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.makeNamespace(ctx) })
+	g.Go(func() error { return e.follow(ctx) })
+	g.Go(func() error {
+		select {
+		case <-watched:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return e.stage.Setup(ctx, e.in.Spec.Bases)
+	})
+	return g.Wait()
+}
+
+// watch begins to see what happens; the channel is closed when the daemon has told
+// what is. Both go on until e.stop is called, longer than the run itself.
+func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	synced := make(chan struct{})
+	e.ended.Go(func() {
+		if err := e.world.Start(life); err != nil {
+			broken(fmt.Errorf("%w: %w", errBroken, err))
+		}
+	})
+	e.ended.Go(func() {
+		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep}, func(event timeline.Event) {
+			if event.Kind == timeline.Synced {
+				close(synced)
+			}
+			e.world.Note(event)
+		})
+		if life.Err() == nil {
+			broken(fmt.Errorf("%w: the stream of its events ended: %w", errBroken, errors.Join(err, errEarly)))
+		}
+	})
+	if e.stage.Uses("traffic") {
+		e.ended.Go(func() { e.stage.FollowTraffic(life) })
+	}
+	return synced
+}
+
+var errEarly = errors.New("the daemon has ended it")
+
+// setController brings the module controllers to what the scenario needs.
+func (e *execution) setController(ctx context.Context) error {
+	needs := e.in.Spec.Controller
+	if needs == nil {
+		return nil
+	}
+	want := control.ControllerRequest{Env: needs.Env}
+	if needs.Replicas != nil {
+		want.Replicas = *needs.Replicas
+	}
+	before, err := e.r.o.Sandbox.SetController(ctx, want)
+	if err != nil {
+		return fmt.Errorf("bringing the module controller to what the scenario needs: %w", err)
+	}
+	e.before = &before
+	return nil
+}
+
+// makeNamespace makes the namespace of the run, and waits for the ServiceAccount
+// without which the API refuses Pods.
+func (e *execution) makeNamespace(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
+	if _, err := e.r.kube.Typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("making namespace %s: %w", e.in.name, err)
+	}
+	accounts := e.r.kube.Typed.CoreV1().ServiceAccounts(e.in.name)
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := accounts.Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the ServiceAccount of namespace %s: %w", e.in.name, err)
+	}
+	return nil
+}
+
+// compile compiles every condition of the scenario, so that it is known before the
+// first step what they use.
+func (e *execution) compile() error {
+	var errs []error
+	add := func(text string, kind expr.Kind) {
+		if text != "" && !expr.Has(text) {
+			_, err := e.stage.Compile(text, kind)
+			errs = append(errs, err)
+		}
+	}
+	invariants := func(lists ...[]v1alpha1.Invariant) {
+		for _, list := range lists {
+			for _, x := range list {
+				add(x.CEL, expr.Condition)
+			}
+		}
+	}
+	spec := &e.in.Spec
+	invariants(spec.Always, spec.Never)
+	e.in.EachStep(func(_ *field.Path, s *v1alpha1.Step) {
+		add(s.If, expr.Condition)
+		invariants(s.Always, s.Never)
+		switch {
+		case s.Assert != nil:
+			add(s.Assert.CEL, expr.Condition)
+		case s.Script != nil:
+			add(s.Script.Until, expr.Until)
+		case s.Traffic != nil && s.Traffic.Start != nil:
+			add(s.Traffic.Start.Judge, expr.Judge)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// follow begins to follow all objects that the scenario is about, and returns when
+// they are known.
+func (e *execution) follow(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	subjects := map[observe.Subject]bool{
+		{Resource: observe.Pods, Namespace: e.in.name}: true, {Resource: observe.EndpointSlices, Namespace: e.in.name}: true,
+		observe.NodesOf(e.in.name): true,
+	}
+	for _, name := range expr.Objects {
+		if subject, ok := observe.SubjectOf(name, e.in.name, e.in.name); ok && e.stage.Uses(name) {
+			subjects[subject] = true
+		}
+	}
+	for subject := range subjects {
+		g.Go(func() error { return e.world.Follow(ctx, subject) })
+	}
+	e.in.EachStep(func(_ *field.Path, s *v1alpha1.Step) {
+		for _, ref := range action.References(&s.Action) {
+			g.Go(func() error { return e.stage.Prefollow(ctx, ref) })
+		}
+	})
+	return g.Wait()
+}
+
+// sandboxOf is the control client as actions use it.
+type sandboxOf struct{ *control.Client }
+
+// Inject puts a fault into a base.
+func (s sandboxOf) Inject(ctx context.Context, base string, fault []byte) (string, error) {
+	return s.Client.Inject(ctx, base, fault)
+}

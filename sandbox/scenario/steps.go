@@ -1,0 +1,310 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// background is a step that goes on beside the others.
+type background struct {
+	name string
+	done chan struct{} // closed when it has ended
+	err  error         // of it, then
+}
+
+// place is where a step stands.
+type place struct {
+	field string // such as spec.steps[2]
+	depth int
+	list  *[]*Step // that it is reported in
+}
+
+// list does steps one after the other until one fails.
+func (e *execution) list(ctx context.Context, steps []v1alpha1.Step, at place) error {
+	for i := range steps {
+		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		if err := e.step(ctx, &steps[i], to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all does steps at the same time and returns the first error; the others are
+// ended then.
+func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	errs := make([]error, len(steps))
+	for i := range steps {
+		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		wg.Go(func() {
+			if errs[i] = e.step(ctx, &steps[i], to); errs[i] != nil {
+				cancel(fmt.Errorf("another step at the same time failed: %s", steps[i].Name))
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs { // the cause before what it has ended
+		if err != nil && !errors.Is(err, context.Cause(ctx)) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// step does a step as often as it says, or lets it begin in the background.
+func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error {
+	if e.skipping(s) {
+		e.report(at, &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Verdict: Skipped, Message: "before the step to begin with"})
+		return nil
+	}
+	if !s.Background {
+		return e.repeat(ctx, s, at)
+	}
+	b := &background{name: s.Name, done: make(chan struct{})}
+	e.mu.Lock()
+	e.backgrounds = append(e.backgrounds, b)
+	e.mu.Unlock()
+	go func() {
+		defer close(b.done)
+		b.err = e.repeat(lasting(ctx), s, at)
+	}()
+	return nil
+}
+
+// skipping tells whether a step is before the one that the run is to begin with.
+func (e *execution) skipping(s *v1alpha1.Step) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.from != "" && s.Name == e.from {
+		e.from = ""
+	}
+	return e.from != "" && !holds(s, e.from)
+}
+
+// holds tells whether a step of the name is within a group.
+func holds(s *v1alpha1.Step, name string) bool {
+	inner, _ := s.Inner()
+	return slices.ContainsFunc(inner, func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
+}
+
+func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place) error {
+	times := 1
+	if s.Repeat != nil {
+		times = *s.Repeat
+	}
+	for i := range times {
+		done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field)}
+		if times > 1 {
+			done.Name = fmt.Sprintf("%s (%d of %d)", s.Name, i+1, times)
+		}
+		if err := e.once(ctx, s, at, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// once does a step and reports it.
+func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
+	done.Started = time.Now()
+	e.add(at, done)
+	e.note(done.Name, "began", "")
+	message, skipped, err := e.judged(ctx, s, at, done)
+	e.mu.Lock()
+	done.Elapsed = time.Since(done.Started)
+	done.Message, done.Verdict = message, Passed
+	switch {
+	case err != nil && errored(err):
+		done.Message, done.Verdict = err.Error(), Errored
+	case err != nil:
+		done.Message, done.Verdict = err.Error(), Failed
+	case skipped:
+		done.Verdict = Skipped
+	}
+	e.mu.Unlock()
+	e.note(done.Name, string(done.Verdict), done.Message)
+	e.progress(Event{Kind: StepEnded, Step: done, Depth: at.depth})
+	if err != nil {
+		e.blame(done, err)
+	}
+	return err
+}
+
+// judged does a step unless its condition says otherwise, within its time and
+// under its invariants.
+func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool, err error) {
+	if s.If != "" {
+		do, err := e.condition(ctx, s.If)
+		if err != nil || !do {
+			return "its condition is false: " + s.If, true, err
+		}
+	}
+	if s.Timeout != nil && s.Timeout.Duration > 0 {
+		var cancel context.CancelFunc
+		limit := s.Timeout.Duration
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+		defer cancel()
+	}
+	guarded, release, err := e.guard(ctx, done.Name+": ", s.Always, s.Never)
+	if err != nil {
+		return "", false, err
+	}
+	message, err = e.do(guarded, s, at, done)
+	if broken := release(); broken != nil {
+		return "", false, broken
+	}
+	return message, false, because(guarded, err)
+}
+
+// because puts the reason why a context ended in front of the error that this has
+// led to, unless it says so itself.
+func because(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err == nil || cause == nil {
+		return err
+	}
+	if errors.Is(cause, context.Canceled) {
+		cause = errStopped
+	}
+	if errors.Is(err, cause) {
+		return err
+	}
+	var failure *action.Failure
+	if errors.As(err, &failure) { // it had judged before the time was over
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
+
+// condition evaluates the condition of a step for what is.
+func (e *execution) condition(ctx context.Context, text string) (bool, error) {
+	p, err := e.stage.Compile(text, expr.Condition)
+	if err != nil {
+		return false, err
+	}
+	if err := e.stage.Follow(ctx, p); err != nil {
+		return false, err
+	}
+	var r expr.Result
+	e.world.Look(func(v observe.View) { r, err = p.Eval(e.stage.Data(v, p)) })
+	return r.Value == true, err
+}
+
+// do does the action of a step.
+func (e *execution) do(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (string, error) {
+	inner := place{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
+	switch {
+	case len(s.Steps) > 0:
+		return "", e.list(ctx, s.Steps, inner)
+	case len(s.Parallel) > 0:
+		return "", e.all(ctx, s.Parallel, inner)
+	case s.Wait != nil && s.Wait.Step != "":
+		return e.join(ctx, s.Wait.Step)
+	}
+	a, err := e.late(&s.Action)
+	if err != nil {
+		return "", err
+	}
+	return e.stage.Do(ctx, a)
+}
+
+// join waits for a step in the background.
+func (e *execution) join(ctx context.Context, name string) (string, error) {
+	e.mu.Lock()
+	var b *background
+	for _, x := range e.backgrounds { // the last of a step that was repeated
+		if x.name == name {
+			b = x
+		}
+	}
+	e.mu.Unlock()
+	if b == nil {
+		return "", fmt.Errorf("no step %q has begun in the background", name)
+	}
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return "", fmt.Errorf("%w: the step %q goes on", context.Cause(ctx), name)
+	}
+	if b.err != nil {
+		return "", fmt.Errorf("the step %q failed: %w", name, b.err)
+	}
+	return fmt.Sprintf("the step %q has ended", name), nil
+}
+
+// joinAll waits for all steps in the background and returns the first error.
+func (e *execution) joinAll() error {
+	e.mu.Lock()
+	all := slices.Clone(e.backgrounds)
+	e.mu.Unlock()
+	var first error
+	for _, b := range all {
+		<-b.done // their context ends with the run's
+		if b.err != nil && first == nil {
+			first = b.err
+		}
+	}
+	return first
+}
+
+// note puts the beginning or the end of a step on the timeline.
+func (e *execution) note(name, state, message string) {
+	first, _, _ := strings.Cut(message, "\n")
+	e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Step, Name: name, State: state, Message: first})
+}
+
+// add puts a step into the report.
+func (e *execution) add(at place, s *Step) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	*at.list = append(*at.list, s)
+}
+
+// report puts a step that was not done into the report.
+func (e *execution) report(at place, s *Step) {
+	s.Started = time.Now()
+	e.add(at, s)
+	e.note(s.Name, string(s.Verdict), s.Message)
+	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
+}
+
+// late evaluates the expressions of an action that were left for the run: they use
+// what earlier steps have printed.
+func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
+	text, err := json.Marshal(a)
+	if err != nil || !expr.Has(string(text)) {
+		return a, err
+	}
+	var content any
+	if err := utiljson.Unmarshal(text, &content); err != nil {
+		return nil, fmt.Errorf("reading the step: %w", err)
+	}
+	if content, err = e.stage.Expand(content); err != nil {
+		return nil, err
+	}
+	if text, err = json.Marshal(content); err != nil {
+		return nil, fmt.Errorf("writing the step: %w", err)
+	}
+	expanded := &v1alpha1.Action{}
+	if err := utiljson.Unmarshal(text, expanded); err != nil {
+		return nil, fmt.Errorf("the step with what its expressions gave: %w", err)
+	}
+	return expanded, nil
+}
