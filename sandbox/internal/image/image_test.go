@@ -1,0 +1,262 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+func TestLayerHoldsItsFiles(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(source, []byte("binary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(f *Files) error {
+		return errors.Join(
+			f.Copy("/usr/bin/program", 0o755, source),
+			f.Link("usr/bin/other", "program"),
+			f.Add("usr/share/text", 0o644, []byte("text")),
+		)
+	}
+	want := []string{
+		"usr/ 755", "usr/bin/ 755", "usr/bin/program 755 binary", "usr/bin/other 777 -> program", "usr/share/ 755", "usr/share/text 644 text",
+	}
+	for _, compressed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "layer")
+		l, err := WriteLayer(path, compressed, fill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Size() != int64(len(stored)) || l.Digest() != digest.FromBytes(stored).String() {
+			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size(), l.Digest(), len(stored), digest.FromBytes(stored))
+		}
+		text := stored
+		if compressed {
+			if text, err = unpacked(stored); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l.diffID != digest.FromBytes(text) {
+			t.Errorf("compressed %t: the digest of the tar is %s, want %s", compressed, l.diffID, digest.FromBytes(text))
+		}
+		if diff := cmp.Diff(want, list(t, text)); diff != "" {
+			t.Errorf("compressed %t (-want +got):\n%s", compressed, diff)
+		}
+	}
+}
+
+func TestTarLeavesOutWhatIsNotKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "source")
+	if _, err := WriteLayer(path, false, func(f *Files) error {
+		return errors.Join(f.Add("var/log/x", 0o600, []byte("x")), f.Add("etc/y", 0o600, []byte("y")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(t.TempDir(), "target")
+	if _, err := WriteLayer(target, false, func(f *Files) error {
+		return errors.Join(
+			f.Tar(bytes.NewReader(text), func(name string) bool { return !strings.HasPrefix(name, "var") }),
+			f.Add("etc/z", 0o600, nil))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"etc/ 755", "etc/y 600 y", "etc/z 600 "}, list(t, got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
+	dir := t.TempDir()
+	broken := errors.New("broken")
+	if l, err := WriteLayer(filepath.Join(dir, "layer"), true, func(*Files) error { return broken }); l != nil || !errors.Is(err, broken) {
+		t.Errorf("layer %v, error %v", l, err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("%d files are left (%v)", len(left), err)
+	}
+}
+
+// The two ways in which an archive is read must lead to the same: the index, as containerd reads it, and manifest.json, as docker does.
+func TestArchiveDescribesItsImages(t *testing.T) {
+	dir := t.TempDir()
+	layer := func(name string) *Layer {
+		l, err := WriteLayer(filepath.Join(dir, name), false, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	shared, own := layer("shared"), layer("own")
+	var images []*Built
+	for _, i := range []Image{
+		{Name: "example.com/a:1", Layers: []*Layer{shared}, Config: ocispec.ImageConfig{Entrypoint: []string{"/a"}}},
+		{Name: "example.com/b:1", Layers: []*Layer{shared, own}},
+	} {
+		b, err := i.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, b)
+	}
+	var archive bytes.Buffer
+	if err := Write(&archive, images...); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for in := tar.NewReader(&archive); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := files[h.Name]; twice {
+			t.Errorf("%s is in the archive twice", h.Name)
+		}
+		if files[h.Name], err = io.ReadAll(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var index ocispec.Index
+	var docker []dockerEntry
+	decode(t, files["index.json"], &index)
+	decode(t, files["manifest.json"], &docker)
+	type seen struct {
+		Name, Config string
+		Layers       []string
+	}
+	var want, byIndex, byDocker []seen
+	for _, b := range images {
+		s := seen{Name: b.Name, Config: strings.Join(b.Config.Entrypoint, " ")}
+		for _, l := range b.Layers {
+			s.Layers = append(s.Layers, l.Digest())
+		}
+		want = append(want, s)
+	}
+	config := func(text []byte) (ocispec.Image, string) {
+		var c ocispec.Image
+		decode(t, text, &c)
+		return c, strings.Join(c.Config.Entrypoint, " ")
+	}
+	for _, m := range index.Manifests {
+		var manifest ocispec.Manifest
+		decode(t, files[blobPath(m.Digest)], &manifest)
+		c, entrypoint := config(files[blobPath(manifest.Config.Digest)])
+		s := seen{Name: m.Annotations["io.containerd.image.name"], Config: entrypoint}
+		for i, l := range manifest.Layers {
+			text := files[blobPath(l.Digest)]
+			if digest.FromBytes(text) != l.Digest || int64(len(text)) != l.Size || c.RootFS.DiffIDs[i] != l.Digest {
+				t.Errorf("%s: layer %d is not what the manifest says", s.Name, i)
+			}
+			s.Layers = append(s.Layers, l.Digest.String())
+		}
+		byIndex = append(byIndex, s)
+	}
+	for i, e := range docker {
+		_, entrypoint := config(files[e.Config])
+		if got := "sha256:" + filepath.Base(e.Config); got != images[i].ID() {
+			t.Errorf("%v: the id is %s, want %s", e.RepoTags, got, images[i].ID())
+		}
+		s := seen{Name: strings.Join(e.RepoTags, " "), Config: entrypoint}
+		for _, l := range e.Layers {
+			s.Layers = append(s.Layers, digest.FromBytes(files[l]).String())
+		}
+		byDocker = append(byDocker, s)
+	}
+	if diff := cmp.Diff(want, byIndex); diff != "" {
+		t.Errorf("by the index (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, byDocker); diff != "" {
+		t.Errorf("by manifest.json (-want +got):\n%s", diff)
+	}
+}
+
+func TestALayerThatHasChangedIsNoticed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "layer")
+	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := OpenLayer(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Image{Name: "a", Layers: []*Layer{l}}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("after that"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(io.Discard, b); err == nil || !strings.Contains(err.Error(), "has changed while the image was written") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func decode(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+func unpacked(text []byte) ([]byte, error) {
+	r, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.DecodeAll(text, nil)
+}
+
+// list describes the entries of a tar file.
+func list(t *testing.T, text []byte) []string {
+	t.Helper()
+	var lines []string
+	for in := tar.NewReader(bytes.NewReader(text)); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s %o", h.Name, h.Mode)
+		switch h.Typeflag {
+		case tar.TypeReg:
+			line += " " + string(content)
+		case tar.TypeSymlink:
+			line += " -> " + h.Linkname
+		}
+		lines = append(lines, line)
+	}
+}

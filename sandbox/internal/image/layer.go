@@ -1,0 +1,192 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Layer is a layer that lies in a file.
+type Layer struct {
+	path   string
+	blob   ocispec.Descriptor // of the file as it is
+	diffID digest.Digest      // of the tar in it
+}
+
+// Size of the layer in bytes, as it is stored.
+func (l *Layer) Size() int64 { return l.blob.Size }
+
+// Digest of the layer as it is stored, as "sha256:...".
+func (l *Layer) Digest() string { return l.blob.Digest.String() }
+
+// OpenLayer takes an uncompressed tar file as a layer. It reads the file once, for its digest.
+func OpenLayer(path string) (*Layer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening layer: %w", err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	d := digest.Canonical.Digester()
+	size, err := io.Copy(d.Hash(), f)
+	if err != nil {
+		return nil, fmt.Errorf("reading layer %s: %w", path, err)
+	}
+	return &Layer{path: path, diffID: d.Digest(), blob: ocispec.Descriptor{
+		MediaType: ocispec.MediaTypeImageLayer, Digest: d.Digest(), Size: size,
+	}}, nil
+}
+
+// WriteLayer makes a layer of what fill puts into it and writes it to path, which appears when it is whole. Compressed
+// (zstandard) is for containerd; every docker loads one that is not.
+func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return nil, fmt.Errorf("making layer: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil {
+			layer, err = nil, fmt.Errorf("writing layer %s: %w", path, err)
+			_ = os.Remove(f.Name()) // half of a layer is of no use
+		}
+	}()
+	blob, diff := digest.Canonical.Digester(), digest.Canonical.Digester()
+	counted := &counter{w: io.MultiWriter(f, blob.Hash())}
+	layer = &Layer{path: path, blob: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer}}
+	var stored io.WriteCloser = nopCloser{counted}
+	if compressed {
+		layer.blob.MediaType = ocispec.MediaTypeImageLayerZstd
+		if stored, err = zstd.NewWriter(counted); err != nil {
+			return nil, err
+		}
+	}
+	files := &Files{w: tar.NewWriter(io.MultiWriter(stored, diff.Hash())), made: map[string]bool{}}
+	if err = errors.Join(fill(files), files.w.Close(), stored.Close()); err != nil {
+		return nil, err
+	}
+	layer.blob.Digest, layer.blob.Size, layer.diffID = blob.Digest(), counted.n, diff.Digest()
+	return layer, nil
+}
+
+// Files receives the files of a layer. All belong to root and bear no date, so that the same files give the same layer. The
+// folders above a file are made when they are first needed.
+type Files struct {
+	w    *tar.Writer
+	made map[string]bool
+}
+
+// Add adds a file with a text.
+func (f *Files) Add(name string, mode int64, text []byte) error {
+	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))}, bytes.NewReader(text))
+}
+
+// Copy adds the file of this machine at from.
+func (f *Files) Copy(name string, mode int64, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // only read
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
+}
+
+// Link adds a symbolic link.
+func (f *Files) Link(name, target string) error {
+	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
+}
+
+// Tar adds what a tar file holds, but for the names, without a leading ./, that keep refuses.
+func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
+	for in := tar.NewReader(r); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		h.Name = clean(h.Name)
+		switch {
+		case h.Name == "." || !keep(h.Name) || h.Typeflag == tar.TypeDir && f.made[h.Name]:
+			continue
+		case h.Typeflag == tar.TypeDir:
+			f.made[h.Name] = true
+			h.Name += "/"
+		case h.Typeflag == tar.TypeLink:
+			h.Linkname = clean(h.Linkname)
+		}
+		if err := f.header(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(f.w, in); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *Files) add(h *tar.Header, content io.Reader) error {
+	h.Name = clean(h.Name)
+	if err := f.folders(path.Dir(h.Name)); err != nil {
+		return err
+	}
+	if err := f.header(h); err != nil {
+		return err
+	}
+	if content == nil {
+		return nil
+	}
+	_, err := io.Copy(f.w, content)
+	return err
+}
+
+func (f *Files) folders(name string) error {
+	name = clean(name)
+	if name == "." || f.made[name] {
+		return nil
+	}
+	if err := f.folders(path.Dir(name)); err != nil {
+		return err
+	}
+	f.made[name] = true
+	return f.header(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755})
+}
+
+func (f *Files) header(h *tar.Header) error {
+	h.ModTime = time.Unix(0, 0)
+	return f.w.WriteHeader(h)
+}
+
+// clean makes a path relative to the root of the layer.
+func clean(name string) string { return path.Clean("./" + name) }
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }

@@ -1,0 +1,168 @@
+package nodeimage
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+//go:embed files
+var files embed.FS
+
+// Options of Build.
+type Options struct {
+	// Root is the folder of the repository. Required.
+	Root string
+	// Cache is the folder that keeps the parts; some hundred MB. Required; made if missing.
+	Cache string
+	// Name of the image. Default: koupsandbox/node with the version of Kubernetes as tag.
+	Name string
+	// Suite is the Debian release. Default: bookworm.
+	Suite string
+	// Mirror is where its packages come from. Default: what mmdebstrap takes by itself.
+	Mirror string
+	// Progress is told of each part, with the time it took. Default: nothing is told.
+	Progress func(what string, took time.Duration)
+}
+
+// Name is the name of the node image with a version of Kubernetes, such as "v1.36.3", if the user gives no other.
+func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
+
+type builder struct {
+	Options
+	kubernetes string // such as "v1.36.3"
+	kind       string // folder of the kind module
+}
+
+// Build makes the parts that are not in the cache and returns the image, whose layers lie there. An error tells what this
+// machine lacks. Two builds with one cache must not run at the same time.
+func Build(ctx context.Context, o Options) (*image.Built, error) {
+	if runtime.GOOS != "linux" {
+		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)
+	}
+	if o.Suite == "" {
+		o.Suite = "bookworm"
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, time.Duration) {}
+	}
+	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
+		return nil, fmt.Errorf("making the cache: %w", err)
+	}
+	b := &builder{Options: o}
+	var err error
+	if b.kubernetes, err = b.module(ctx, b.in("sandbox/controlplane"), "k8s.io/kubernetes", "Version"); err != nil {
+		return nil, err
+	}
+	if b.kind, err = b.module(ctx, o.Root, "sigs.k8s.io/kind", "Dir"); err != nil {
+		return nil, err
+	}
+	if b.Name == "" {
+		b.Name = Name(b.kubernetes)
+	}
+	layers, err := b.layers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return image.Image{Name: b.Name, Layers: layers, Config: ocispec.ImageConfig{
+		Env:        []string{"container=docker", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Entrypoint: []string{"/usr/local/bin/entrypoint", "/sbin/init"},
+		StopSignal: "SIGRTMIN+3", // what makes systemd halt
+	}}.Build()
+}
+
+// Load gives a container engine, docker or podman by its command's name, the image, unless it has it.
+func Load(ctx context.Context, engine string, b *image.Built) (already bool, err error) {
+	id, err := output(ctx, "", nil, engine, "image", "inspect", "--format", "{{.Id}}", b.Name)
+	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(b.ID(), "sha256:") {
+		return true, nil
+	}
+	read, write := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := image.Write(write, b)
+		written <- err
+		_ = write.CloseWithError(err) // a pipe's end has no error
+	}()
+	cmd := exec.CommandContext(ctx, engine, "load", "--quiet")
+	cmd.Stdin = read
+	text, err := cmd.CombinedOutput()
+	_ = read.Close() // as above
+	if writeErr := <-written; err == nil {
+		err = writeErr
+	}
+	if err != nil {
+		return false, fmt.Errorf("loading %s into %s: %w: %s", b.Name, engine, err, strings.TrimSpace(string(text)))
+	}
+	return false, nil
+}
+
+func (b *builder) in(path string) string { return filepath.Join(b.Root, path) }
+
+func (b *builder) cached(name string) string { return filepath.Join(b.Cache, name) }
+
+// part makes the file name in the cache, unless it is there, and removes its older forms; name is kind-HASH.ext.
+func (b *builder) part(what, name string, build func(path string) error) (string, error) {
+	path := b.cached(name)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	start := time.Now()
+	if err := build(path); err != nil {
+		return "", err
+	}
+	b.Progress(what, time.Since(start))
+	kind, _, _ := strings.Cut(name, "-")
+	older, err := filepath.Glob(b.cached(kind + "-*"))
+	for _, old := range older {
+		if old != path {
+			err = errors.Join(err, os.Remove(old))
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("tidying the cache: %w", err)
+	}
+	return path, nil
+}
+
+// module asks for a field of a Go module that the module in dir requires.
+func (b *builder) module(ctx context.Context, dir, path, field string) (string, error) {
+	text, err := output(ctx, dir, nil, "go", "list", "-m", "-f", "{{."+field+"}}", path)
+	if err == nil && text == "" {
+		_, err = output(ctx, dir, nil, "go", "mod", "download", path)
+		if err == nil {
+			text, err = output(ctx, dir, nil, "go", "list", "-m", "-f", "{{."+field+"}}", path)
+		}
+	}
+	return text, err
+}
+
+// output runs a command and returns what it prints; an error holds the line that was run and the end of what it said.
+func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), env...)
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, lastLines(stderr.String(), 15))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

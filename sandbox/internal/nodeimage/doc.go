@@ -1,0 +1,17 @@
+// Package nodeimage builds an image of a kind node from Debian packages and Go modules alone, for machines that reach no
+// registry of container images. kind makes clusters of it as of its own images.
+//
+//	build.go      Build: the parts, put together
+//	rootfs.go     the root file system, by mmdebstrap
+//	programs.go   the Go programs: Kubernetes, containerd, CoreDNS
+//	layers.go     the layers of the node, with the files of the kind module and ours
+//	images.go     the images of the control plane, which a node imports when it starts
+//	files/        what is ours in a node
+//	containerd/   the Go module that pins containerd
+//	coredns/      CoreDNS with the plugins that a cluster needs
+//	pause/        the program that holds a Pod's namespaces
+//	cmd/          the command behind `make node-image`
+//
+// Nothing is run in a container, and no container engine is needed before the finished image is loaded. The parts are kept
+// in a folder: what has not changed is not made again. Only the architecture of this machine is built.
+package nodeimage

@@ -1,0 +1,126 @@
+package nodeimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+// images returns the name of the pause image, and the archive with all images that kubeadm wants, named as it names them.
+func (b *builder) images(ctx context.Context) (pauseImage, archive string, err error) {
+	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version", b.kubernetes)
+	if err != nil {
+		return "", "", err
+	}
+	names := strings.Fields(text)
+	i := slices.IndexFunc(names, func(name string) bool { return program(name) == pause })
+	if i < 0 {
+		return "", "", fmt.Errorf("kubeadm wants no pause image any more, but %s", strings.Join(names, ", "))
+	}
+	proxyfs, err := b.proxyRootfs(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	inputs := append(slices.Clone(names), proxyfs)
+	for _, name := range []string{koupNode, coredns, pause} {
+		layer, err := image.OpenLayer(b.program(name)) // for its digest
+		if err != nil {
+			return "", "", err
+		}
+		inputs = append(inputs, layer.Digest())
+	}
+	archive, err = b.part("images of the control plane", fmt.Sprintf("images-%s.tar", shortHash(inputs...)), func(path string) error {
+		return b.writeImages(path, names, proxyfs)
+	})
+	return names[i], archive, err
+}
+
+// program is the name of the program in an image.
+func program(image string) string {
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name
+}
+
+func (b *builder) writeImages(path string, names []string, proxyfs string) (err error) {
+	layers := map[string]*image.Layer{}
+	for name, fill := range map[string]func(*image.Files) error{
+		koupNode: func(f *image.Files) error {
+			err := f.Copy("usr/local/bin/"+koupNode, 0o755, b.program(koupNode))
+			for _, name := range imageLinks {
+				err = errors.Join(err, f.Link("usr/local/bin/"+name, koupNode))
+			}
+			return err
+		},
+		coredns:   func(f *image.Files) error { return f.Copy(coredns, 0o755, b.program(coredns)) },
+		pause:     func(f *image.Files) error { return f.Copy(pause, 0o755, b.program(pause)) },
+		"proxyfs": func(f *image.Files) error { return addProxyFiles(f, proxyfs) },
+	} {
+		file := path + "." + name
+		defer func() { _ = os.Remove(file) }() // it is in the archive
+		if layers[name], err = image.WriteLayer(file, true, fill); err != nil {
+			return err
+		}
+	}
+	var built []*image.Built
+	for _, name := range names {
+		i := image.Image{Name: name, Config: ocispec.ImageConfig{Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}}
+		switch p := program(name); {
+		case p == coredns || p == pause:
+			i.Layers, i.Config.Entrypoint = []*image.Layer{layers[p]}, []string{"/" + p}
+		case p == "kube-proxy":
+			i.Layers = []*image.Layer{layers[koupNode], layers["proxyfs"]}
+		case slices.Contains(imageLinks, p):
+			i.Layers = []*image.Layer{layers[koupNode]}
+		default:
+			return fmt.Errorf("kubeadm wants the image %s, which the builder does not know", name)
+		}
+		one, err := i.Build()
+		if err != nil {
+			return err
+		}
+		built = append(built, one)
+	}
+	return writeFile(path, func(f *os.File) error { return image.Write(f, built...) })
+}
+
+// addProxyFiles adds the programs of the packages, and the names of iptables that their set-up would have made.
+func addProxyFiles(f *image.Files, proxyfs string) error {
+	source, err := os.Open(proxyfs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // only read
+	if err := f.Tar(source, func(name string) bool { return !strings.HasPrefix(name, "var/") }); err != nil {
+		return err
+	}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, verb := range []string{"", "-save", "-restore"} {
+			err = errors.Join(err, f.Link("usr/sbin/"+family+verb, "xtables-nft-multi"))
+		}
+	}
+	return err
+}
+
+// writeFile writes a file that appears when it is whole.
+func writeFile(path string, write func(*os.File) error) error {
+	f, err := os.Create(path + ".partial")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // half of a file is of no use
+	}
+	return err
+}

@@ -1,0 +1,171 @@
+package nodeimage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+// layers returns those of the node, from the one that changes least to the one that changes most.
+func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
+	rootfs, err := b.rootfs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.programs(ctx); err != nil {
+		return nil, err
+	}
+	pauseImage, images, err := b.images(ctx)
+	if err != nil {
+		return nil, err
+	}
+	base, err := image.OpenLayer(rootfs)
+	if err != nil {
+		return nil, err
+	}
+	layers := []*image.Layer{base}
+	for _, l := range []struct {
+		name string
+		fill func(*image.Files) error
+	}{
+		{"programs", b.addPrograms},
+		{"images", func(f *image.Files) error { return f.Copy("kind/images.tar", 0o644, images) }},
+		{"files", func(f *image.Files) error { return errors.Join(b.addKindFiles(ctx, f, pauseImage), b.addOurFiles(f)) }},
+	} {
+		layer, err := image.WriteLayer(b.cached(l.name+".layer.tar"), false, l.fill)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, layer)
+	}
+	return layers, nil
+}
+
+func (b *builder) addPrograms(f *image.Files) error {
+	err := f.Copy("usr/bin/"+koupNode, 0o755, b.program(koupNode))
+	for _, name := range nodeLinks {
+		err = errors.Join(err, f.Link("usr/bin/"+name, koupNode))
+	}
+	for _, name := range containerdPrograms {
+		err = errors.Join(err, f.Copy("usr/local/bin/"+name, 0o755, b.program(name)))
+	}
+	return err
+}
+
+var (
+	sandboxImage = regexp.MustCompile(`sandbox_image = ".*"`)
+	scripts      = regexp.MustCompile(`^(kind/bin|usr/local/bin)/`)
+)
+
+// addKindFiles adds what kind's own base image has from the folder images/base/files of its module, and the specification of
+// containers that it makes there.
+func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
+	root := filepath.Join(b.kind, "images/base/files")
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		target, mode := filepath.ToSlash(relative), int64(0o644)
+		if scripts.MatchString(target) {
+			mode = 0o755
+		}
+		if target == "etc/containerd/config.toml" {
+			if text, err = containerdConfig(text, pauseImage); err != nil {
+				return err
+			}
+		}
+		return f.Add(target, mode, text)
+	})
+	if err != nil {
+		return fmt.Errorf("taking over the files of kind: %w", err)
+	}
+	spec, err := output(ctx, "", nil, b.program("ctr"), "oci", "spec")
+	if err != nil {
+		return err
+	}
+	text, err := containerSpec([]byte(spec))
+	if err != nil {
+		return err
+	}
+	return f.Add("etc/containerd/cri-base.json", 0o644, text)
+}
+
+// containerdConfig makes kind's configuration that of this image: its pause image, and Pod addresses of the node's range.
+func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
+	if !sandboxImage.Match(text) {
+		return nil, errors.New("kind's configuration of containerd names no pause image any more: adapt the builder to this kind")
+	}
+	text = sandboxImage.ReplaceAll(text, fmt.Appendf(nil, "sandbox_image = %q", pauseImage))
+	return append(text, []byte(`
+[plugins."io.containerd.grpc.v1.cri".cni]
+  conf_template = "/etc/cni/koupsandbox.conflist"
+`)...), nil
+}
+
+// containerSpec adds to a container's specification the hook of kind that hides the machine's product name, and leaves the
+// limits of processes as they are.
+func containerSpec(text []byte) ([]byte, error) {
+	var spec map[string]any
+	if err := json.Unmarshal(text, &spec); err != nil {
+		return nil, fmt.Errorf("reading the specification of containers: %w", err)
+	}
+	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{"path": "/kind/bin/mount-product-files.sh"}}}
+	process, ok := spec["process"].(map[string]any)
+	if !ok {
+		return nil, errors.New("reading the specification of containers: it has no process")
+	}
+	delete(process, "rlimits")
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(spec)
+	return out.Bytes(), err
+}
+
+// ours are the files of this package in a node.
+var ours = map[string]string{
+	"adapt.sh":                  "kind/bin/adapt.sh",
+	"import-images.sh":          "kind/bin/import-images.sh",
+	"runc-without-sys-resource": "kind/bin/runc-without-sys-resource",
+	"default-cni.yaml":          "kind/manifests/default-cni.yaml",
+	"default-storage.yaml":      "kind/manifests/default-storage.yaml",
+	"cni.conflist":              "etc/cni/koupsandbox.conflist",
+	"containerd.service.conf":   "etc/systemd/system/containerd.service.d/koupsandbox.conf",
+}
+
+func (b *builder) addOurFiles(f *image.Files) error {
+	err := f.Add("kind/version", 0o644, []byte(b.kubernetes))
+	entries, readErr := files.ReadDir("files")
+	err = errors.Join(err, readErr)
+	for _, entry := range entries {
+		target := ours[entry.Name()]
+		if target == "" {
+			continue // used while the image is built
+		}
+		text, readErr := files.ReadFile(path.Join("files", entry.Name()))
+		mode := int64(0o644)
+		if strings.HasPrefix(target, "kind/bin/") {
+			mode = 0o755
+		}
+		err = errors.Join(err, readErr, f.Add(target, mode, text))
+	}
+	return err
+}

@@ -1,0 +1,157 @@
+package nodeimage
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestContainerdConfig(t *testing.T) {
+	got, err := containerdConfig([]byte("a = 1\n  sandbox_image = \"old\"\n"), "pause:3")
+	want := `a = 1
+  sandbox_image = "pause:3"
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  conf_template = "/etc/cni/koupsandbox.conflist"
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+		t.Errorf("(-want +got):\n%s\nerror %v", diff, err)
+	}
+	if _, err := containerdConfig([]byte("a = 1\n"), "pause:3"); err == nil {
+		t.Error("a configuration without a pause image was taken")
+	}
+}
+
+func TestContainerSpec(t *testing.T) {
+	text, err := containerSpec([]byte(`{"process":{"cwd":"/","rlimits":[{"type":"RLIMIT_NOFILE"}]},"root":{"path":"rootfs"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(`{"process":{"cwd":"/"},"root":{"path":"rootfs"},
+		"hooks":{"createContainer":[{"path":"/kind/bin/mount-product-files.sh"}]}}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
+	var told []string
+	b := &builder{Options: Options{Cache: t.TempDir(), Progress: func(what string, _ time.Duration) { told = append(told, what) }}}
+	write := func(path string) error { return os.WriteFile(path, []byte(path), 0o600) }
+	for _, name := range []string{"fs-1.tar", "other-1.tar", "fs-1.tar", "fs-2.tar"} {
+		path, err := b.part("part "+name, name, write)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != path {
+			t.Errorf("%s holds %q (%v)", path, text, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"part fs-1.tar", "part other-1.tar", "part fs-2.tar"}, told); diff != "" {
+		t.Errorf("what was made (-want +got):\n%s", diff)
+	}
+	left, err := filepath.Glob(filepath.Join(b.Cache, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{b.cached("fs-2.tar"), b.cached("other-1.tar")}, left); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+// Every file of files/ is in the node, or used while the image is built.
+func TestFiles(t *testing.T) {
+	entries, err := files.ReadDir("files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"customize.sh": true}
+	for name := range ours {
+		known[name] = true
+	}
+	for _, e := range entries {
+		if !known[e.Name()] {
+			t.Errorf("files/%s goes nowhere", e.Name())
+		}
+		delete(known, e.Name())
+	}
+	for name := range known {
+		t.Errorf("files/%s is missing", name)
+	}
+}
+
+func TestProgramOfAnImage(t *testing.T) {
+	for name, want := range map[string]string{
+		"example.com/coredns/coredns:v1.14.2": "coredns", "example.com:5000/pause:3.10": "pause", "etcd": "etcd",
+	} {
+		if got := program(name); got != want {
+			t.Errorf("program(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The wrapper of runc hands over everything, and takes one capability out of the file that its command reads.
+func TestRuncWithoutSysResource(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skipf("there is no bash to run the script with: %v", err)
+	}
+	dir := t.TempDir()
+	text, err := fs.ReadFile(files, "files/runc-without-sys-resource")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const runc = "/usr/sbin/runc"
+	script := filepath.Join(dir, "wrapper")
+	text = []byte(strings.ReplaceAll(string(text), runc, filepath.Join(dir, "runc")))
+	if err := os.WriteFile(script, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "runc"), []byte("#!/bin/sh\necho \"$*\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const before, after = `["CAP_CHOWN","CAP_SYS_RESOURCE","CAP_KILL"]["CAP_SYS_RESOURCE","CAP_KILL"]["CAP_KILL","CAP_SYS_RESOURCE"]`,
+		`["CAP_CHOWN","CAP_KILL"]["CAP_KILL"]["CAP_KILL"]`
+	bundle, process := filepath.Join(dir, "bundle"), filepath.Join(dir, "process.json")
+	config := filepath.Join(bundle, "config.json")
+	for _, tc := range []struct {
+		args            []string
+		config, process string
+	}{
+		{[]string{"--root", "/r", "create", "--bundle", bundle, "id"}, after, before},
+		{[]string{"--root", "/r", "run", "--bundle=" + bundle, "id"}, after, before},
+		{[]string{"exec", "--process", process, "id"}, before, after},
+		{[]string{"delete", "--force", "id"}, before, before},
+	} {
+		if err := os.MkdirAll(bundle, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{config, process} {
+			if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command(bash, append([]string{script}, tc.args...)...).CombinedOutput()
+		if err != nil || strings.TrimSpace(string(out)) != strings.Join(tc.args, " ") {
+			t.Errorf("runc got %q (%v), want %q", out, err, tc.args)
+		}
+		for path, want := range map[string]string{config: tc.config, process: tc.process} {
+			if got, err := os.ReadFile(path); err != nil || string(got) != want {
+				t.Errorf("%v: %s holds %s (%v), want %s", tc.args, filepath.Base(path), got, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package nodeimage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// The programs, by their names in the cache.
+const (
+	koupNode = "koup-node" // all of Kubernetes and etcd; koup-node's doc comment says how
+	coredns  = "coredns"
+	pause    = "pause"
+)
+
+// nodeLinks are the names of koup-node in a node, imageLinks those in the images of the control plane.
+var (
+	nodeLinks  = []string{"kubeadm", "kubectl", "kubelet"}
+	imageLinks = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}
+)
+
+// containerdPrograms are in github.com/containerd/containerd/v2/cmd.
+var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
+
+// program returns the path of a program in the cache.
+func (b *builder) program(name string) string { return b.cached("bin/" + name) }
+
+// programs compiles them; Go keeps what has not changed.
+func (b *builder) programs(ctx context.Context) error {
+	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil {
+		return fmt.Errorf("making the cache: %w", err)
+	}
+	minor := strings.Split(b.kubernetes, ".")[1]
+	version := ""
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		version += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
+			pkg, b.kubernetes, minor)
+	}
+	builds := []struct{ name, dir, pkg, flags, tags string }{
+		{name: koupNode, dir: "sandbox/controlplane", pkg: "./node", flags: version},
+		{name: coredns, dir: "sandbox/internal/nodeimage/coredns", pkg: "."},
+		{name: pause, dir: ".", pkg: "./sandbox/internal/nodeimage/pause"},
+	}
+	for _, name := range containerdPrograms {
+		builds = append(builds, struct{ name, dir, pkg, flags, tags string }{
+			name: name, dir: "sandbox/internal/nodeimage/containerd", pkg: "github.com/containerd/containerd/v2/cmd/" + name,
+			tags: "no_btrfs no_zfs no_devmapper",
+		})
+	}
+	for _, p := range builds {
+		start := time.Now()
+		_, err := output(ctx, b.in(p.dir), []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"},
+			"go", "build", "-tags", p.tags, "-ldflags", "-s -w"+p.flags, "-o", b.program(p.name), p.pkg)
+		if err != nil {
+			return fmt.Errorf("compiling %s: %w", p.name, err)
+		}
+		b.Progress(p.name, time.Since(start))
+	}
+	// kubeadm is asked, while the image is built, which images it wants.
+	link := b.program("kubeadm")
+	if err := os.Symlink(koupNode, link); err != nil && !os.IsExist(err) {
+		return fmt.Errorf("naming kubeadm: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package nodeimage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// nodePackages is what runs in a node beside the Go programs.
+var nodePackages = []string{
+	"systemd", "systemd-sysv", // starts containerd and the kubelet
+	"runc", "libseccomp2", "containernetworking-plugins", // of containerd
+	"conntrack", "iptables", "nftables", "iproute2", "ethtool", "kmod", "mount", "util-linux", // of kubelet and kube-proxy
+	"bash", "jq", "procps", "mawk", "hostname", // of kind's scripts
+	"ca-certificates", // for registries that a user has
+}
+
+// proxyPackages is what the image of kube-proxy holds beside its program.
+var proxyPackages = []string{"iptables", "nftables", "conntrack"}
+
+// unused is left out of each package: nobody reads or translates anything in a node. The licences stay.
+var unused = []string{
+	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
+	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/locale/*",
+	"path-exclude=/usr/share/bash-completion/*", "path-exclude=/usr/share/zsh/*", "path-exclude=/usr/share/i18n/*",
+	"path-exclude=/usr/lib/*/gconv/*", "path-exclude=/usr/lib/systemd/boot/*", "path-exclude=/lib/udev/hwdb.d/*",
+	"path-exclude=/usr/lib/udev/hwdb.d/*",
+	"path-exclude=/usr/lib/cni/*", "path-include=/usr/lib/cni/ptp", "path-include=/usr/lib/cni/host-local",
+	"path-include=/usr/lib/cni/portmap", "path-include=/usr/lib/cni/loopback",
+}
+
+// rootfs returns the tar file of a node's root file system.
+func (b *builder) rootfs(ctx context.Context) (string, error) {
+	hook := b.cached("customize.sh")
+	text, err := files.ReadFile("files/customize.sh")
+	if err == nil {
+		err = os.WriteFile(hook, text, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing the hook of mmdebstrap: %w", err)
+	}
+	return b.debian(ctx, "root file system", "rootfs", nodePackages, string(text),
+		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)
+}
+
+// proxyRootfs returns the tar file with the programs that kube-proxy calls; they are unpacked and not set up.
+func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
+	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
+}
+
+// debian returns a tar file with Debian packages and all they depend on. The same packages, in the versions of the day on
+// which it was first made, are in the cache; extra goes into the decision too.
+func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string, flags ...string) (string, error) {
+	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}
+	args = append(args, flags...)
+	for _, option := range unused {
+		args = append(args, "--dpkgopt="+option)
+	}
+	inputs := append(slices.Clone(args), b.Suite, b.Mirror, extra)
+	return b.part(what, fmt.Sprintf("%s-%s.tar", kind, shortHash(inputs...)), func(path string) error {
+		if _, err := exec.LookPath("mmdebstrap"); err != nil {
+			return fmt.Errorf("mmdebstrap is missing, which makes a root file system of Debian packages: install the package mmdebstrap (%w)", err)
+		}
+		partial := path + ".partial"
+		args := append(args, b.Suite, partial)
+		if b.Mirror != "" {
+			args = append(args, b.Mirror)
+		}
+		// The same packages give the same file.
+		_, err := output(ctx, "", []string{"SOURCE_DATE_EPOCH=0", "TMPDIR=" + filepath.Dir(path)}, "mmdebstrap", args...)
+		if err == nil {
+			err = os.Rename(partial, path)
+		}
+		if err != nil {
+			_ = os.Remove(partial) // it may not be there
+			return fmt.Errorf("making the %s: %w", what, err)
+		}
+		return nil
+	})
+}
+
+func shortHash(inputs ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(inputs, "\x00")))
+	return hex.EncodeToString(sum[:])[:12]
+}
+
+func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
