@@ -10,6 +10,7 @@ BIN        := $(CURDIR)/bin
 NAME       ?= koup
 BASES      ?= 3
 IMAGE      ?= koupsandbox/fakebase:$(VERSION)
+CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json
 
@@ -30,7 +31,7 @@ down: ## Take it down, with everything that it left
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross image-fakebase
+.PHONY: build cross images image-controller image-fakebase node-image
 build: $(BIN)/koup-controlplane ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/internal/cli.version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
@@ -50,10 +51,27 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	  (export GOOS=$$os GOARCH=$$arch; $(KUBE_GO) build -o /dev/null .); \
 	done; done
 
-image-fakebase: ## Build a container image with the fakebase program alone: make image-fakebase IMAGE=NAME
-	@docker info >/dev/null 2>&1 || { echo "make image-fakebase needs docker and its daemon; without them: make build, then run bin/fakebase" >&2; exit 1; }
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o dist/fakebase/fakebase ./fakebase/cmd/fakebase
-	docker build -f fakebase/Dockerfile -t $(IMAGE) dist/fakebase
+images: image-controller image-fakebase ## Build the container images of the controller and of fakebase
+
+image-controller: PROGRAM := module-controller
+image-controller: FOLDER := controller
+image-controller: ## Build an image with the module controller alone: make image-controller CONTROLLER_IMAGE=NAME
+	$(call image,$(CONTROLLER_IMAGE))
+
+image-fakebase: PROGRAM := fakebase
+image-fakebase: FOLDER := fakebase
+image-fakebase: ## Build an image with the fakebase program alone: make image-fakebase IMAGE=NAME
+	$(call image,$(IMAGE))
+
+# A static program in an image of its own, from nothing but this repository.
+define image
+	@docker info >/dev/null 2>&1 || { echo "make $@ needs docker and its daemon; without them: make build, then run bin/$(PROGRAM)" >&2; exit 1; }
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o dist/$(PROGRAM)/$(PROGRAM) ./$(FOLDER)/cmd/$(PROGRAM)
+	docker build -f $(FOLDER)/Dockerfile -t $(1) dist/$(PROGRAM)
+endef
+
+node-image: ## Build the image of a kind node from Debian packages and Go modules, where no registry can be reached
+	go run ./sandbox/internal/nodeimage/cmd/node-image
 
 ##@ Check
 .PHONY: test unit e2e lint bench ci generate verify
