@@ -60,7 +60,8 @@ func (p *Provider) create(ctx context.Context) error {
 	for {
 		err := p.delete()
 		select {
-		case <-created:
+		case createErr := <-created:
+			p.o.Logger.Info("creation of the kind cluster ended", "err", createErr)
 			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete())
 		case <-time.After(deletePause):
 			if err != nil {

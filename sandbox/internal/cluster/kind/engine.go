@@ -101,7 +101,7 @@ func ask(ctx context.Context, info any, command string) error {
 		return refusal(command, err.Error())
 	}
 	if err := json.Unmarshal([]byte(text), info); err != nil {
-		return fmt.Errorf("%s says of itself what cannot be read: %v", command, err)
+		return fmt.Errorf("%s says of itself what cannot be read: %w", command, err)
 	}
 	return nil
 }

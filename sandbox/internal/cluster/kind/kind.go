@@ -150,6 +150,9 @@ func (p *Provider) furnish(ctx context.Context) error {
 	}
 	p.version = version
 	p.gateway = p.findGateway(ctx)
+	if err := p.keepReachable(ctx); err != nil {
+		return err
+	}
 	return keepOff(ctx, p.client)
 }
 

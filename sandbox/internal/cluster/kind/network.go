@@ -48,6 +48,24 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	return ""
 }
 
+// baseNetwork holds the addresses of simulated bases, which nobody answers.
+const baseNetwork = "198.18.0.0/15"
+
+// keepReachable makes the addresses of simulated bases ones that a node could reach by itself. kindnet, the Pod network of kind's own
+// image, adds a route through the address of every Node, and ends when the kernel refuses one.
+func (p *Provider) keepReachable(ctx context.Context) error {
+	list, err := p.kind.ListNodes(p.name)
+	if err != nil {
+		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+	}
+	for _, node := range names(list) {
+		if _, err := p.engine.run(ctx, "exec", node, "ip", "route", "replace", baseNetwork, "dev", "eth0"); err != nil {
+			return fmt.Errorf("preparing node %s for bases: %w", node, err)
+		}
+	}
+	return nil
+}
+
 // route gives every node a route to the Pods of every other, where the cluster has nothing that does it.
 func (p *Provider) route(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)

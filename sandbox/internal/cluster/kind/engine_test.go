@@ -1,0 +1,134 @@
+package kind
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+)
+
+// A fake engine is a shell script of the engine's name, in a PATH of its own.
+func fakeEngine(t *testing.T, name, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, tool := range []string{"sh", "cat", "sleep"} { // what the scripts need; no real engine may answer
+		for _, bin := range []string{"/bin", "/usr/bin"} {
+			if _, err := os.Stat(filepath.Join(bin, tool)); err == nil {
+				if err := os.Symlink(filepath.Join(bin, tool), filepath.Join(dir, tool)); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+	}
+	if name != "" {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+}
+
+func TestFindEngine(t *testing.T) {
+	const none = "no container engine: "
+	const advice = "; start one, or use --provider embedded, which needs none"
+	for name, tc := range map[string]struct {
+		engine, script string
+		want           *Engine
+		err            string
+	}{
+		"docker": {"docker", `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
+			&Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9, Root: "/d"}, ""},
+		"podman": {"podman", `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
+			&Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g"}, ""},
+		"neither": {"", "", nil, none + "docker is not installed; podman is not installed" + advice},
+		"not running": {"docker", `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
+			nil, none + "docker is installed, but does not run; podman is not installed" + advice},
+		"not running, but its client says something": {"docker",
+			`echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
+			nil, none + "docker is installed, but does not run; podman is not installed" + advice},
+		"not allowed": {"docker", `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
+			nil, none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed" + advice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeEngine(t, tc.engine, tc.script)
+			got, err := FindEngine(t.Context())
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if tc.err == "" && err != nil || tc.err != "" && (!errors.Is(err, ErrNoEngine) || err.Error() != tc.err) {
+				t.Errorf("error %v\n want %s", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestEngineThatDoesNotSuffice(t *testing.T) {
+	small := &Engine{Command: "docker", Memory: 1e9}
+	if err := small.suffices(t.Context()); err == nil || !strings.Contains(err.Error(), "docker has 1.0 GB of memory and a cluster of kind needs 2.1") {
+		t.Errorf("error %v", err)
+	}
+	// The proc file system has no room at all.
+	full := &Engine{Command: "docker", Memory: 8e9, Root: "/proc"}
+	if err := full.suffices(t.Context()); err == nil || !strings.Contains(err.Error(), "the disk of docker (/proc) has 0.0 GB free") {
+		t.Errorf("error %v", err)
+	}
+	elsewhere := &Engine{Command: "docker", Memory: 8e9, Root: filepath.Join(t.TempDir(), "of", "another", "machine")}
+	if err := elsewhere.suffices(t.Context()); err != nil {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	def, _, _ := strings.Cut(defaults.Image, "@")
+	// An engine with some images; it notes what it pulls, which only works for those called reachable.
+	engine := func(images map[string]string, tags ...string) string {
+		s := `case "$1 $2" in` + "\n" + `"image ls") ` + fmt.Sprintf("echo %q", strings.Join(tags, "\n")) + ";;\n"
+		s += `"image inspect") case "$5" in` + "\n"
+		for image, architecture := range images {
+			s += fmt.Sprintf("%q) echo %s;;\n", image, architecture)
+		}
+		s += `*) echo "no such image" >&2; exit 1;; esac;;` + "\n"
+		return s + `"pull --quiet") case "$3" in *reachable*) exit 0;; *) echo "no route to host" >&2; exit 1;; esac;;` + "\nesac\n"
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		script  string
+		image   string
+		notes   []string
+		err     string
+	}{
+		"kind's own is at hand": {Options{}, engine(map[string]string{defaults.Image: "amd64"}), defaults.Image, nil, ""},
+		"only ours is, the newest of some": {Options{}, engine(map[string]string{OwnImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
+			OwnImage + ":v1.36.3", []string{"the nodes are made of koupsandbox/node:v1.36.3, which is at hand; " + def + " is not"}, ""},
+		"nothing is, and nothing can be had": {Options{}, engine(nil), "", []string{"downloading the node image " + def},
+			"the node image cannot be had: docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n" +
+				"name one that is at hand with --image, or build one without a registry: make node-image"},
+		"the user's, downloaded": {Options{Image: "reachable:1"}, engine(nil), "reachable:1", []string{"downloading the node image reachable:1"}, ""},
+		"the user's, for another architecture": {Options{Image: "a:1"}, engine(map[string]string{"a:1": "arm64"}), "", nil,
+			"the node image a:1 is for arm64 and docker runs amd64: name another with --image"},
+		"a version": {Options{Version: "1.36.3"}, engine(map[string]string{"kindest/node:v1.36.3": "amd64"}), "kindest/node:v1.36.3", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeEngine(t, "docker", tc.script)
+			var notes []string
+			p := &Provider{o: tc.options, engine: &Engine{Command: "docker", Architecture: "amd64"},
+				note: func(text string) { notes = append(notes, text) }}
+			err := p.choose(t.Context())
+			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && got != tc.err {
+				t.Errorf("error %v\n want %s", err, tc.err)
+			}
+			if p.image != tc.image {
+				t.Errorf("image %q, want %q", p.image, tc.image)
+			}
+			if diff := cmp.Diff(tc.notes, notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

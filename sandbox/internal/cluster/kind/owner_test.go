@@ -1,0 +1,177 @@
+package kind
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/kind/pkg/cluster"
+
+	sandbox "github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+// fakeCluster is an engine with one kind cluster, whose API answers with a mark or that there is none. It returns the file in which
+// the engine notes what it was told to change.
+func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method != http.MethodGet:
+			t.Errorf("the cluster was asked to %s %s", r.Method, r.URL.Path)
+			http.Error(w, "no", http.StatusForbidden)
+		case mark != nil && strings.HasSuffix(r.URL.Path, "/configmaps/"+sandbox.MarkName):
+			if err := json.NewEncoder(w).Encode(mark); err != nil {
+				t.Error(err)
+			}
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	changes = filepath.Join(t.TempDir(), "changes")
+	fakeEngine(t, "docker", fmt.Sprintf(`
+case "$*" in
+info*) echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"x86_64","MemTotal":8000000000}';;
+ps*) echo koup-demo-control-plane;;
+inspect*role*) echo control-plane;;
+inspect*desktop*) echo;;
+inspect*) printf '%s\t%s\n';;
+exec*admin.conf) cat <<'KUBECONFIG'
+apiVersion: v1
+kind: Config
+clusters:
+- name: koup-demo
+  cluster: {server: "https://koup-demo-control-plane:6443", certificate-authority-data: %s}
+contexts:
+- name: admin@koup-demo
+  context: {cluster: koup-demo, user: admin}
+users:
+- name: admin
+  user: {token: secret}
+current-context: admin@koup-demo
+KUBECONFIG
+;;
+start*|rm*) echo "$*" >>%s;;
+*) echo "unexpected: $*" >&2; exit 1;;
+esac
+`, host, port, ca, changes))
+	return changes
+}
+
+func marked(sandboxName string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Name: sandbox.MarkName, Labels: map[string]string{sandbox.ManagedBy: sandbox.MarkName}},
+		Data:       map[string]string{"sandbox": sandboxName},
+	}
+}
+
+func TestClaim(t *testing.T) {
+	const started, removed = "start koup-demo-control-plane\n", "rm -f -v koup-demo-control-plane\n"
+	for name, tc := range map[string]struct {
+		mark    *corev1.ConfigMap
+		note    *ownership
+		adopt   bool
+		changes string
+		err     string
+	}{
+		"ours, by its mark":                        {mark: marked("demo"), adopt: true},
+		"ours, after the engine was started again": {mark: marked("demo"), note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
+		"half of ours":                             {note: &ownership{"koup-demo", "docker", false}, changes: removed},
+		"of another sandbox": {mark: marked("other"),
+			err: `kind cluster koup-demo: the cluster belongs to sandbox "other"; take that one down first or choose another cluster`},
+		"of nobody that we know": {err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
+			"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
+		"noted for another engine": {note: &ownership{"koup-demo", "podman", false},
+			err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
+				"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
+		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
+			err: "kind cluster koup-demo of this sandbox no longer answers (it bears no mark): remove it with koupsandbox down, then bring it up again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := fakeCluster(t, tc.mark)
+			dir := t.TempDir()
+			if tc.note != nil {
+				text, err := json.Marshal(tc.note)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, noteFile), text, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.engine, p.kind = &Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
+			err = p.claim(t.Context())
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
+				t.Errorf("error %v\n want %s", err, tc.err)
+			}
+			if p.adopt != tc.adopt {
+				t.Errorf("adopted %t, want %t", p.adopt, tc.adopt)
+			}
+			text, err := os.ReadFile(changes)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.changes, string(text)); diff != "" {
+				t.Errorf("what the engine was told to change (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
+	const removed = "rm -f -v koup-demo-control-plane\n"
+	for name, tc := range map[string]struct {
+		mark    *corev1.ConfigMap
+		note    bool
+		changes string
+	}{
+		"by the note":        {note: true, changes: removed},
+		"by the mark":        {mark: marked("demo"), changes: removed},
+		"of another sandbox": {mark: marked("other")},
+		"of nobody":          {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := fakeCluster(t, tc.mark)
+			dir := t.TempDir()
+			if tc.note {
+				if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(`{"cluster":"koup-demo","engine":"docker"}`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := Forget(t.Context(), Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(changes)
+			if err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.changes, string(text)); diff != "" {
+				t.Errorf("what the engine was told to change (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
