@@ -48,6 +48,7 @@ type Broker struct {
 	server    *mqtt.Server
 	tcp       *gate
 	memory    *gate
+	valve     *valve
 	passwords Passwords
 }
 
@@ -87,10 +88,12 @@ func New(o Options) (*Broker, error) {
 	handle := *server
 	handle.Options = &small
 
+	v := newValve()
 	b := &Broker{
+		valve:     v,
 		server:    server,
-		tcp:       newGate("tcp", server, listener, log),
-		memory:    newGate("memory", &handle, nil, log),
+		tcp:       newGate("tcp", server, listener, v, log),
+		memory:    newGate("memory", &handle, nil, v, log),
 		passwords: passwords,
 	}
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
@@ -139,6 +142,13 @@ func (b *Broker) Dial(context.Context) (net.Conn, error) {
 	}
 	return client, nil
 }
+
+// Pause lets nothing pass any more until Resume: connections stay and new ones are
+// taken, but nothing is answered, as if the broker's process was stopped.
+func (b *Broker) Pause() { b.valve.set(true) }
+
+// Resume lets everything pass again, what has waited first.
+func (b *Broker) Resume() { b.valve.set(false) }
 
 // Stats are counters since the start of the broker.
 type Stats struct {

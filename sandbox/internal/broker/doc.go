@@ -5,6 +5,7 @@
 //	access.go     who may connect, publish and subscribe
 //	listener.go   the listeners behind mochi: TCP, and memory for bases of the same process
 //	pipe.go       a connection in memory
+//	valve.go      Pause and Resume
 //
 // Bases that live in the process of the broker connect through memory: the same
 // MQTT packets, but no socket, so that 10,000 of them need no open files.

@@ -21,6 +21,7 @@ type gate struct {
 	addr      net.Addr
 	accept    net.Listener // nil = connections come through admit only
 	establish func(id string, conn net.Conn) error
+	valve     *valve
 	log       *slog.Logger
 
 	mu     sync.Mutex
@@ -31,8 +32,8 @@ type gate struct {
 
 var _ listeners.Listener = (*gate)(nil)
 
-func newGate(id string, server *mqtt.Server, accept net.Listener, log *slog.Logger) *gate {
-	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, log: log, conns: map[net.Conn]struct{}{}}
+func newGate(id string, server *mqtt.Server, accept net.Listener, v *valve, log *slog.Logger) *gate {
+	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, valve: v, log: log, conns: map[net.Conn]struct{}{}}
 	if accept != nil {
 		g.addr = accept.Addr()
 	}
@@ -75,6 +76,7 @@ func (g *gate) admit(conn net.Conn) error {
 	if g.closed {
 		return errDown
 	}
+	conn = g.valve.through(conn)
 	g.conns[conn] = struct{}{}
 	g.wg.Go(func() {
 		if err := g.establish(g.id, conn); err != nil {

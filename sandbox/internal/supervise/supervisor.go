@@ -51,14 +51,17 @@ type Options struct {
 	Logger *slog.Logger
 	// PollInterval is the pause between two calls of Ready; zero means 20 ms.
 	PollInterval time.Duration
+	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil means nobody is told.
+	Changed func(Change)
 }
 
 // Supervisor starts and stops components. Its methods may be called concurrently; those that name one component wait for
 // each other.
 type Supervisor struct {
-	dir    string
-	logger *slog.Logger
-	poll   time.Duration
+	dir     string
+	logger  *slog.Logger
+	poll    time.Duration
+	changed func(Change)
 
 	mu         sync.Mutex
 	components map[string]*component
@@ -92,6 +95,7 @@ func New(o Options) *Supervisor {
 		dir:        o.Dir,
 		logger:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 		poll:       cmp.Or(o.PollInterval, 20*time.Millisecond),
+		changed:    o.Changed,
 		components: map[string]*component{},
 	}
 }
@@ -133,6 +137,7 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 	c.spec, c.run = spec, r
 	s.mu.Unlock()
 
+	s.tell(spec.Name, Running, "")
 	go s.wait(spec.Name, r)
 	if err := writeRecord(s.dir, newRecord(spec, r)); err != nil {
 		_ = r.process.Kill() // without a record nobody could find it after a crash
@@ -200,6 +205,7 @@ func (s *Supervisor) wait(name string, r *run) {
 		r.exit = state.String()
 	}
 	defer close(r.done)
+	s.tell(name, Exited, r.exit)
 	tell := s.logger.Warn
 	if r.ending.Load() {
 		tell = s.logger.Info
@@ -348,15 +354,21 @@ func (s *Supervisor) Kill(name string) error {
 }
 
 // Pause halts the component with SIGSTOP: its connections stay open and nothing answers.
-func (s *Supervisor) Pause(name string) error { return s.signal("pausing", name, syscall.SIGSTOP) }
+func (s *Supervisor) Pause(name string) error {
+	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
+}
 
 // Resume lets a paused component go on.
-func (s *Supervisor) Resume(name string) error { return s.signal("resuming", name, syscall.SIGCONT) }
+func (s *Supervisor) Resume(name string) error {
+	return s.signal("resuming", name, syscall.SIGCONT, Running)
+}
 
-func (s *Supervisor) signal(doing, name string, sig os.Signal) error {
+func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		err = r.process.Signal(sig)
+		if err = r.process.Signal(sig); err == nil {
+			s.tell(name, now, "")
+		}
 	}
 	if errors.Is(err, os.ErrProcessDone) {
 		err = errors.New("it does not run")
