@@ -7,7 +7,9 @@
 //	informer.go   the Pods as PodController sees them
 //	provider.go   PodController's calls
 //	lanes.go      one serial lane for each base and module name
-//	reconcile.go  what a lane does: install, hand over, uninstall
+//	reconcile.go  what a lane does: install, hand over
+//	clear.go      and uninstall what no Pod wants any more
+//	rollouts.go   how far the Deployments of the Pods are
 //	operate.go    one install or uninstall, its deadline and its retries
 //	status.go     what a Pod's status should be; pure
 //	writer.go     writes to the API server

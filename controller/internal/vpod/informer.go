@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type Informer struct {
 	mu        sync.Mutex
 	handler   cache.ResourceEventHandler
 	delivered map[types.NamespacedName]bool
+	heard     []cache.InformerSynced // by each handler: it has got all that was listed
 }
 
 var _ corev1informers.PodInformer = (*Informer)(nil)
@@ -105,14 +107,17 @@ func (i *Informer) Start(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced says whether both watches have listed.
+// HasSynced says whether both watches have listed, and all who listen have heard of it.
 func (i *Informer) HasSynced() bool {
 	for _, w := range i.watches {
 		if !w.HasSynced() {
 			return false
 		}
 	}
-	return true
+	i.mu.Lock()
+	heard := slices.Clone(i.heard)
+	i.mu.Unlock()
+	return !slices.ContainsFunc(heard, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
 // Observe calls changed for every event of a module Pod, of whatever Node.
@@ -130,9 +135,13 @@ func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 
 func (i *Informer) watch(h cache.ResourceEventHandler) error {
 	for _, w := range i.watches {
-		if _, err := w.AddEventHandler(h); err != nil {
+		registration, err := w.AddEventHandler(h)
+		if err != nil {
 			return err
 		}
+		i.mu.Lock()
+		i.heard = append(i.heard, registration.HasSynced)
+		i.mu.Unlock()
 	}
 	return nil
 }

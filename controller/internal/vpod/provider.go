@@ -73,6 +73,7 @@ type Provider struct {
 	writer   *writer
 	lanes    *lanes
 	gaps     gaps
+	rollouts rollouts
 
 	mu    sync.RWMutex
 	nodes map[string]string // identity by the name of the Node, for those served
@@ -139,6 +140,9 @@ func (p *Provider) Informer() *Informer { return p.informer }
 // Start works until ctx ends, and waits for what is under way.
 func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.Observe(p.observed); err != nil {
+		return err
+	}
+	if err := p.informer.watch(p.rollouts.handler()); err != nil {
 		return err
 	}
 	p.lanes.start(ctx)

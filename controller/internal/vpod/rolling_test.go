@@ -75,6 +75,8 @@ func TestRollingUpdate(t *testing.T) {
 		w.settleFor(5 * time.Second)
 		w.wantShow("new", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+		wantDiff(t, "commands: nothing serves for the time of an install only",
+			[]string{"uninstallBiz biz1:2", "uninstallBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
 	})
 	in(t, "rollback to a version that is still there", Options{}, func(t *testing.T, w *world) {
 		roll(w)

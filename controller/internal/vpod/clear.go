@@ -1,0 +1,172 @@
+package vpod
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// clear uninstalls what no Pod wants any more: the modules of Pods that are
+// deleted, once they are drained, and those that an in-place update replaced, once
+// what replaced them serves. Modules that no Pod ever asked for are left alone.
+func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
+	views := p.store.lane(key)
+	wanted := map[arklet.Module]bool{} // without URL
+	targetServes := true
+	for _, v := range views {
+		if !v.deleting && v.module.Name != "" && v.module.invalid == nil {
+			wanted[arklet.Module{Name: v.module.Name, Version: v.module.Version}] = true
+			biz, there := b.Module(v.module.Name, v.module.Version)
+			targetServes = there && biz.State == arklet.StateActivated // of the newest, which comes last
+		}
+	}
+	removed := false
+	for _, v := range views {
+		versions := slices.Clone(v.replaced)
+		if v.deleting && v.module.Name != "" && v.module.invalid == nil {
+			versions = append(versions, v.module.Module)
+		} else if !targetServes {
+			continue
+		}
+		settled := true
+		for _, m := range versions {
+			m.URL = ""
+			_, there := b.Module(m.Name, m.Version)
+			if wanted[m] || !there {
+				continue
+			}
+			var done bool
+			if p.awaited(b, v, m, views) {
+				wait.within(lookAgain)
+				settled = false
+				continue
+			}
+			if b, done = p.dismiss(ctx, b, v, m, views, wait); done {
+				removed = true
+			} else {
+				settled = false
+			}
+		}
+		if !settled {
+			continue
+		}
+		if err := p.settled(ctx, key, v); err != nil {
+			return b, removed, err
+		}
+	}
+	return b, removed, nil
+}
+
+// awaited says whether the module of a deleted Pod stays, for what comes instead
+// is not active yet. A Deployment that may make Pods unavailable deletes old ones
+// without knowing where new ones will be: without this, their bases would have no
+// version of the module meanwhile. It goes in time for the Pod's grace period, at whose
+// end PodController takes the Pod out of the API whatever the base says.
+func (p *Provider) awaited(b base.Snapshot, v view, m arklet.Module, views []view) bool {
+	if !v.deleting || !servesAlone(b, m) {
+		return false
+	}
+	pod, there := p.informer.Get(nameOf(v.pod))
+	if !there || pod.UID != v.uid || pod.DeletionTimestamp == nil || p.opts.Clock.Now().Add(lastMoment).After(pod.DeletionTimestamp.Time) {
+		return false
+	}
+	next, bound := successor(views)
+	if !bound {
+		return p.rollouts.successorTo(pod)
+	}
+	biz, there := b.Module(next.Name, next.Version)
+	return !there || biz.State != arklet.StateDeactivated // which is active only after this one
+}
+
+// lastMoment is how much of a grace period is left for the uninstall.
+const lastMoment = 5 * time.Second
+
+// servesAlone says whether a version of a module is active, and no other.
+func servesAlone(b base.Snapshot, m arklet.Module) bool {
+	biz, there := b.Module(m.Name, m.Version)
+	return there && biz.State == arklet.StateActivated && !slices.ContainsFunc(b.Modules, func(o arklet.Biz) bool {
+		return o.Name == m.Name && o.Version != m.Version && o.State == arklet.StateActivated
+	})
+}
+
+// successor is what the newest Pod that stays asks for.
+func successor(views []view) (arklet.Module, bool) {
+	for _, v := range slices.Backward(views) {
+		if !v.deleting && v.module.Name != "" && v.module.invalid == nil {
+			return v.module.Module, true
+		}
+	}
+	return arklet.Module{}, false
+}
+
+// dismiss uninstalls one version, when it is time.
+func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arklet.Module, views []view, wait *soonest) (base.Snapshot, bool) {
+	now := p.opts.Clock.Now()
+	if left := v.notReadySince.Add(p.opts.Drain).Sub(now); v.deleting && p.opts.Drain > 0 && left > 0 {
+		wait.within(left)
+		return b, false
+	}
+	if left := v.failure.next.Sub(now); v.deleting && v.failure.err != nil && left > 0 {
+		wait.within(left)
+		return b, false
+	}
+	if next, kept := keptBack(b, m, views); kept {
+		var err error
+		if b, err = p.uninstall(ctx, b, next); err != nil { // then it is in the way later, and goes then
+			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", next.Identity(), "err", err)
+		}
+	}
+	b, err := p.uninstall(ctx, b, m)
+	if ctx.Err() != nil {
+		return b, false
+	}
+	if _, there := b.Module(m.Name, m.Version); err != nil && !there {
+		p.tell(v, m, err)
+		return b, true
+	}
+	if err != nil {
+		f := p.noteFailure(v, m, err, 0) // without limit: what is left behind drifts from the Pods for ever
+		wait.within(f.next.Sub(now))
+		return b, false
+	}
+	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity(), "pod", nameOf(v.pod).String())
+	return b, true
+}
+
+// keptBack finds the version that the base keeps deactivated for the one that is
+// to go. Over MQTT only a fresh install activates it, so it is uninstalled while the other
+// one still serves: the base is without the module for the time of an install, and no longer.
+func keptBack(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bool) {
+	next, bound := successor(views)
+	if !bound || b.Tunnel == tunnel.HTTP || !servesAlone(b, m) {
+		return arklet.Module{}, false
+	}
+	biz, there := b.Module(next.Name, next.Version)
+	return next, there && biz.State == arklet.StateDeactivated
+}
+
+// settled notes that a lane has nothing left of a Pod, and takes the Pod out of
+// the API when no lane has.
+func (p *Provider) settled(ctx context.Context, key laneKey, v view) error {
+	last := false
+	p.store.change(func() {
+		v.entry.replaced = slices.DeleteFunc(v.entry.replaced, func(m arklet.Module) bool { return m.Name == key.module })
+		if !v.deleting {
+			return
+		}
+		v.removed[key.module] = true
+		last = !slices.ContainsFunc(v.moduleNames(), func(name string) bool { return !v.removed[name] })
+	})
+	if !last {
+		return nil
+	}
+	if err := p.writer.delete(ctx, v.pod); err != nil {
+		return err
+	}
+	p.store.remove(v.entry)
+	return nil
+}
