@@ -120,12 +120,13 @@ func (v *validator) fault(at *field.Path, fault Object) {
 	}
 	err = f.Validate()
 	for _, err := range parts(err) {
-		name, detail, found := strings.Cut(err.Error(), ": ")
-		name, _, _ = strings.Cut(name, " ") // kind "x", count -1
-		if found && strings.HasPrefix(name, "for,") {
-			name = ""
+		name, detail, _ := strings.Cut(err.Error(), ": ")
+		name, value, _ := strings.Cut(name, " ") // kind "x", count -1
+		if value != "" && !strings.HasSuffix(name, ",") {
+			v.forbid(below(at, name), "%s %s", value, detail)
+			continue
 		}
-		v.forbid(below(at, name), "%s", detail)
+		v.forbid(below(at, strings.TrimSuffix(name, ",")), "%s", detail)
 	}
 }
 

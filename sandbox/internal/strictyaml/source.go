@@ -98,6 +98,9 @@ func resolve(n *yaml.Node, depth int, nodes *int) (*yaml.Node, error) {
 	return &c, nil
 }
 
+// Empty tells whether there is nothing to decode.
+func (s *Source) Empty() bool { return s.root == nil }
+
 // Line is the line in which the source begins.
 func (s *Source) Line() int { return s.line }
 

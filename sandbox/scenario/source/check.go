@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,12 +27,14 @@ func (s *Scenario) check() (problems Problems, used map[string]bool) {
 	}
 	for _, e := range s.doc.Expressions() {
 		if wrong := misplaced(e.Field); wrong != "" {
+			noteText(e.Text, used)
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
 			continue
 		}
 		t, wrong := s.template(e)
-		if len(wrong) > 0 {
-			problems = append(problems, wrong...)
+		problems = append(problems, wrong...)
+		if t == nil {
+			noteText(e.Text, used)
 			continue
 		}
 		note(t.Uses())
@@ -41,6 +44,7 @@ func (s *Scenario) check() (problems Problems, used map[string]bool) {
 		var wrong expr.Problems
 		if errors.As(err, &wrong) {
 			problems = append(problems, s.conditionProblems(c, wrong)...)
+			noteText(c.text, used)
 			continue
 		}
 		note(program.Uses())
@@ -171,16 +175,31 @@ func (s *Scenario) conditionProblems(c condition, wrong expr.Problems) Problems 
 	return problems
 }
 
+var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
+
+// noteText notes the names in an expression that does not compile, so that they
+// are not called unused too.
+func noteText(text string, used map[string]bool) {
+	for _, name := range names.FindAllString(text, -1) {
+		used[name] = true
+	}
+}
+
+// meant tells whether a problem supposes that a name was meant.
+func meant(name string, problems Problems) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
+}
+
 // unused reports variables and dimensions of the matrix that nothing uses.
-func (s *Scenario) unused(used map[string]bool) Problems {
+func (s *Scenario) unused(used map[string]bool, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
-		if !used["vars."+name] {
+		if !used["vars."+name] && !meant(name, others) {
 			problems = append(problems, s.problem("spec.vars."+name, "nothing uses this variable: remove it"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
-		if !used["matrix."+name] {
+		if !used["matrix."+name] && !meant(name, others) {
 			problems = append(problems, s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -85,16 +87,24 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 		}
 	}
 	v1alpha1.SetScenarioDefaults(i.Scenario)
-	unread := map[string]bool{}
-	for _, p := range wrong {
-		unread[p.Field] = true
-	}
 	for _, e := range v1alpha1.ValidateScenario(i.Scenario) {
-		if !unread[e.Field] {
+		if !follows(e, wrong) {
 			problems = append(problems, Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
 		}
 	}
 	return i, problems
+}
+
+// follows tells whether a rule is broken only because something could not be read.
+func follows(e *field.Error, unread Problems) bool {
+	return slices.ContainsFunc(unread, func(p Problem) bool {
+		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
+	})
+}
+
+// within tells whether a field is another one or a part of it.
+func within(path, of string) bool {
+	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }
 
 // later tells whether a template uses what is known only while the scenario runs.

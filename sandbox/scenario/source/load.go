@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -44,6 +45,10 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 	first := map[string]string{}
 	used := map[string]bool{}
 	for _, f := range files {
+		if f.source.Empty() {
+			problems = append(problems, f.problems...)
+			continue
+		}
 		s, found := read(f)
 		if o.Select != nil && s.Scenario.Metadata.Name != "" && !o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
 			continue
@@ -115,11 +120,23 @@ func find(paths []string) ([]file, Problems) {
 				problems = append(problems, unreadable(path, err))
 				continue
 			}
-			source, wrong := strictyaml.Parse(path, text)
-			files = append(files, file{path, source, wrong})
+			files = append(files, parse(path, text))
 		}
 	}
 	return files, problems
+}
+
+// parse parses a file. In { } and [ ] an expression without quotes is not YAML,
+// and the parser's words for it help nobody.
+func parse(path string, text []byte) file {
+	source, problems := strictyaml.Parse(path, text)
+	lines := strings.Split(string(text), "\n")
+	for i, p := range problems {
+		if near := lines[max(0, p.Line-2):min(len(lines), p.Line+1)]; source.Empty() && expr.Has(strings.Join(near, "\n")) {
+			problems[i].Detail += "; within { } or [ ] put a text with ${{ }} in quotes"
+		}
+	}
+	return file{path, source, problems}
 }
 
 // inFolder returns the files of a folder whose kind is Scenario.
@@ -136,8 +153,7 @@ func inFolder(folder string) ([]file, error) {
 				return nil, err
 			}
 			if IsScenario(text) {
-				source, wrong := strictyaml.Parse(name, text)
-				files = append(files, file{name, source, wrong})
+				files = append(files, parse(name, text))
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
@@ -77,4 +78,129 @@ func TestGoodFiles(t *testing.T) {
 		}
 	}
 	golden(t, "testdata/good/instances.txt", b.String())
+}
+
+var run = expr.Run{Namespace: "rolling-x7k2p", Group: "rolling-x7k2p", Seed: 7, Env: "dev", Attempt: 1}
+
+// write makes files in a new folder.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// scenarioOf returns a small scenario whose script uses all variables.
+func scenarioOf(name, vars, labels string) string {
+	return `apiVersion: sandbox.koupleless.io/v1alpha1
+kind: Scenario
+metadata: {name: ` + name + `, labels: {` + labels + `}}
+spec:
+  description: A script.
+  vars: {` + vars + `}
+  steps:
+    - {name: s, script: {content: "echo", until: "stdout == string(vars.a) + string(vars.b)"}}
+`
+}
+
+func TestVars(t *testing.T) {
+	folder := write(t, map[string]string{"s.yaml": scenarioOf("s", `a: 1, b: "text ${{ vars.a }}"`, "")})
+	for _, tc := range []struct {
+		vars map[string]any
+		want map[string]any
+		err  string
+	}{
+		{nil, map[string]any{"a": int64(1), "b": "text 1"}, ""},
+		{map[string]any{"a": "7"}, map[string]any{"a": int64(7), "b": "text 7"}, ""},
+		{map[string]any{"a": 7, "b": "1.0"}, map[string]any{"a": int64(7), "b": "1.0"}, ""},
+		{map[string]any{"a": "many"}, nil, "--var a: many is not of the type that the scenario gives it, such as 1"},
+		{map[string]any{"aa": "1"}, nil, "--var aa: no scenario has such a variable; did you mean a?"},
+	} {
+		scenarios, err := source.Load([]string{folder}, source.Options{Vars: tc.vars})
+		if err != nil {
+			if err.Error() != tc.err {
+				t.Errorf("%v: %v, want %s", tc.vars, err, tc.err)
+			}
+			continue
+		}
+		instance, err := scenarios[0].Instantiate(scenarios[0].Cells[0], run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, instance.Vars); diff != "" || tc.err != "" {
+			t.Errorf("%v: want error %q (-want +got):\n%s", tc.vars, tc.err, diff)
+		}
+	}
+}
+
+func TestWhichFiles(t *testing.T) {
+	folder := write(t, map[string]string{
+		"b.yaml": scenarioOf("beta", "a: 1, b: 2", "area: base"), "a.yml": scenarioOf("alpha", "a: 1, b: 2", ""),
+		"pod.yaml": "kind: Pod\n", "notes.txt": "kind: Scenario\n",
+	})
+	base := func(_ string, labels map[string]string) bool { return labels["area"] == "base" }
+	none := func(string, map[string]string) bool { return false }
+	for _, tc := range []struct {
+		paths  []string
+		choose func(string, map[string]string) bool
+		want   []string
+		err    string
+	}{
+		{[]string{folder}, nil, []string{"alpha", "beta"}, ""},
+		{[]string{folder}, base, []string{"beta"}, ""},
+		{[]string{folder + "/a.yml"}, nil, []string{"alpha"}, ""},
+		{[]string{folder}, none, nil, "no scenario is selected: look at their names and labels with koupsandbox scenario list"},
+		{[]string{folder + "/a.yml", folder + "/a.yml"}, nil, nil, folder + `/a.yml:3: metadata.name: "alpha" is the name of the scenario in ` + folder + `/a.yml too`},
+		{[]string{folder + "/c.yaml"}, nil, nil, folder + "/c.yaml: there is no such file or folder"},
+		{[]string{t.TempDir()}, nil, nil, "there is no scenario file in this folder"},
+		{[]string{folder + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: is "Pod", but this must be a Scenario`},
+	} {
+		scenarios, err := source.Load(tc.paths, source.Options{Select: tc.choose})
+		var names []string
+		for _, s := range scenarios {
+			names = append(names, s.Scenario.Metadata.Name)
+		}
+		if diff := cmp.Diff(tc.want, names); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.paths, diff)
+		}
+		if (err == nil) != (tc.err == "") || err != nil && !strings.HasSuffix(err.Error(), tc.err) {
+			t.Errorf("%v: error %v, want %s", tc.paths, err, tc.err)
+		}
+	}
+}
+
+// Whatever the file, Load ends and does not panic.
+func FuzzLoad(f *testing.F) {
+	for _, pattern := range []string{"testdata/*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	folder := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file := filepath.Join(folder, "s.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		scenarios, err := source.Load([]string{file}, source.Options{})
+		if err == nil {
+			for _, cell := range scenarios[0].Cells {
+				if _, err := scenarios[0].Instantiate(cell, run); err != nil {
+					t.Errorf("%s was taken, but its instance is refused: %v", cell.Name, err)
+				}
+			}
+		}
+	})
 }

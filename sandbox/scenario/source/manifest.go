@@ -46,7 +46,7 @@ func (s *Scenario) manifest(name string) *manifest {
 func (i *Instance) manifests(used map[string]bool) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
-		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) {
+		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) || filepath.IsAbs(step.Apply.File) {
 			return
 		}
 		at = at.Child("apply")
@@ -60,7 +60,7 @@ func (i *Instance) manifests(used map[string]bool) Problems {
 		names, wrong := i.checkManifest(m, step.Apply)
 		problems = append(problems, wrong...)
 		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
-			if !names["vars."+name] {
+			if !names["vars."+name] && !meant(name, wrong) {
 				problems = append(problems, i.Of.problem(at.Child("vars", name).String(), "nothing in "+m.path+" uses this variable: remove it"))
 			}
 		}
@@ -99,6 +99,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string
 			t, err := env.Template(e.Text)
 			var wrong expr.Problems
 			if errors.As(err, &wrong) {
+				noteText(e.Text, used)
 				for _, p := range wrong {
 					problems = append(problems, Problem{Source: m.path, Line: e.Line + p.Line - 1, Field: e.Field, Detail: p.Detail})
 				}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -86,13 +85,13 @@ func (s *Scenario) prepare(o Options) Problems {
 		}
 		problems = append(problems, instance.manifests(used)...)
 	}
-	return append(problems, s.unused(used)...)
+	return append(problems, s.unused(used, problems)...)
 }
 
 // known tells whether a field, or one that it is part of, has a problem already.
 func (s *Scenario) known(path string) bool {
 	for wrong := range s.wrong {
-		if wrong != "" && (path == wrong || strings.HasPrefix(path, wrong+".") || strings.HasPrefix(path, wrong+"[")) {
+		if within(path, wrong) {
 			return true
 		}
 	}
