@@ -155,6 +155,9 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, cause error) error {
 		s.process.end(ctx)
 	}
 	_, err := supervise.CleanStale(ctx, dir.Run())
+	if dir.Used() { // a daemon that was killed has left more than processes
+		err = errors.Join(err, forget(ctx, dir))
+	}
 	err = errors.Join(err, dir.Remove(!cancelled))
 	if !cancelled {
 		cause = fmt.Errorf("%w\neverything that was started has been stopped; the logs are in %s", cause, dir.Logs())

@@ -98,18 +98,20 @@ func (p *Provider) claim(ctx context.Context) error {
 		p.note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
 		return p.connect()
 	case note != nil:
-		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%w): remove it with koupsandbox down, then bring it up again", p.name, noMark(err))
+		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.noMark(err))
 	default:
-		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%w), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
-			p.name, noMark(err), p.name)
+		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%s), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
+			p.name, p.noMark(err), p.name)
 	}
 }
 
-func noMark(err error) error {
+// noMark says in a clause what the cluster did not say.
+func (p *Provider) noMark(err error) string {
 	if err == nil {
-		return errors.New("it bears no mark")
+		return "it bears no mark"
 	}
-	return err
+	p.o.Logger.Info("a kind cluster does not say whose it is", "cluster", p.name, "err", err)
+	return "it does not answer"
 }
 
 // marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer and at most for limit. It writes
@@ -161,11 +163,9 @@ func Forget(ctx context.Context, o Options) error {
 	}
 	if note == nil {
 		marked, err := p.marked(ctx, answerTime)
-		if err != nil {
-			p.o.Logger.Info("a kind cluster of the sandbox's name does not say whose it is", "err", err)
-		}
 		if !marked {
-			return nil // not ours, as far as can be known
+			p.o.Logger.Info("a kind cluster of the sandbox's name is left alone", "because", p.noMark(err))
+			return nil
 		}
 	}
 	p.owned = true
