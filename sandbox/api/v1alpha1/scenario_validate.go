@@ -20,8 +20,6 @@ const (
 	// maxSetName leaves room in the host name of a base, RUN-SET-N, which is a label
 	// of its Node.
 	maxSetName = 20
-	// maxControllers is the most processes of the controller that a scenario may ask for.
-	maxControllers = 9
 	// maxRate is what the generator of requests is built and measured for.
 	maxRate = 5000
 )

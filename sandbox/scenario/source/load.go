@@ -132,7 +132,8 @@ func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)
 	lines := strings.Split(string(text), "\n")
 	for i, p := range problems {
-		if near := lines[max(0, p.Line-2):min(len(lines), p.Line+1)]; source.Empty() && expr.Has(strings.Join(near, "\n")) {
+		last := min(len(lines), p.Line+1)
+		if near := lines[max(0, min(last, p.Line-2)):last]; source.Empty() && expr.Has(strings.Join(near, "\n")) {
 			problems[i].Detail += "; within { } or [ ] put a text with ${{ }} in quotes"
 		}
 	}
