@@ -87,7 +87,7 @@ type Summary struct {
 func (r *Record) Event(stream string) timeline.Event {
 	return timeline.Event{
 		Time: r.Sent, Kind: timeline.Request, Name: stream, State: string(r.Result),
-		Base: r.Base, Version: r.Version, Message: r.Error,
+		Base: r.Base, Version: r.Version, Message: r.Error, Elapsed: r.Done.Sub(r.Sent),
 	}
 }
 

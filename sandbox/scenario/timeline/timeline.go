@@ -63,7 +63,7 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 	// Code is the error code of a command's answer; empty = success.
 	Code string `json:"code,omitempty"`
-	// Elapsed is how long a command took.
+	// Elapsed is how long a command took, or a request until its fate was known.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 
 	// Pod is the state of a Pod, with kind Pod.

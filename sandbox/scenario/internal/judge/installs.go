@@ -1,0 +1,123 @@
+package judge
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// installCheck looks for installations of what is installed: an installBiz that came
+// after the version had come to the base, while it was neither gone, by an uninstall,
+// a failure or a restart, nor broken; or, where commands are not told, a version that is
+// resolved twice. A repetition is excused if, since the version came, the base was
+// disconnected, a fault happened or was set there, or a component ended or was
+// paused: the answer to the first one may never have arrived.
+type installCheck struct {
+	lives map[install]*life
+	// disturbed is when something may last have swallowed an answer, by base; "" = anywhere.
+	disturbed map[string]time.Time
+	installs  int
+	repeats   []Violation
+	excused   []Violation
+}
+
+type install struct {
+	base string
+	timeline.ModuleRef
+}
+
+// life is a version on a base, from when it is resolved until it is gone.
+type life struct {
+	since  time.Time
+	broken bool
+}
+
+func (c *installCheck) note(_ *world, e change) {
+	if c.lives == nil {
+		c.lives, c.disturbed = map[install]*life{}, map[string]time.Time{}
+	}
+	key := install{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
+	switch e.Kind {
+	case timeline.Base:
+		switch e.State {
+		case baseUp, baseDown:
+			for k := range c.lives {
+				if k.base == e.Base {
+					delete(c.lives, k)
+				}
+			}
+		case "disconnected":
+			c.disturbed[e.Base] = e.Time
+		}
+	case timeline.Fault:
+		if e.State != "cleared" {
+			c.disturbed[e.Base] = e.Time
+		}
+	case timeline.Component:
+		if e.State != "running" {
+			c.disturbed[""] = e.Time
+		}
+	case timeline.Module:
+		c.module(key, e)
+	case timeline.Command:
+		// A command began when it arrived; the one that installs comes before its module.
+		l := c.lives[key]
+		if began := e.Time.Add(-e.Elapsed); e.Name == installBiz && l != nil && !l.broken && began.After(l.since) {
+			c.repeated(key, l, began, "was installed again after %v, and answered: "+answerOf(e))
+		}
+	}
+}
+
+func (c *installCheck) module(key install, e change) {
+	l := c.lives[key]
+	switch e.State {
+	case "", stopped, unresolved:
+		delete(c.lives, key)
+	case resolved:
+		if l != nil && !l.broken {
+			c.repeated(key, l, e.Time, "was resolved again after %v")
+		}
+		c.installs++
+		c.lives[key] = &life{since: e.Time}
+	default:
+		if l == nil { // from before the run
+			l = &life{since: e.Time}
+			c.lives[key] = l
+		}
+		l.broken = e.State == broken
+	}
+}
+
+func (c *installCheck) repeated(key install, l *life, at time.Time, how string) {
+	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, at.Sub(l.since))}
+	if !c.disturbed[""].Before(l.since) || !c.disturbed[key.base].Before(l.since) {
+		v.Message += " (the first answer may have been lost)"
+		c.excused = append(c.excused, v)
+		return
+	}
+	c.repeats = append(c.repeats, v)
+}
+
+func answerOf(e change) string {
+	if e.Code == "" {
+		return "success"
+	}
+	return e.Code
+}
+
+func (c *installCheck) result() Result {
+	r := Result{
+		Name: InstalledOnce, Compared: c.installs, Violations: sorted(append([]Violation(nil), c.repeats...)),
+		Excused: sorted(append([]Violation(nil), c.excused...)),
+		Figures: map[string]float64{"installs": float64(c.installs), "repeated": float64(len(c.repeats) + len(c.excused))},
+		Summary: many(c.installs, "installation") + ", none twice",
+	}
+	if n := len(c.repeats); n > 0 {
+		r.Summary = many(c.installs, "installation") + fmt.Sprintf(", %d repeated", n)
+	}
+	if n := len(c.excused); n > 0 {
+		r.Summary += fmt.Sprintf("; %d more repeated after a disturbance", n)
+	}
+	return r
+}

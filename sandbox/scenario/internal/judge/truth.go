@@ -1,0 +1,202 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready
+// and stays, and an endpoint that is ready, must have each of its modules active, in its
+// version.
+//
+// Each disagreement is reported with its length. It is a violation if it is longer
+// than Options.TruthWithin, or if a request to this base was lost in it. It is excused if the
+// base's process ended: see the package.
+type truthCheck struct {
+	open  map[claim]*lie
+	known map[claim]struct{} // claims that hold at present
+	// compared counts how often something became Ready.
+	compared int
+	lies     []lie
+	lost     []loss
+}
+
+// claim is a Pod that says it is Ready, or an endpoint of a Service for it.
+type claim struct{ service, pod, uid, base string }
+
+type lie struct {
+	claim
+	from, to time.Time
+	missing  string
+	excused  bool
+}
+
+// loss is a request that was lost on a base.
+type loss struct {
+	base     string
+	from, to time.Time
+}
+
+func (c *truthCheck) note(w *world, e change) {
+	if c.open == nil {
+		c.open, c.known = map[claim]*lie{}, map[claim]struct{}{}
+	}
+	switch e.Kind {
+	case timeline.Request:
+		if e.Base != "" {
+			c.lost = append(c.lost, loss{e.Base, e.Time, e.Time.Add(e.Elapsed)})
+		}
+	case timeline.Base, timeline.Module:
+		c.compare(w, e.Time, func(k claim) bool { return k.base == e.Base })
+	case timeline.Pod:
+		if e.pod != nil {
+			c.compare(w, e.Time, func(k claim) bool { return k.uid == e.Pod.UID })
+		}
+	case timeline.Endpoints:
+		c.compare(w, e.Time, func(k claim) bool { return k.service == e.Name })
+	}
+}
+
+// compare looks at the claims that may be concerned.
+func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool) {
+	claims := w.claims(concerned)
+	for k := range c.known {
+		if _, ok := claims[k]; !ok && concerned(k) {
+			delete(c.known, k)
+			c.close(k, now)
+		}
+	}
+	for k, p := range claims {
+		if _, ok := c.known[k]; !ok {
+			c.known[k] = struct{}{}
+			c.compared++
+		}
+		b := w.base(k.base)
+		missing := b.missing(p)
+		l := c.open[k]
+		switch {
+		case missing == "":
+			c.close(k, now)
+		case l == nil:
+			c.open[k] = &lie{claim: k, from: now, missing: missing, excused: !b.running}
+		case !b.running:
+			l.excused = true
+		}
+	}
+}
+
+func (c *truthCheck) close(k claim, now time.Time) {
+	if l := c.open[k]; l != nil {
+		l.to = now
+		c.lies = append(c.lies, *l)
+		delete(c.open, k)
+	}
+}
+
+// claims are the Pods that are Ready and the endpoints that are ready.
+func (w *world) claims(concerned func(claim) bool) map[claim]*pod {
+	out := map[claim]*pod{}
+	byName := map[string]*pod{}
+	for _, p := range w.pods {
+		if p.Gone || p.base == "" {
+			continue
+		}
+		byName[p.Name] = p
+		if k := (claim{"", p.Name, p.UID, p.base}); p.serves() && concerned(k) {
+			out[k] = p
+		}
+	}
+	for service, endpoints := range w.endpoints {
+		for _, e := range endpoints {
+			if p := byName[e.Pod]; e.Ready && p != nil {
+				if k := (claim{service, p.Name, p.UID, p.base}); concerned(k) {
+					out[k] = p
+				}
+			}
+		}
+	}
+	return out
+}
+
+// missing names the modules of the Pod that are not active.
+func (b *base) missing(p *pod) string {
+	var out []string
+	for _, m := range p.Modules {
+		if !b.isActive(m.Name, m.Version) {
+			out = append(out, strings.TrimSuffix(m.Name+":"+m.Version, ":"))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " and ")
+}
+
+func (c *truthCheck) result(end time.Time, o *Options) Result {
+	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
+	lies := slices.Clone(c.lies)
+	for _, l := range c.open {
+		last := *l
+		last.to = end
+		lies = append(lies, last)
+	}
+	var longest, longestExcused time.Duration
+	disagreements := 0
+	for _, l := range lies {
+		if l.to.Equal(l.from) {
+			continue // told in one moment
+		}
+		length := l.to.Sub(l.from)
+		what := "Pod " + l.pod + " is Ready"
+		if l.service != "" {
+			what = "the endpoint of Pod " + l.pod + " in Service " + l.service + " is ready"
+		}
+		v := Violation{
+			Time: l.from, Length: length, Base: l.base, Pod: l.pod,
+			Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, length),
+		}
+		lost := 0
+		for _, q := range c.lost {
+			if q.base == l.base && !q.from.After(l.to) && !q.to.Before(l.from) {
+				lost++
+			}
+		}
+		if lost > 0 {
+			v.Message += fmt.Sprintf(", in which %s lost", many(lost, "request")+was(lost))
+		}
+		if l.excused {
+			v.Message += ", since its process ended"
+			r.Excused = append(r.Excused, v)
+			longestExcused = max(longestExcused, length)
+			continue
+		}
+		disagreements++
+		longest = max(longest, length)
+		if lost > 0 || length > o.TruthWithin {
+			r.Violations = append(r.Violations, v)
+		} else {
+			r.Excused = append(r.Excused, v)
+		}
+	}
+	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
+	r.Figures["disagreements"], r.Figures["longest"] = float64(disagreements), milliseconds(longest)
+	r.Summary = many(c.compared, "time") + " something became Ready"
+	if disagreements == 0 {
+		r.Summary += ", always true"
+	} else {
+		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), longest)
+	}
+	if longestExcused > 0 {
+		r.Summary += fmt.Sprintf("; where a process ended, up to %v", longestExcused)
+	}
+	return r
+}
+
+func was(n int) string {
+	if n == 1 {
+		return " was"
+	}
+	return " were"
+}
