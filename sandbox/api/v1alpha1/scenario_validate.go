@@ -20,6 +20,9 @@ const (
 	// maxSetName leaves room in the host name of a base, RUN-SET-N, which is a label
 	// of its Node.
 	maxSetName = 20
+	// maxControllers is the most controllers that share the bases of one sandbox: each
+	// is a process, and watches all Pods anew.
+	maxControllers = 9
 	// maxRate is what the generator of requests is built and measured for.
 	maxRate = 5000
 )
