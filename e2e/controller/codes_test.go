@@ -186,12 +186,12 @@ func TestUninstallCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		arklet string
-		beside string // a younger version that the base keeps deactivated
+		beside []string // younger versions that the base keeps deactivated; the youngest makes way first
 		says   string
 	}{
-		{"Arklet.UninstallBizFailed", "", "Arklet.UninstallBizFailed: uninstallBiz of m:1.0.0 on base %q: java.lang.IllegalStateException: stop handler failed; investigate"},
-		{"Arklet.NoMatchedBiz", "", "Arklet.UninstallBizFailed: base %q says that it uninstalled m:1.0.0 and lists it still; investigate"},
-		{"Arklet.UnInstallationRequirementNotMet", "2.0.0", "Arklet.UninstallBizFailed: Arklet.UnInstallationRequirementNotMet: uninstallBiz of m:1.0.0 on base %q: " +
+		{"Arklet.UninstallBizFailed", nil, "Arklet.UninstallBizFailed: uninstallBiz of m:1.0.0 on base %q: java.lang.IllegalStateException: stop handler failed; investigate"},
+		{"Arklet.NoMatchedBiz", nil, "Arklet.UninstallBizFailed: base %q says that it uninstalled m:1.0.0 and lists it still; investigate"},
+		{"Arklet.UnInstallationRequirementNotMet", []string{"2.0.0", "3.0.0"}, "Arklet.UninstallBizFailed: Arklet.UnInstallationRequirementNotMet: uninstallBiz of m:1.0.0 on base %q: " +
 			"java.lang.IllegalStateException: the active one of several versions must not be uninstalled; the active one of several versions must not be uninstalled"},
 	} {
 		t.Run(c.arklet, func(t *testing.T) {
@@ -202,10 +202,10 @@ func TestUninstallCodes(t *testing.T) {
 			pod(t, ns, "m", one("m", "1.0.0", name))
 			readyPod(t, ns, "m")
 			left := []string{}
-			if c.beside != "" {
-				pod(t, ns, "beside", one("m", c.beside, name))
-				has(t, b, "m:1.0.0 ACTIVATED", "m:"+c.beside+" DEACTIVATED")
-				left = append(left, "m:"+c.beside+" ACTIVATED")
+			for _, version := range c.beside {
+				pod(t, ns, "beside-"+version, one("m", version, name))
+				left = append(left, "m:"+version+" DEACTIVATED")
+				has(t, b, append([]string{"m:1.0.0 ACTIVATED"}, left...)...)
 			}
 			id := b.inject(t, fakebase.Fault{Kind: fakebase.FaultError, Code: c.arklet, Match: fakebase.Match{Commands: []string{"uninstallBiz"}}})
 			must(t, client.CoreV1().Pods(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
@@ -217,6 +217,9 @@ func TestUninstallCodes(t *testing.T) {
 			}
 			b.Clear(id)
 			gone(t, ns, "m")
+			if last := len(c.beside) - 1; last >= 0 {
+				left[last] = "m:" + c.beside[last] + " ACTIVATED"
+			}
 			has(t, b, left...)
 		})
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // clear uninstalls what no Pod wants any more: the modules of Pods that are
-// deleted, once they are drained, and those that an in-place update replaced, once
-// what replaced them serves. Modules that no Pod ever asked for are left alone.
+// deleted, and those that an in-place update replaced, once what replaced them
+// serves; both once they are drained. Modules that no Pod ever asked for are left alone.
 func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
 	views := p.store.lane(key)
 	wanted := map[arklet.Module]bool{} // without URL
@@ -106,7 +106,7 @@ func successor(views []view) (arklet.Module, bool) {
 // dismiss uninstalls one version, when it is time.
 func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arklet.Module, views []view, wait *soonest) (base.Snapshot, bool) {
 	now := p.opts.Clock.Now()
-	if left := v.notReadySince.Add(p.opts.Drain).Sub(now); v.deleting && p.opts.Drain > 0 && left > 0 {
+	if left := p.drainedFrom(v).Add(p.opts.Drain).Sub(now); p.opts.Drain > 0 && left > 0 {
 		wait.within(left)
 		return b, false
 	}
@@ -114,7 +114,7 @@ func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arkle
 		wait.within(left)
 		return b, false
 	}
-	if next, kept := keptBack(b, m, views); kept {
+	if next, kept := keptBack(b, m, views); kept && v.failure.err == nil { // it makes way once
 		var err error
 		if b, err = p.uninstall(ctx, b, next); err != nil { // then it is in the way later, and goes then
 			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", next.Identity(), "err", err)
@@ -147,6 +147,21 @@ func keptBack(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bo
 	}
 	biz, there := b.Module(next.Name, next.Version)
 	return next, there && biz.State == arklet.StateDeactivated
+}
+
+// drainedFrom is when requests ceased to go to what a Pod gives up: when it turned
+// Not Ready or began to be deleted, or, in place, when what came instead took over.
+func (p *Provider) drainedFrom(v view) (from time.Time) {
+	if v.deleting {
+		return v.notReadySince
+	}
+	p.store.change(func() {
+		if v.takenOver.IsZero() {
+			v.takenOver = p.opts.Clock.Now()
+		}
+		from = v.takenOver
+	})
+	return from
 }
 
 // settled notes that a lane has nothing left of a Pod, and takes the Pod out of

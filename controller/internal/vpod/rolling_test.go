@@ -153,7 +153,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
-		w.settleFor(3 * time.Second)
+		w.settleFor(time.Second)
 	}
 	c := container("biz1", "1")
 	c.Env = []corev1.EnvVar{{Name: workload.VersionEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
@@ -167,6 +167,8 @@ func TestInPlaceReplacement(t *testing.T) {
 		create(w)
 		update(w, "2")
 		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "modules while the old one is drained", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+		w.settleFor(DefaultDrain)
 		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
 	})
 	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {
@@ -175,6 +177,7 @@ func TestInPlaceReplacement(t *testing.T) {
 			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
 		})
 		update(w, "2")
+		w.settleFor(time.Minute)
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})
 }

@@ -23,8 +23,10 @@ type entry struct {
 	accepted time.Time
 	deleting bool
 	// replaced are modules that an in-place update took out of the Pod; they go
-	// once what came instead is active.
+	// once what came instead is active and they are drained.
 	replaced []arklet.Module
+	// takenOver is when what came instead was first seen to be active; zero before.
+	takenOver time.Time
 	// failures are what went wrong last, by module name.
 	failures map[string]failure
 	// removed are the module names whose uninstall is settled, when deleting.
@@ -114,6 +116,7 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 		names = append(names, m.Name)
 		if known && i < len(before) && before[i].Module != m.Module {
 			e.replaced = append(e.replaced, before[i].Module)
+			e.takenOver = time.Time{}
 			delete(e.failures, m.Name)
 		}
 	}
