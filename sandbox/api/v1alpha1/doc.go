@@ -1,4 +1,5 @@
-// Package v1alpha1 holds the configuration file of a sandbox:
+// Package v1alpha1 holds the files that people write: the configuration of a
+// sandbox, and scenarios.
 //
 //	apiVersion: sandbox.koupleless.io/v1alpha1
 //	kind: Sandbox
@@ -9,8 +10,20 @@
 //	decode.go     Decode: strict reading of a file, with the line of each field
 //	sandbox.schema.json   the JSON schema of the types; go generate writes it
 //
+//	kind: Scenario
+//
+//	scenario.go                  the types: the language
+//	scenario_steps.go            walking through steps, and naming them
+//	scenario_defaults.go         SetScenarioDefaults
+//	scenario_validate.go         ValidateScenario: the scenario as a whole
+//	scenario_validate_steps.go   what steps may do
+//	scenario_validate_bases.go   bases, faults, traffic
+//	scenario_decode.go           DecodeScenario
+//	scenario.schema.json         its JSON schema
+//
 // A configuration is complete after Decode (or a zero value), overriding by
-// flags, SetDefaults and Validate, in this order.
+// flags, SetDefaults and Validate, in this order. A scenario has expressions in
+// it; package source, in sandbox/scenario, reads it in two passes.
 package v1alpha1
 
 //go:generate go run ./internal/genschema

@@ -81,10 +81,10 @@ type BaseSet struct {
 	// are not seen by the sandbox's controller.
 	Env string `json:"env,omitempty"`
 	// Tunnel is mqtt or http. Default: mqtt.
-	Tunnel Tunnel `json:"tunnel,omitempty"`
+	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http"`
 	// Activation says what a base does with a second version of a module.
 	// Default: newModule.
-	Activation Activation `json:"activation,omitempty"`
+	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
 	// InstallTime and UninstallTime are how long a module takes to start and to
 	// stop, PullTime its download. Default: 0s.
 	InstallTime   *metav1.Duration `json:"installTime,omitempty"`
@@ -143,18 +143,18 @@ const (
 type Checks struct {
 	// ActiveVersion: no base that served a module is ever without an active
 	// version of it while a Pod that wants the module there exists.
-	ActiveVersion Expectation `json:"activeVersion,omitempty"`
+	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
 	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active
 	// module of its version on its base.
-	Truth Expectation `json:"truth,omitempty"`
+	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
 	// Order: on each base the old Pod turns Not Ready before the new one turns
 	// Ready, unless it is the only ready one of its Service.
-	Order Expectation `json:"order,omitempty"`
+	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
 	// InstalledOnce: no base installs the same version twice without an uninstall,
 	// a failure or a restart in between.
-	InstalledOnce Expectation `json:"installedOnce,omitempty"`
+	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
 	// NothingLeft: at the end no base has a module that no Pod wants.
-	NothingLeft Expectation `json:"nothingLeft,omitempty"`
+	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
 	// MaxPodWrites bounds how often one Pod may be written, from creation to
 	// removal, by anybody. Default: it is reported only.
 	MaxPodWrites *int `json:"maxPodWrites,omitempty"`

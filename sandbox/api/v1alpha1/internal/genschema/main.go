@@ -1,5 +1,5 @@
-// Command genschema writes the JSON schema of the configuration file; run it
-// with go generate in the folder of the types.
+// Command genschema writes the JSON schemas of the configuration file and of
+// scenario files; run it with go generate in the folder of the types.
 package main
 
 import (
@@ -10,12 +10,14 @@ import (
 )
 
 func main() {
-	text, err := schema.Generate(".")
-	if err == nil {
-		err = os.WriteFile(schema.File, text, 0o644)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	for file, generate := range schema.Files {
+		text, err := generate(".")
+		if err == nil {
+			err = os.WriteFile(file, text, 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 }

@@ -1,46 +1,87 @@
-// Package schema generates the JSON schema of the configuration file from its Go
-// types; it is apart so that the sandbox itself does not link the generator.
+// Package schema generates the JSON schemas of the configuration file and of
+// scenario files from their Go types; it is apart so that the sandbox itself does
+// not link the generator.
 package schema
 
 import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/invopop/jsonschema"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// File is the name of the schema file in the folder of the types.
-const File = "sandbox.schema.json"
+const (
+	// File is the name of the configuration file's schema in the folder of the types.
+	File = "sandbox.schema.json"
+	// ScenarioFile is the name of the schema of scenario files.
+	ScenarioFile = "scenario.schema.json"
+)
+
+// Files are the functions that generate each file.
+var Files = map[string]func(dir string) ([]byte, error){File: Generate, ScenarioFile: GenerateScenario}
+
+const (
+	typesPackage = "github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	// expression is the string that may stand for a value of any type.
+	expression = `^\s*\$\{\{[\s\S]*\}\}\s*$`
+	duration   = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+)
 
 // Generate returns the JSON schema of a configuration file, from the types and
 // from the comments in the Go files of dir, which is the folder of the types.
 func Generate(dir string) ([]byte, error) {
-	r := &jsonschema.Reflector{
-		ExpandedStruct: true,
-		DoNotReference: true,
-		Mapper: func(t reflect.Type) *jsonschema.Schema {
-			if t == reflect.TypeFor[metav1.Duration]() {
-				return &jsonschema.Schema{
-					Type:     "string",
-					Pattern:  `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
-					Examples: []any{"90s", "2m"},
-				}
-			}
-			return nil
-		},
-	}
-	if err := r.AddGoComments("github.com/koupleless/koupsandbox/sandbox/api/v1alpha1", dir); err != nil {
-		return nil, fmt.Errorf("reading the comments of the types in %s: %w", dir, err)
+	r := &jsonschema.Reflector{ExpandedStruct: true, DoNotReference: true, Mapper: durations}
+	if err := comments(r, dir); err != nil {
+		return nil, err
 	}
 	s := r.Reflect(&v1alpha1.Sandbox{})
-	s.ID = "https://koupleless.io/schemas/sandbox/v1alpha1/" + File
-	s.Title = "Sandbox"
-	s.Required = []string{"apiVersion", "kind"}
-	for name, only := range map[string]string{"apiVersion": v1alpha1.APIVersion, "kind": v1alpha1.Kind} {
+	return finish(s, File, v1alpha1.Kind)
+}
+
+// GenerateScenario returns the JSON schema of a scenario file, as Generate does. A
+// number, a boolean, a time or a list may be an expression too.
+func GenerateScenario(dir string) ([]byte, error) {
+	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: mapScenario}
+	if err := comments(r, dir); err != nil {
+		return nil, err
+	}
+	s := r.Reflect(&v1alpha1.Scenario{})
+	for _, definition := range s.Definitions {
+		share(definition)
+		loosen(definition)
+	}
+	kinds := make([]any, 0, len(fakebase.FaultKinds()))
+	for _, kind := range fakebase.FaultKinds() {
+		kinds = append(kinds, string(kind))
+	}
+	for _, name := range []string{"FaultSet", "BaseSet"} {
+		suggest(s.Definitions[name], kinds)
+	}
+	return finish(s, ScenarioFile, v1alpha1.ScenarioKind)
+}
+
+func comments(r *jsonschema.Reflector, dir string) error {
+	if err := r.AddGoComments(typesPackage, dir); err != nil {
+		return fmt.Errorf("reading the comments of the types in %s: %w", dir, err)
+	}
+	return nil
+}
+
+func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
+	s.ID = jsonschema.ID("https://koupleless.io/schemas/sandbox/v1alpha1/" + file)
+	s.Title = kind
+	if kind == v1alpha1.Kind {
+		s.Required = []string{"apiVersion", "kind"}
+	} else {
+		s.Required = []string{"apiVersion", "kind", "metadata", "spec"}
+	}
+	for name, only := range map[string]string{"apiVersion": v1alpha1.APIVersion, "kind": kind} {
 		if p, ok := s.Properties.Get(name); ok {
 			p.Enum = []any{only}
 		}
@@ -50,4 +91,82 @@ func Generate(dir string) ([]byte, error) {
 		return nil, fmt.Errorf("writing the schema: %w", err)
 	}
 	return append(out, '\n'), nil
+}
+
+func durations(t reflect.Type) *jsonschema.Schema {
+	if t == reflect.TypeFor[metav1.Duration]() {
+		return &jsonschema.Schema{Type: "string", Pattern: duration, Examples: []any{"90s", "2m"}}
+	}
+	return nil
+}
+
+func mapScenario(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[v1alpha1.Any]():
+		return &jsonschema.Schema{}
+	case reflect.TypeFor[v1alpha1.Object]():
+		return &jsonschema.Schema{Type: "object"}
+	}
+	return durations(t)
+}
+
+// share gives a field without a comment that of the one before it, if that speaks
+// of both.
+func share(s *jsonschema.Schema) {
+	if s.Properties == nil {
+		return
+	}
+	before := ""
+	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		p := pair.Value
+		if p.Description == "" && strings.Contains(strings.ToLower(before), strings.ToLower(pair.Key)) {
+			p.Description = before
+		}
+		before = p.Description
+	}
+}
+
+// loosen lets every property that is no string be an expression too.
+func loosen(s *jsonschema.Schema) {
+	if s.Properties == nil {
+		return
+	}
+	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		p := pair.Value
+		switch {
+		case p.Type == "string" && p.Pattern == duration:
+			p.Pattern = duration + `|\$\{\{`
+		case p.Type == "string" && len(p.Enum) > 0:
+			pair.Value = either(p)
+		case p.Type == "integer" || p.Type == "boolean" || p.Type == "array":
+			pair.Value = either(p)
+		}
+	}
+}
+
+// either is the schema itself, or an expression.
+func either(s *jsonschema.Schema) *jsonschema.Schema {
+	described := &jsonschema.Schema{Description: s.Description, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
+	s.Description = ""
+	return described
+}
+
+// suggest completes the kinds of faults.
+func suggest(s *jsonschema.Schema, kinds []any) {
+	if s == nil {
+		return
+	}
+	fault := func() *jsonschema.Schema {
+		properties := jsonschema.NewProperties()
+		properties.Set("kind", &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Enum: kinds}, {Type: "string", Pattern: expression}}})
+		return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"kind"}}
+	}
+	if p, ok := s.Properties.Get("fault"); ok {
+		f := fault()
+		f.Description = p.Description
+		s.Properties.Set("fault", f)
+	}
+	if p, ok := s.Properties.Get("faults"); ok {
+		p.AnyOf[0].Items = fault()
+	}
 }
