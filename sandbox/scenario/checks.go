@@ -1,17 +1,102 @@
 package scenario
 
 import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
 // checks are the built-in checks of a run.
-type checks struct{}
+type checks struct {
+	expect map[string]v1alpha1.Expectation
 
-func newChecks(*v1alpha1.Scenario) *checks { return &checks{} }
+	mu    sync.Mutex
+	judge *judge.Judge
+	over  bool // the verdict is known; what comes is the clean-up
+}
+
+func newChecks(s *v1alpha1.Scenario) *checks {
+	c := &s.Spec.Checks
+	expect := map[string]v1alpha1.Expectation{
+		judge.ActiveVersion: c.ActiveVersion, judge.Truth: c.Truth, judge.Order: c.Order,
+		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored,
+	}
+	if c.MaxPodWrites != nil {
+		expect[judge.MaxPodWrites] = v1alpha1.Holds
+	}
+	return &checks{expect: expect, judge: judge.New(judge.Options{MaxPodWrites: c.MaxPodWrites})}
+}
 
 // observe hears of every event.
-func (c *checks) observe(timeline.Event) {}
+func (c *checks) observe(e timeline.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.judge.Observe(e)
+	}
+}
 
-// verdicts puts what the checks have found into the report.
-func (e *execution) verdicts() {}
+// results ends the checks.
+func (c *checks) results(end time.Time) []judge.Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	return c.judge.Results(end)
+}
+
+// verdicts puts what the checks have found into the report. One that is not as the
+// scenario expects fails the run.
+func (e *execution) verdicts() {
+	for _, r := range e.kept.results(time.Now()) {
+		expect := e.kept.expect[r.Name]
+		c := checkOf(r, expect)
+		e.check(c)
+		if c.Verdict != Failed {
+			continue
+		}
+		e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
+		lines := make([]string, 0, len(c.Violations))
+		for _, v := range c.Violations {
+			lines = append(lines, v.String())
+		}
+		e.explain(Detail{Title: "violations of " + r.Name, Text: strings.Join(lines, "\n")})
+	}
+}
+
+// checkOf judges what a check has found by what the scenario expects. One that had
+// nothing to compare proves nothing: it is skipped, unless it was to find a
+// violation.
+func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
+	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary, Compared: r.Compared}
+	for _, v := range r.Violations {
+		c.Violations = append(c.Violations, Violation{Time: v.Time, Length: v.Length, Base: v.Base, Pod: v.Pod, Message: v.Message})
+	}
+	switch {
+	case expect == v1alpha1.Violated && len(r.Violations) == 0:
+		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+r.Summary
+	case expect == v1alpha1.Holds && len(r.Violations) > 0:
+		c.Verdict = Failed
+	case r.Compared == 0:
+		c.Verdict = Skipped
+	}
+	return c
+}
+
+// String tells a violation in one line.
+func (v Violation) String() string {
+	text := v.Time.Local().Format("15:04:05.000")
+	if v.Length > 0 {
+		text += fmt.Sprintf("  for %s", v.Length.Round(time.Millisecond))
+	}
+	for _, of := range []string{v.Base, v.Pod} {
+		if of != "" {
+			text += "  " + of
+		}
+	}
+	return text + "  " + v.Message
+}

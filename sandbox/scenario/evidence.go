@@ -40,12 +40,8 @@ func (e *execution) evidence(ctx context.Context) {
 		events = "cannot be read: " + err.Error()
 	}
 	details = append(details, Detail{"events of the Pods", events}, Detail{"what happened last", lastOf(film)})
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, d := range details {
-		if d.Text != "" {
-			e.run.Details = append(e.run.Details, d)
-		}
+		e.explain(d)
 	}
 }
 

@@ -204,6 +204,15 @@ func (e *execution) blame(s *Step, err error) {
 	}
 }
 
+// explain adds a piece of evidence to the report.
+func (e *execution) explain(d Detail) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d.Text != "" {
+		e.run.Details = append(e.run.Details, d)
+	}
+}
+
 // finish completes the report of the run.
 func (e *execution) finish(ctx context.Context) *Run {
 	e.mu.Lock()

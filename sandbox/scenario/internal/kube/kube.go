@@ -60,7 +60,12 @@ func Open(kubeconfig string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)
 	}
-	return &Client{Typed: typed, Dynamic: untyped, mapper: lateMapper(typed.Discovery())}, nil
+	return New(typed, untyped, lateMapper(typed.Discovery())), nil
+}
+
+// New returns a client on top of others.
+func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.RESTMapper) *Client {
+	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
 // lateMapper asks the API which kinds there are when the first is looked for, and

@@ -1,0 +1,143 @@
+package kube
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestRollout(t *testing.T) {
+	const deployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, generation: 2}, `
+	const daemonSet = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, generation: 2}, `
+	const statefulSet = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: d, generation: 2}, `
+	tests := []struct {
+		name, object string
+		want         Progress
+	}{
+		{"not seen yet", deployment + `spec: {replicas: 2}, status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
+			Progress{Message: "the Deployment controller has not seen generation 2 yet"}},
+		{"new Pods are missing", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, availableReplicas: 2}}`,
+			Progress{Message: "1 of 2 Pods are of the new version"}},
+		{"old Pods are left", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 3}}`,
+			Progress{Message: "1 old Pods are still there"}},
+		{"not available", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}}`,
+			Progress{Message: "1 of 2 new Pods are available"}},
+		{"complete", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`,
+			Progress{Done: true, Message: "2 Pods are of the new version and available"}},
+		{"replicas by default", deployment + `spec: {}, status: {observedGeneration: 2, replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`,
+			Progress{Done: true, Message: "1 Pods are of the new version and available"}},
+		{"wants nothing", deployment + `spec: {replicas: 0}, status: {observedGeneration: 2}}`,
+			Progress{Message: "the Deployment wants no Pods: wait for them to be gone instead"}},
+		{"hopeless", deployment + `spec: {replicas: 2}, status: {observedGeneration: 2, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: too slow}]}}`,
+			Progress{Failed: true, Message: "the Deployment has passed its progressDeadlineSeconds: too slow"}},
+		{"of the version before", deployment + `spec: {replicas: 1}, status: {observedGeneration: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}}`,
+			Progress{Message: "the Deployment controller has not seen generation 2 yet"}},
+
+		{"no Node fits", daemonSet + `spec: {}, status: {observedGeneration: 2}}`, Progress{Message: "the DaemonSet wants no Pods: no Node fits it"}},
+		{"not updated", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}`,
+			Progress{Message: "1 of 2 Pods are of the new version"}},
+		{"not available", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 1}}`,
+			Progress{Message: "1 of 2 new Pods are available"}},
+		{"complete", daemonSet + `spec: {}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberAvailable: 2}}`,
+			Progress{Done: true, Message: "2 Pods are of the new version and available"}},
+		{"by hand", daemonSet + `spec: {updateStrategy: {type: OnDelete}}, status: {}}`,
+			Progress{Failed: true, Message: "the update strategy of the DaemonSet is OnDelete: there is no rollout to wait for"}},
+
+		{"not Ready", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 2}}`, Progress{Message: "2 of 3 Pods are Ready"}},
+		{"not updated", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
+			Progress{Message: "1 of 3 Pods are of the new version"}},
+		{"a part is updated", statefulSet + `spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}}`,
+			Progress{Done: true, Message: "3 Pods are Ready, 1 of the new version"}},
+		{"complete", statefulSet + `spec: {replicas: 3}, status: {observedGeneration: 2, readyReplicas: 3, updatedReplicas: 3, currentRevision: b, updateRevision: b}}`,
+			Progress{Done: true, Message: "3 Pods are Ready, 3 of the new version"}},
+
+		{"no rollout", `{apiVersion: v1, kind: Pod, metadata: {name: p}}`,
+			Progress{Failed: true, Message: "a Pod has no rollout: name a Deployment, DaemonSet or StatefulSet"}},
+	}
+	for _, tt := range tests {
+		o := object(t, tt.object)
+		t.Run(o.GetKind()+" "+tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Rollout(o)); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReady(t *testing.T) {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: p}, status: `
+	tests := []struct {
+		name, object string
+		want         Progress
+	}{
+		{"no conditions", pod + `{}}`, Progress{Message: "Pod p has no condition Ready"}},
+		{"Ready", pod + `{conditions: [{type: Ready, status: "True"}]}}`, Progress{Done: true, Message: "Ready"}},
+		{"not Ready", pod + `{conditions: [{type: Ready, status: "False", reason: A, message: b}]}}`, Progress{Message: "Pod p is not Ready (False), A, b"}},
+		{"unknown", pod + `{conditions: [{type: Ready, status: Unknown}]}}`, Progress{Message: "Pod p is not Ready (Unknown)"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, Ready(object(t, tt.object))); diff != "" {
+				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBind(t *testing.T) {
+	tests := []struct{ name, object, want string }{
+		{"a module Pod", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b}}}`,
+			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
+		{"a template, by the other key", `{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {}}}}`,
+			`{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/cluster-name: g}}}}}`},
+		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {}}}}`, ""},
+		{"no Pod", `{kind: Service, spec: {}}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, o := object(t, tt.object), object(t, tt.object)
+			got, bound := Bind(o, "g")
+			want := before
+			if tt.want != "" {
+				want = object(t, tt.want)
+			}
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" || bound != (tt.want != "") {
+				t.Errorf("bound %t, object (-want +got):\n%s", bound, diff)
+			}
+			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
+				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestObjects(t *testing.T) {
+	list := map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{
+		map[string]any{"apiVersion": "v1", "kind": "Pod"}, map[string]any{"apiVersion": "v1", "kind": "Service"},
+	}}
+	got, err := Objects(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range got {
+		kinds = append(kinds, o.GetKind())
+	}
+	if diff := cmp.Diff([]string{"Pod", "Service"}, kinds); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+	if _, err := Objects(map[string]any{"kind": "Pod"}); err == nil {
+		t.Error("an object without apiVersion was taken")
+	}
+}

@@ -1,0 +1,234 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+const group = "run-x"
+
+// newWorld has a clock that stands still, and a table of Pods that the test fills.
+func newWorld(t *testing.T) (*World, *table) {
+	t.Helper()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		Pods: "PodList", Nodes: "NodeList", EndpointSlices: "EndpointSliceList",
+	})
+	w := New(Options{Client: client, Namespace: group, Group: group, Now: func() time.Time { return at }})
+	return w, w.table(Subject{Resource: Pods, Namespace: group}) // Start does not run: nothing else fills it
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func pod(t *testing.T, version, uid, node, ready string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: run-x, uid: `+uid+`, resourceVersion: "`+version+`"}
+spec: {nodeName: "`+node+`", containers: [{name: stock, env: [{name: BIZ_VERSION, value: 1.0.0}]}]}
+status: {phase: Running, conditions: [{type: Ready, status: "`+ready+`"}]}`)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told are the events of Pods in a few words.
+func told(w *World) []string {
+	var all []string
+	for _, e := range w.Events() {
+		if e.Kind == timeline.Pod {
+			text := Describe(e)
+			for range e.Pod.Writes {
+				text += "."
+			}
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func TestPodsAreFilmed(t *testing.T) {
+	w, pods := newWorld(t)
+	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	must(t, pods.Replace([]any{pod(t, "1", "a", "", "False")}, "5"))
+	must(t, pods.Add(pod(t, "6", "a", "vnode.id-1", "False")))
+	must(t, pods.Update(pod(t, "7", "a", "vnode.id-1", "True")))
+	must(t, pods.Replace([]any{pod(t, "7", "a", "vnode.id-1", "True")}, "9")) // told before: no event
+	must(t, pods.Update(pod(t, "10", "b", "vnode.id-1", "True")))             // another one: the end of a was missed
+	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
+	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
+	want := []string{
+		"Pod p: Running.", "Pod p on base-1: Running..", "Pod p on base-1: Ready...",
+		"Pod p on base-1: gone...", "Pod p on base-1: Ready.", "Pod p on base-1: gone.",
+	}
+	if diff := cmp.Diff(want, told(w)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	w.Look(func(v View) {
+		found, ever := v.Objects(pods.subject, "p", nil)
+		if len(found) != 0 || !ever {
+			t.Errorf("found %d Pods, ever %t; want none, but ever", len(found), ever)
+		}
+		if _, ever := v.Objects(pods.subject, "q", nil); ever {
+			t.Error("there has been a Pod q")
+		}
+	})
+}
+
+func TestBasesAreAsTheDaemonTells(t *testing.T) {
+	w, _ := newWorld(t)
+	note := func(e timeline.Event) { w.Note(e) }
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseUp})
+	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseConnected})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseReady})
+	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "RESOLVED"})
+	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED"})
+	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"})
+	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1"})
+	up := map[string]any{"base-1": map[string]any{
+		"set": "base", "index": int64(1), "identity": "id-1", "version": "1.0.0", "running": true, "connected": true, "ready": true,
+		"modules": []any{map[string]any{"name": "stock", "version": "2", "state": "ACTIVATED"}},
+	}}
+	look := func(want any) {
+		t.Helper()
+		w.Look(func(v View) {
+			if diff := cmp.Diff(want, v.Data([]string{"bases"})["bases"]); diff != "" {
+				t.Errorf("bases (-want +got):\n%s", diff)
+			}
+		})
+	}
+	look(up)
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseDown})
+	down := up["base-1"].(map[string]any)
+	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
+	look(up)
+	w.Forget("base-1")
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseDown}) // its last word comes late
+	look(map[string]any{})
+}
+
+func TestLostRequestsCountAtOnce(t *testing.T) {
+	w, _ := newWorld(t)
+	w.SetTraffic([]traffic.Summary{{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
+	lost := timeline.Event{Kind: timeline.Request, Name: "s", State: string(traffic.NotFound)}
+	w.Note(lost)
+	w.Note(lost)
+	w.Look(func(v View) {
+		s := v.Data([]string{"traffic"})["traffic"].(map[string]any)["s"].(map[string]any)
+		if s["sent"] != int64(10) || s["lost"] != int64(2) || s["notFound"] != int64(2) || s["ok"] != int64(9) {
+			t.Errorf("figures are %v", s)
+		}
+	})
+}
+
+func TestWatchersHearEveryChange(t *testing.T) {
+	w, pods := newWorld(t)
+	var heard []string
+	stop := w.Watch(func(c Change) { heard = append(heard, c.Topic+": "+c.What) })
+	must(t, pods.Add(pod(t, "1", "a", "", "False")))
+	w.Note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED"})
+	w.Note(timeline.Event{Kind: timeline.Step, Name: "one"}) // changes nothing
+	must(t, pods.Update(pod(t, "2", "a", "", "True")))
+	stop()
+	must(t, pods.Update(pod(t, "3", "a", "", "True")))
+	want := []string{": the beginning", "pods: Pod p: Running", "bases: module stock:2 on base-1: ACTIVATED", "pods: Pod p: Ready"}
+	if diff := cmp.Diff(want, heard); diff != "" {
+		t.Errorf("heard (-want +got):\n%s", diff)
+	}
+}
+
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := newWorld(t)
+		there := func(v View) (bool, error) {
+			found, _ := v.Objects(pods.subject, "p", nil)
+			return len(found) > 0, nil
+		}
+		errLate := errors.New("late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+		defer cancel()
+		if err := w.Until(ctx, there); !errors.Is(err, errLate) {
+			t.Errorf("without a Pod: %v, want the cause of the context", err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- w.Until(t.Context(), there) }()
+		synctest.Wait()
+		must(t, pods.Add(pod(t, "1", "a", "", "False")))
+		must(t, <-done)
+	})
+}
+
+func TestSeenWaitsForTheVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := newWorld(t)
+		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
+		must(t, w.Seen(t.Context(), pods.subject, pod(t, "3", "a", "", "False")))
+		done := make(chan error, 1)
+		go func() { done <- w.Seen(t.Context(), pods.subject, pod(t, "7", "a", "", "True")) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("it was seen before it was told: %v", err)
+		default:
+		}
+		must(t, pods.Update(pod(t, "8", "a", "", "True"))) // a later version will do
+		must(t, <-done)
+		must(t, w.Seen(t.Context(), Subject{Resource: Nodes}, pod(t, "99", "a", "", "True"))) // nobody follows it
+	})
+}
+
+func TestFollow(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	w, _ := newWorld(t)
+	nodes := NodesOf(group)
+	node := object(t, `{apiVersion: v1, kind: Node, metadata: {name: vnode.id-1, labels: {base.koupleless.io/cluster-name: run-x, base.koupleless.io/host-name: run-x-base-1}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
+	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Nodes, node, ""))
+	done := make(chan error, 1)
+	go func() { done <- w.Start(ctx) }()
+	must(t, w.Follow(ctx, nodes))
+	slice := object(t, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
+	must(t, w.Follow(ctx, Subject{Resource: EndpointSlices, Namespace: group}))
+	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(EndpointSlices, slice, group))
+	must(t, w.Until(ctx, func(v View) (bool, error) {
+		found, _ := v.Objects(Subject{Resource: EndpointSlices, Namespace: group}, "s-1", nil)
+		return len(found) == 1, nil
+	}))
+	want := []timeline.Event{
+		{Time: w.o.Now(), Kind: timeline.Node, Base: "base-1", Name: "vnode.id-1", State: "Ready"},
+		{Time: w.o.Now(), Kind: timeline.Endpoints, Name: "s", Endpoints: []timeline.Endpoint{
+			{IP: "198.18.0.1", Pod: "p", Base: "base-1", Serving: true, Terminating: true}}},
+	}
+	if diff := cmp.Diff(want, w.Events()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	cancel()
+	must(t, <-done)
+}
