@@ -138,6 +138,9 @@ func loosen(s *jsonschema.Schema) {
 			p.Pattern = duration + `|\$\{\{`
 		case p.Type == "string" && len(p.Enum) > 0:
 			pair.Value = either(p)
+		case p.Type == "array" && p.Items != nil && p.Items.Type != "string":
+			// A list of objects stays a list, or editors could not tell where in it a
+			// mistake is.
 		case p.Type == "integer" || p.Type == "boolean" || p.Type == "array":
 			pair.Value = either(p)
 		}
@@ -167,6 +170,6 @@ func suggest(s *jsonschema.Schema, kinds []any) {
 		s.Properties.Set("fault", f)
 	}
 	if p, ok := s.Properties.Get("faults"); ok {
-		p.AnyOf[0].Items = fault()
+		p.Items = fault()
 	}
 }
