@@ -41,7 +41,7 @@ func TestFullFile(t *testing.T) {
 	if err := v1alpha1.Complete(s, origins, err); err != nil {
 		t.Fatal(err)
 	}
-	count := 20
+	count, replicas := 20, 2
 	want := &v1alpha1.Sandbox{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
 		Metadata: v1alpha1.Metadata{Name: "demo"},
@@ -53,7 +53,7 @@ func TestFullFile(t *testing.T) {
 			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
 				Activation: v1alpha1.ActivationMulti},
 			Broker:     v1alpha1.Broker{Port: 1883, TLS: true},
-			Controller: v1alpha1.Controller{Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
+			Controller: v1alpha1.Controller{Replicas: &replicas, Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
 			Wait:       &metav1.Duration{Duration: 150 * time.Second},
 		},
 	}
@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	count := 3
+	count, replicas := 3, 1
 	want := &v1alpha1.Sandbox{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
 		Metadata: v1alpha1.Metadata{Name: "koup"},
@@ -76,7 +76,8 @@ func TestDefaults(t *testing.T) {
 			Env:      "dev",
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
 				Activation: v1alpha1.ActivationNewModule},
-			Wait: &metav1.Duration{Duration: time.Minute},
+			Controller: v1alpha1.Controller{Replicas: &replicas},
+			Wait:       &metav1.Duration{Duration: time.Minute},
 		},
 	}
 	if diff := cmp.Diff(want, s); diff != "" {

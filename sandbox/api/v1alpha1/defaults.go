@@ -27,6 +27,10 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
+	if s.Spec.Controller.Replicas == nil {
+		replicas := 1
+		s.Spec.Controller.Replicas = &replicas
+	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
 		if s.Spec.Provider == ProviderKind { // a node image may have to be downloaded

@@ -144,6 +144,8 @@ type Broker struct {
 
 // Controller is the module controller of a sandbox.
 type Controller struct {
+	// Replicas is how many of its processes share the bases, 1 to 9. Default: 1.
+	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9"`
 	// Env are environment variables for the controller's process, in addition to
 	// those that the sandbox sets. Default: none.
 	Env map[string]string `json:"env,omitempty"`

@@ -16,6 +16,7 @@ import (
 var ownVariables = []string{
 	"KUBECONFIG", "ENV", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
+	"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_HOST", "HTTP_TUNNEL_LISTEN_PORT", "HTTP_TUNNEL_PROXY", "CLIENT_ID", "IS_CLUSTER",
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
 }
 
@@ -46,6 +47,9 @@ func Validate(s *Sandbox) field.ErrorList {
 	}
 	if p := s.Spec.Broker.Port; p < 0 || p > 65535 {
 		errs = append(errs, field.Invalid(spec.Child("broker", "port"), p, "must be between 0 (any free port) and 65535"))
+	}
+	if n := *s.Spec.Controller.Replicas; n < 1 || n > maxControllers {
+		errs = append(errs, field.Invalid(spec.Child("controller", "replicas"), n, fmt.Sprintf("must be between 1 and %d", maxControllers)))
 	}
 	for _, name := range sorted(s.Spec.Controller.Env) {
 		path := spec.Child("controller", "env").Key(name)

@@ -40,6 +40,7 @@ settings of --config, which go before the defaults.`,
 			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
 			&cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower"},
 			&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port speak TLS"},
+			&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
 			&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind 5m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
@@ -152,6 +153,7 @@ func configOf(c *cli.Context) (config *v1alpha1.Sandbox, defaultBases bool, err 
 		{"i-know-what-i-do", "spec.cluster.consent", func(f string) { spec.Cluster.Consent = c.Bool(f) }},
 		{"durable", "spec.durable", func(f string) { spec.Durable = c.Bool(f) }},
 		{"broker-tls", "spec.broker.tls", func(f string) { spec.Broker.TLS = c.Bool(f) }},
+		{"controllers", "spec.controller.replicas", func(f string) { n := c.Int(f); spec.Controller.Replicas = &n }},
 		{"wait", "spec.wait", func(f string) { spec.Wait = &metav1.Duration{Duration: c.Duration(f)} }},
 	} {
 		if c.IsSet(setting.flag) {

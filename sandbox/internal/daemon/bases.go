@@ -107,9 +107,15 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 			return nil, &control.Error{Code: http.StatusBadRequest, Message: "settings are for the bases of a group: name one"}
 		}
 	}
+	if err := d.streams.open(r.Group); err != nil {
+		return nil, err
+	}
 	added, err := f.Add(ctx, s, r.Count)
 	if errors.Is(err, fleet.ErrInvalid) {
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
+	}
+	if err == nil {
+		err = d.streams.open(r.Group) // the owner may have gone meanwhile, and not have seen them
 	}
 	if err == nil {
 		err = f.WaitConnected(ctx, added...)

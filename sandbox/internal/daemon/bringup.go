@@ -11,6 +11,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -122,7 +123,7 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 		}
 	}
 	return d.step(ctx, steps, "Starting broker", func(ctx context.Context) error {
-		m, err := newMQTT(ctx, d.o.Dir, s.config, s.platform, d.log.With("component", brokerName))
+		m, err := newMQTT(ctx, d.o.Dir, s.config, s.platform, d.log.With("component", brokerName), d.brokerChanged)
 		if err != nil {
 			return err
 		}
@@ -132,6 +133,7 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 			ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
 			Username: broker.BaseUser, Password: m.passwords.Base,
 			Dial:   m.dial,
+			Beat:   d.hearts,
 			Logger: d.log.With("component", fleetName),
 		})
 		d.parts.Go(func() {
@@ -154,11 +156,12 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 	nodes := newNodes(client, s.config.Spec.Env)
 	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
 	d.parts.Go(func() { nodes.run(d.life) })
-
-	var kubeconfig string
+	if err := d.bringUpGateway(client); err != nil {
+		return err
+	}
 	if err := d.step(ctx, steps, "Granting the controller its rights", func(ctx context.Context) error {
-		var err error
-		kubeconfig, err = s.platform.Admit(ctx)
+		kubeconfig, err := s.platform.Admit(ctx)
+		d.made(func(s *sandbox) { s.kubeconfig = kubeconfig })
 		return err
 	}); err != nil {
 		return err
@@ -168,8 +171,12 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return d.step(ctx, steps, "Starting module-controller", func(ctx context.Context) error {
-		return d.startController(ctx, kubeconfig)
+	name := "Starting module-controller"
+	if n := *s.config.Spec.Controller.Replicas; n > 1 {
+		name = fmt.Sprintf("Starting %d module-controllers", n)
+	}
+	return d.step(ctx, steps, name, func(ctx context.Context) error {
+		return d.setControllers(ctx, control.ControllerRequest{})
 	})
 }
 
@@ -195,7 +202,7 @@ func (d *Daemon) waitNodes(ctx context.Context, steps *progress.Steps) error {
 func (d *Daemon) tearDown(ctx context.Context) error {
 	s := d.now()
 	// The controller first: the end of everything else would only alarm it.
-	err := d.supervisor.Stop(ctx, controllerName)
+	err := d.endControllers(ctx)
 	var platformErr error
 	d.parts.Go(func() {
 		if s.platform != nil {
@@ -207,6 +214,7 @@ func (d *Daemon) tearDown(ctx context.Context) error {
 		err = errors.Join(err, s.mqtt.stop())
 	}
 	d.parts.Wait()
+	d.hearts.wait()
 	// What no part knows of, if anything.
 	return errors.Join(err, platformErr, d.supervisor.StopAll(ctx))
 }

@@ -75,6 +75,10 @@ func (d *Daemon) state(ctx context.Context, name string) supervise.State {
 func (d *Daemon) actOnBroker(ctx context.Context, action control.Action) error {
 	m := d.now().mqtt
 	switch action {
+	case control.Pause:
+		return m.pause(true)
+	case control.Resume:
+		return m.pause(false)
 	case control.Kill, control.Stop:
 		return m.stop()
 	case control.Start:
@@ -83,6 +87,6 @@ func (d *Daemon) actOnBroker(ctx context.Context, action control.Action) error {
 		return errors.Join(m.stop(), m.start(ctx))
 	default:
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
-			"the broker cannot be told to %s: it is no process of its own; stop and start it instead", action)}
+			"the broker cannot be told to %s", action)}
 	}
 }

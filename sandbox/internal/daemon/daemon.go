@@ -17,6 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
 const (
@@ -78,6 +79,10 @@ type Daemon struct {
 
 	up chan struct{} // closed at the first up
 
+	streams  streams
+	hearts   *hearts
+	replicas []*replica // whoever holds one changes it
+
 	// life is that of the broker and the bases: they outlive the command that
 	// asked for them, and end in the order of the stop.
 	life    context.Context
@@ -93,6 +98,11 @@ type sandbox struct {
 	mqtt     *mqtt
 	fleet    *fleet.Fleet
 	nodes    *nodes
+
+	gateway     string // host:port
+	generator   *traffic.Generator
+	kubeconfig  string // of the controllers
+	controllers control.ControllerRequest
 }
 
 // New returns a daemon that has started nothing.
@@ -107,18 +117,19 @@ func New(o Options) *Daemon {
 		o.platform = newPlatform
 	}
 	d := &Daemon{
-		o:          o,
-		log:        o.Logger,
-		supervisor: supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger}),
-		events:     newEvents(),
-		startedAt:  time.Now(),
-		one:        make(chan struct{}, 1),
-		stopped:    make(chan struct{}),
-		phase:      control.Idle,
-		up:         make(chan struct{}),
+		o:         o,
+		log:       o.Logger,
+		events:    newEvents(),
+		startedAt: time.Now(),
+		one:       make(chan struct{}, 1),
+		stopped:   make(chan struct{}),
+		phase:     control.Idle,
+		up:        make(chan struct{}),
 	}
 	d.ending, d.end = context.WithCancelCause(context.Background())
 	d.life, d.endLife = context.WithCancel(context.Background())
+	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
+	d.hearts = newHearts(d.life)
 	return d
 }
 

@@ -10,9 +10,13 @@
 //	authority.go   who signs where the cluster's authority is not ours
 //	rights.go      what the controller needs in the cluster
 //	forget.go      the clean-up of a cluster that stays, when the daemon is gone
-//	controller.go  the module controller's process
+//	controller.go  the processes of the module controllers
+//	hearts.go      heartbeats over HTTP, to each of them
 //	mqtt.go        the broker, which can be stopped and started like a process
-//	bases.go       the bases: add, remove, faults
+//	bases.go       the bases: add, remove, restart, faults
+//	watch.go       everything that happens, as a stream; who owns a group of bases
+//	subscriber.go  the queue behind such a stream
+//	traffic.go     the gateway and the streams of requests
 //	nodes.go       which Nodes are Ready, by a watch
 //	components.go  kill, pause, resume, restart, stop, start
 //	status.go      how everything is

@@ -27,7 +27,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	if otherSettings(s.config, config) {
 		steps.Note("other settings than the number of bases take effect after a down and an up")
 	}
-	if _, _, _, up := s.mqtt.status(); !up {
+	if _, _, state, _ := s.mqtt.status(); state == supervise.Exited {
 		if err := d.step(ctx, steps, "Starting broker again", s.mqtt.start); err != nil {
 			return changes, err
 		}

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const brokerName = "broker"
@@ -28,9 +31,11 @@ type mqtt struct {
 	caFile    string // of the authority to trust; empty without TLS
 	addr      string // host:port
 	options   broker.Options
+	changed   func(state supervise.State, why string) // is told of every new state; called with mu held
 
 	mu        sync.Mutex
 	running   *run
+	paused    bool
 	startedAt time.Time
 	exit      string
 }
@@ -45,8 +50,9 @@ type run struct {
 
 // newMQTT opens the broker's port and notes address and passwords in the state
 // folder, for bases from outside.
-func newMQTT(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger) (*mqtt, error) {
-	m := &mqtt{passwords: broker.NewPasswords()}
+func newMQTT(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger,
+	changed func(supervise.State, string)) (*mqtt, error) {
+	m := &mqtt{passwords: broker.NewPasswords(), changed: changed}
 	m.options = broker.Options{
 		Addr:      net.JoinHostPort("127.0.0.1", strconv.Itoa(config.Spec.Broker.Port)),
 		Env:       config.Spec.Env,
@@ -108,7 +114,8 @@ func (m *mqtt) start(ctx context.Context) error {
 	// The broker's life ends with stop, not with the command that asked for it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{broker: b, cancel: cancel, done: make(chan struct{})}
-	m.running, m.startedAt, m.exit = r, time.Now(), ""
+	m.running, m.paused, m.startedAt, m.exit = r, false, time.Now(), ""
+	m.changed(supervise.Running, "")
 	go func() {
 		defer close(r.done)
 		r.err = b.Start(life)
@@ -127,7 +134,27 @@ func (m *mqtt) stop() error {
 	r.cancel()
 	<-r.done
 	m.running, m.exit = nil, "stopped"
+	m.changed(supervise.Exited, m.exit)
 	return r.err
+}
+
+// pause halts the broker, or lets it go on: connections stay and nothing passes.
+func (m *mqtt) pause(paused bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.running == nil:
+		return &control.Error{Code: http.StatusConflict, Message: errBrokerDown.Error()}
+	case m.paused == paused:
+	case paused:
+		m.running.broker.Pause()
+		m.changed(supervise.Paused, "")
+	default:
+		m.running.broker.Resume()
+		m.changed(supervise.Running, "")
+	}
+	m.paused = paused
+	return nil
 }
 
 // dial connects a base through memory.
@@ -141,12 +168,15 @@ func (m *mqtt) dial(ctx context.Context) (net.Conn, error) {
 	return r.broker.Dial(ctx)
 }
 
-// status returns the counters, or false when the broker is down.
-func (m *mqtt) status() (stats broker.Stats, startedAt time.Time, exit string, up bool) {
+// status returns the counters, and the state; exit says how it ended.
+func (m *mqtt) status() (stats broker.Stats, startedAt time.Time, state supervise.State, exit string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.running == nil {
-		return broker.Stats{}, m.startedAt, m.exit, false
+	switch {
+	case m.running == nil:
+		return broker.Stats{}, m.startedAt, supervise.Exited, m.exit
+	case m.paused:
+		return m.running.broker.Stats(), m.startedAt, supervise.Paused, ""
 	}
-	return m.running.broker.Stats(), m.startedAt, "", true
+	return m.running.broker.Stats(), m.startedAt, supervise.Running, ""
 }

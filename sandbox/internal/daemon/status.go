@@ -32,15 +32,20 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	status.Components = append(status.Components, d.self(ctx))
 	if s.mqtt != nil {
-		c := control.Component{Name: brokerName, State: string(supervise.Running), Ready: true, PID: os.Getpid()}
-		var up bool
-		status.Broker.Stats, c.StartedAt, c.Exit, up = s.mqtt.status()
+		c := control.Component{Name: brokerName, Ready: true, PID: os.Getpid()}
+		var state supervise.State
+		status.Broker.Stats, c.StartedAt, state, c.Exit = s.mqtt.status()
 		status.Broker.Addr = s.mqtt.addr
-		if !up {
-			c.State, c.Ready, c.PID, c.Reason = string(supervise.Exited), false, 0, c.Exit
+		c.State = string(state)
+		switch state {
+		case supervise.Exited:
+			c.Ready, c.PID, c.Reason = false, 0, c.Exit
+		case supervise.Paused:
+			c.Ready, c.Reason = false, "paused"
 		}
 		status.Components = append(status.Components, c)
 	}
+	status.Gateway = s.gateway
 	if s.fleet != nil {
 		n := s.fleet.Count()
 		status.BaseCount, status.BasesConnected = n.Own+n.Groups, n.OwnConnected+n.GroupsConnected

@@ -77,7 +77,7 @@ type Fleet struct {
 	byIP      map[string]*Member // the same
 	hostNames map[string]bool
 	known     map[string]bool // identities of all processes that there have been
-	changes   uint64          // of members
+	changes   uint64          // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
 	wg        sync.WaitGroup

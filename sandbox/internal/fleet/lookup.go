@@ -50,7 +50,7 @@ func (f *Fleet) group(name string) []*Member {
 	return slices.DeleteFunc(slices.Clone(f.members), func(m *Member) bool { return m.Group != name })
 }
 
-// Changes counts how often bases were added or removed.
+// Changes counts how often bases were added or removed, and processes started.
 func (f *Fleet) Changes() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,9 +68,14 @@ func (f *Fleet) ByIP(ip string) (*Member, bool) {
 // Connected tells whether a base is connected to the broker or, over HTTP, whether
 // its last heartbeat was answered.
 func (f *Fleet) Connected(m *Member) bool {
+	connected, _ := f.connected(m)
+	return connected
+}
+
+func (f *Fleet) connected(m *Member) (connected, started bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return m.online
+	return m.online, m.processes > 0
 }
 
 // Known returns the identities of all processes that there have been.

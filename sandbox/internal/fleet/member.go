@@ -124,6 +124,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 		f.known[e.Identity] = true
 		m.epoch++
 		m.processes++
+		f.changes++
 		f.changed()
 	case fakebase.EventConnected:
 		f.note(m, true)

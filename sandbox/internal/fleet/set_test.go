@@ -233,8 +233,8 @@ func (d *diary) note(m *fleet.Member, format string, args ...any) {
 	}
 }
 
-func (d *diary) Shown(m *fleet.Member, now fakebase.Status, connected bool, faults []fakebase.FaultStatus) {
-	d.note(m, "shown running %t connected %t faults %d", now.Running, connected, len(faults))
+func (d *diary) Shown(m *fleet.Member, v fleet.View) {
+	d.note(m, "shown started %t running %t connected %t faults %d", v.Started, v.Running, v.Connected, len(v.Faults))
 }
 func (d *diary) Changed(m *fleet.Member, e fakebase.Event) { d.note(m, "%s", e.Kind) }
 func (d *diary) Traced(m *fleet.Member, t fakebase.Trace) {
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "deaf"}}}}, 1)
 	d := &diary{more: make(chan struct{}, 1)}
 	stop := b.fleet.Watch("g", d)
-	if diff := cmp.Diff([]string{"shown running true connected true faults 1"}, d.until(t, "g-old-1", 1)); diff != "" {
+	if diff := cmp.Diff([]string{"shown started true running true connected true faults 1"}, d.until(t, "g-old-1", 1)); diff != "" {
 		t.Errorf("at the beginning (-want +got):\n%s", diff)
 	}
 	web := b.addSet(t, fleet.Set{Group: "g", Name: "web", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
@@ -279,8 +279,8 @@ func TestWatch(t *testing.T) {
 	}
 	b.fleet.RemoveGroup("g")
 	want := map[string][]string{
-		"g-old-1": {"shown running true connected true faults 1", "disconnected", "down", "gone"},
-		"g-web-1": {"shown running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
+		"g-old-1": {"shown started true running true connected true faults 1", "disconnected", "down", "gone"},
+		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
 	}
 	d.mu.Lock()
 	if lines := d.lines["g-old-1"]; len(lines) == 3 { // an end that outruns the news of the connection's

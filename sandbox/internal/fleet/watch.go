@@ -14,7 +14,7 @@ import (
 type Watcher interface {
 	// Shown tells how a base is when it is first seen: with the beginning of the
 	// watch, or new, before it starts.
-	Shown(m *Member, now fakebase.Status, connected bool, faults []fakebase.FaultStatus)
+	Shown(m *Member, v View)
 	// Changed tells what happens to it. Over HTTP it is connected when a heartbeat is
 	// answered after one that was not.
 	Changed(m *Member, e fakebase.Event)
@@ -22,6 +22,16 @@ type Watcher interface {
 	Traced(m *Member, t fakebase.Trace)
 	// Gone tells that it has been removed.
 	Gone(m *Member)
+}
+
+// View is how a base is.
+type View struct {
+	fakebase.Status
+	// Connected is as Fleet.Connected has it: that of Status knows MQTT only.
+	Connected bool
+	// Started tells whether a process of it has ever run.
+	Started bool
+	Faults  []fakebase.FaultStatus
 }
 
 // watcher shows bases to a Watcher: each once, whoever comes first, the member's
@@ -120,13 +130,13 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	mu.Lock()
 	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.Traced(m, t) })
 	faults := m.Base.Faults()
-	connected := f.Connected(m)
+	connected, started := f.connected(m)
 	now, unwatch := m.Base.Watch(func(e fakebase.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		w.to.Changed(m, e)
 	})
-	w.to.Shown(m, now, connected, faults)
+	w.to.Shown(m, View{now, connected, started || now.Running, faults})
 	mu.Unlock()
 	w.shown[m] = func() {
 		unwatch()

@@ -293,6 +293,17 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.stop(ctx, c)
 }
 
+// Remove is Stop, and forgets the component: Status does not tell of it any more.
+func (s *Supervisor) Remove(ctx context.Context, name string) error {
+	if err := s.Stop(ctx, name); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.components, name)
+	return nil
+}
+
 func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	spec, r := s.current(c)
 	if r == nil {

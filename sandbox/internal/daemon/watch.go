@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// Watch calls sink for everything that happens to the bases of a group, or to all,
+// and to components.
+func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error {
+	f := d.now().fleet
+	switch {
+	case f == nil || d.phaseNow() != control.Running:
+		return notUp()
+	case r.Own && r.Group == "":
+		return &control.Error{Code: http.StatusBadRequest, Message: "only a group can be owned: name one"}
+	case r.Own:
+		if err := d.streams.own(r.Group); err != nil {
+			return err
+		}
+		defer d.clear(r.Group)
+	}
+	sub := d.streams.add(r.Group)
+	defer d.streams.remove(sub)
+	stop := f.Watch(r.Group, sub)
+	defer stop()
+	sub.sync()
+	return sub.follow(ctx, d.ending.Done(), sink)
+}
+
+// clear ends everything in a group whose owner has gone.
+func (d *Daemon) clear(group string) {
+	d.streams.disown(group)
+	if g := d.now().generator; g != nil {
+		g.Drop(group)
+	}
+	if gone := d.now().fleet.RemoveGroup(group); len(gone) > 0 {
+		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
+	}
+}
+
+// componentChanged tells of a process.
+func (d *Daemon) componentChanged(c supervise.Change) {
+	d.streams.component(timeline.Event{Time: c.Time, Name: c.Name, State: string(c.State), Message: c.Exit})
+}
+
+func (d *Daemon) brokerChanged(state supervise.State, why string) {
+	d.streams.component(timeline.Event{Time: time.Now(), Name: brokerName, State: string(state), Message: why})
+}
