@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -116,33 +117,55 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	for range p.o.Nodes - 1 {
 		c.Nodes = append(c.Nodes, v1alpha4.Node{Role: v1alpha4.WorkerRole, Image: p.image})
 	}
-	// The API server finds the controller, which answers for the logs of module Pods, by an address of this type only. The two
-	// versions of kubeadm's configuration, of which kind takes one by the node's version, write arguments differently.
-	c.KubeadmConfigPatches = []string{`
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-apiServer:
-  extraArgs:
-    - name: kubelet-preferred-address-types
-      value: InternalDNS,InternalIP,ExternalIP,Hostname
-`, `
-apiVersion: kubeadm.k8s.io/v1beta3
-kind: ClusterConfiguration
-apiServer:
-  extraArgs:
-    kubelet-preferred-address-types: InternalDNS,InternalIP,ExternalIP,Hostname
-`}
+	c.KubeadmConfigPatches = kubeadmPatches()
 	if p.engine.CgroupV1 {
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, "kind: KubeletConfiguration\nfailCgroupV1: false\n")
 	}
 	return c
 }
 
+// componentArgs are flags of the control plane's components that differ from kubeadm's.
+var componentArgs = []struct{ component, flag, value string }{
+	// The API server finds the controller, which answers for the logs of module Pods, by an address of the first type only.
+	{"apiServer", "kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"},
+	// By default they write 20 and 50 objects a second, and bases come by the hundred.
+	{"controllerManager", "kube-api-qps", "1000"},
+	{"controllerManager", "kube-api-burst", "2000"},
+	{"scheduler", "kube-api-qps", "1000"},
+	{"scheduler", "kube-api-burst", "2000"},
+}
+
+// kubeadmPatches sets componentArgs in both versions of kubeadm's configuration, which write flags differently; kind takes one of them
+// by the node's version of Kubernetes.
+func kubeadmPatches() []string {
+	type m = map[string]any
+	list, dictionary := m{}, m{}
+	for _, a := range componentArgs {
+		args, _ := list[a.component].(m)
+		if args == nil {
+			list[a.component], dictionary[a.component] = m{"extraArgs": []any{}}, m{"extraArgs": m{}}
+			args = list[a.component].(m)
+		}
+		args["extraArgs"] = append(args["extraArgs"].([]any), m{"name": a.flag, "value": a.value})
+		dictionary[a.component].(m)["extraArgs"].(m)[a.flag] = a.value
+	}
+	var patches []string
+	for version, config := range map[string]m{"v1beta4": list, "v1beta3": dictionary} {
+		config["apiVersion"], config["kind"] = "kubeadm.k8s.io/"+version, "ClusterConfiguration"
+		text, err := json.Marshal(config) // which is YAML too
+		if err != nil {
+			panic(err) // it is made of strings
+		}
+		patches = append(patches, string(text))
+	}
+	return patches
+}
+
 // plain makes one line of an error of kind: what failed, and the last thing that the failed command said. Of the rest, some hundred
 // lines, the logs of the nodes tell.
 func plain(err error) error {
-	run := exec.RunErrorForError(err)
-	if run == nil {
+	var run *exec.RunError
+	if !errors.As(err, &run) {
 		return err
 	}
 	said := lastLine(string(run.Output))

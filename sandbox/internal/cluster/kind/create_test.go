@@ -1,0 +1,89 @@
+package kind
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	kinderrors "sigs.k8s.io/kind/pkg/errors"
+	"sigs.k8s.io/kind/pkg/exec"
+	"sigs.k8s.io/yaml"
+)
+
+func TestClusterConfig(t *testing.T) {
+	p := &Provider{o: Options{Nodes: 3}, image: "a:1", engine: &Engine{CgroupV1: true}}
+	c := p.clusterConfig()
+	node := func(role v1alpha4.NodeRole) v1alpha4.Node { return v1alpha4.Node{Role: role, Image: "a:1"} }
+	want := []v1alpha4.Node{node(v1alpha4.ControlPlaneRole), node(v1alpha4.WorkerRole), node(v1alpha4.WorkerRole)}
+	if diff := cmp.Diff(want, c.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	type m = map[string]any
+	got := m{}
+	for _, text := range c.KubeadmConfigPatches {
+		var patch m
+		if err := yaml.Unmarshal([]byte(text), &patch); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		key := fmt.Sprint(patch["kind"], " ", patch["apiVersion"])
+		delete(patch, "kind")
+		delete(patch, "apiVersion")
+		got[key] = patch
+	}
+	list := func(pairs ...string) m {
+		var args []any
+		for i := 0; i < len(pairs); i += 2 {
+			args = append(args, m{"name": pairs[i], "value": pairs[i+1]})
+		}
+		return m{"extraArgs": args}
+	}
+	dictionary := func(pairs ...string) m {
+		args := m{}
+		for i := 0; i < len(pairs); i += 2 {
+			args[pairs[i]] = pairs[i+1]
+		}
+		return m{"extraArgs": args}
+	}
+	types := []string{"kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"}
+	rates := []string{"kube-api-qps", "1000", "kube-api-burst", "2000"}
+	if diff := cmp.Diff(m{
+		"ClusterConfiguration kubeadm.k8s.io/v1beta4": m{"apiServer": list(types...), "controllerManager": list(rates...), "scheduler": list(rates...)},
+		"ClusterConfiguration kubeadm.k8s.io/v1beta3": m{
+			"apiServer": dictionary(types...), "controllerManager": dictionary(rates...), "scheduler": dictionary(rates...)},
+		"KubeletConfiguration <nil>": m{"failCgroupV1": false},
+	}, got); diff != "" {
+		t.Errorf("patches (-want +got):\n%s", diff)
+	}
+}
+
+func TestPlain(t *testing.T) {
+	failed := func(output string) error {
+		return kinderrors.Wrap(&exec.RunError{Command: []string{"docker"}, Output: []byte(output), Inner: errors.New("exit status 1")}, "failed to init node")
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"not of a command":       {errors.New("a: b: c"), "a: b: c"},
+		"the last line":          {failed("first\nlast\n"), "failed to init node: last"},
+		"a full disk, far above": {failed("write: no space left on device\nlast"), "failed to init node: no space left on device: free some disk space for the container engine"},
+	} {
+		if got := plain(tc.err).Error(); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	o := Options{Sandbox: "a-name-of-46-characters-which-is-one-more-than-", Dir: "d", Kubeconfig: "k", LogDir: "l"}
+	o.Sandbox = o.Sandbox[:45]
+	if _, err := New(o); err != nil {
+		t.Errorf("a name of 45 characters: %v", err)
+	}
+	o.Sandbox += "x"
+	if _, err := New(o); err == nil || err.Error() != fmt.Sprintf("the sandbox's name %q is too long for a kind cluster: take at most 45 characters", o.Sandbox) {
+		t.Errorf("a name of 46 characters: %v", err)
+	}
+}
