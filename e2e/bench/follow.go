@@ -45,14 +45,24 @@ func follow(ctx context.Context, client kubernetes.Interface, namespace string) 
 	if len(list.Items) > 0 {
 		return nil, fmt.Errorf("namespace %s has %d Pods before anything was created", namespace, len(list.Items))
 	}
-	// The server ends a watch now and then; this one goes on where it was.
-	w, err := toolswatch.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return api.Watch(ctx, o) },
-	})
+	w, err := watchFrom(ctx, list.ResourceVersion, "", api.Watch)
 	if err != nil {
 		return nil, fmt.Errorf("watching the Pods: %w", err)
 	}
 	return &follower{watch: w, pods: map[types.UID]followed{}, ready: map[string]int{}}, nil
+}
+
+// watchFrom watches what has the labels, from a list's version on. The server
+// ends a watch now and then; this one goes on where it was.
+func watchFrom(
+	ctx context.Context, version, labels string, start func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) (watch.Interface, error) {
+	return toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = labels
+			return start(ctx, o)
+		},
+	})
 }
 
 func (f *follower) stop() { f.watch.Stop() }

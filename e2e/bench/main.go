@@ -5,10 +5,16 @@
 //	scenario.go   Bench: a sandbox that is measured, and its figures
 //	startup.go    up and down
 //	pods.go       a Deployment on all bases: create, roll, delete; and at rest
+//	scale.go      100, 1,000 and 5,000 bases: what one more costs
+//	vigil.go      whether a lease was missed or a Node not Ready meanwhile
+//	memory.go     how much memory a part uses, looked at often
+//	comparison.go a rolling update as the existing controller was measured, and a crash in it
+//	rehearsal.go  how that is staged: bases of this process, a Deployment
+//	ledger.go     what Pods say, held against what their bases serve, at every change
 //	parts.go      what each part uses: processor time, memory, goroutines
 //	writes.go     who writes what to the API
 //	follow.go     Pods, by one watch
-//	profile.go    where the processor time goes
+//	profile.go    where the processor time goes, and the daemon's memory
 //	report.go     the table, and JSON
 //	machine.go    what it was measured on
 package main
@@ -56,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.BoolVar(&o.quick, "quick", false, "measure with 100 bases instead of 1,000, and 10 s of rest; targets are not judged")
 	f.StringVar(&o.json, "json", "", "write the figures to `FILE` too")
 	f.StringVar(&o.only, "only", "", "run only the scenario `NAME`: "+strings.Join(names(), ", "))
-	f.StringVar(&o.profile, "profile", "", "write CPU profiles of controller and API server to `FOLDER`")
+	f.StringVar(&o.profile, "profile", "", "write CPU profiles of controller and API server, and the daemon's heap, to `FOLDER`")
 	f.StringVar(&o.bin, "bin", "bin", "`FOLDER` with the built programs")
 	f.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
 	if err := f.Parse(args); err != nil {

@@ -85,6 +85,9 @@ func daemonCost(ctx context.Context, b *bench) (err error) {
 	if err := b.rest(ctx, settle); err != nil { // what only connecting needs, ends
 		return err
 	}
+	if err := b.profileHeap(); err != nil {
+		return err
+	}
 	b.note("goroutines of the daemon", float64(runtime.NumGoroutine()-before)/float64(many), "a base")
 	return nil
 }

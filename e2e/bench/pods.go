@@ -47,9 +47,9 @@ type stage struct {
 	n      int // of bases, and of Pods
 }
 
-// set brings the bases up.
-func (b *bench) set(ctx context.Context) (*stage, error) {
-	s := &stage{bench: b, n: b.bases()}
+// set brings n bases up.
+func (b *bench) set(ctx context.Context, n int) (*stage, error) {
+	s := &stage{bench: b, n: n}
 	if _, err := b.upTime(ctx, s.n); err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func zones(ctx context.Context, b *bench) error {
 // deployed brings bases up, puts a Pod on each, checks with the bases that it is
 // there, and notes what that cost; took gets the time from create to all Ready.
 func (b *bench) deployed(ctx context.Context, spread spreading, took func(seconds float64)) (s *stage, err error) {
-	if s, err = b.set(ctx); err != nil {
+	if s, err = b.set(ctx, b.bases()); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -226,7 +226,7 @@ func (b *bench) deployed(ctx context.Context, spread spreading, took func(second
 }
 
 func rollout(ctx context.Context, b *bench) error {
-	s, err := b.set(ctx)
+	s, err := b.set(ctx, b.bases())
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func rollout(ctx context.Context, b *bench) error {
 }
 
 func idle(ctx context.Context, b *bench) error {
-	s, err := b.set(ctx)
+	s, err := b.set(ctx, b.bases())
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"time"
 
@@ -43,10 +46,23 @@ func (s *stage) startProfile(ctx context.Context, doing string) func() error {
 	return group.Wait
 }
 
-func (s *stage) keepProfile(doing, part string, text []byte) error {
-	err := os.MkdirAll(s.o.profile, 0o755)
+// profileHeap keeps what this process holds, when the user asks for it.
+func (b *bench) profileHeap() error {
+	if b.o.profile == "" {
+		return nil
+	}
+	runtime.GC()
+	var text bytes.Buffer
+	if err := pprof.Lookup("heap").WriteTo(&text, 0); err != nil {
+		return fmt.Errorf("profiling the heap: %w", err)
+	}
+	return b.keepProfile("heap", daemonPart, text.Bytes())
+}
+
+func (b *bench) keepProfile(doing, part string, text []byte) error {
+	err := os.MkdirAll(b.o.profile, 0o755)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(s.o.profile, s.scenario+"-"+doing+"-"+part+".pprof"), text, 0o600)
+		err = os.WriteFile(filepath.Join(b.o.profile, b.scenario+"-"+doing+"-"+part+".pprof"), text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping a profile: %w", err)

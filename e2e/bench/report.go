@@ -18,6 +18,9 @@ type figure struct {
 	// whether it is not.
 	Target *float64 `json:"target,omitempty"`
 	Met    *bool    `json:"met,omitempty"`
+	// Existing is what its authors measured of the existing controller, before
+	// this project; empty = nothing comparable.
+	Existing string `json:"existing,omitempty"`
 }
 
 // report is all that was measured, and where.
@@ -41,7 +44,7 @@ func (r report) missed() int {
 // print writes the table, and which targets were missed.
 func (r report) print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SCENARIO\tFIGURE\tVALUE\tUNIT\tTARGET\tMET")
+	fmt.Fprintln(t, "SCENARIO\tFIGURE\tVALUE\tUNIT\tTARGET\tMET\tEXISTING")
 	for _, f := range r.Figures {
 		target, met := "", ""
 		if f.Target != nil {
@@ -50,7 +53,7 @@ func (r report) print(w io.Writer) error {
 				met = "NO"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Scenario, f.Name, short(f.Value), f.Unit, target, met)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Scenario, f.Name, short(f.Value), f.Unit, target, met, f.Existing)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the figures: %w", err)

@@ -27,6 +27,8 @@ var scenarios = []scenario{
 	{"zones", "the same, spread by the documents' anti-affinity on zones", zones},
 	{"idle", "1,000 bases with a module each, at rest", idle},
 	{"rollout", "a rolling update of a Pod on each of 1,000 bases", rollout},
+	{"scale", "100, 1,000 and 5,000 bases with a module each in one controller, at rest", scale},
+	{"comparison", "a rolling update over 30 bases, held against what each base serves, and a crash in it", comparison},
 	{"daemon", "what one more base costs the daemon", daemonCost},
 }
 
@@ -50,13 +52,21 @@ type bench struct {
 func measure(ctx context.Context, s scenario, o options, home string) (figures []figure, err error) {
 	b := &bench{Box: &box.Box{Bin: o.bin, Home: home, Name: "bench-" + s.name}, o: o, scenario: s.name}
 	defer func() { err = errors.Join(err, b.Down(ctx)) }()
-	average, err := load.AvgWithContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("looking at the machine: %w", err)
+	if err := b.noteLoad(ctx, "load of the machine before"); err != nil { // others use it too when it is far above 0
+		return nil, err
 	}
-	b.note("load of the machine before", average.Load1, "processes") // others use it too when it is far above 0
 	err = s.run(ctx, b)
 	return b.figures, err
+}
+
+// noteLoad adds the machine's load, the average of a minute.
+func (b *bench) noteLoad(ctx context.Context, when string) error {
+	average, err := load.AvgWithContext(ctx)
+	if err != nil {
+		return fmt.Errorf("looking at the machine: %w", err)
+	}
+	b.note(when, average.Load1, "processes")
+	return nil
 }
 
 // note adds a figure without a target.
