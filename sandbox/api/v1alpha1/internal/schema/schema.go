@@ -6,13 +6,13 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 
 	"github.com/invopop/jsonschema"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -56,12 +56,8 @@ func GenerateScenario(dir string) ([]byte, error) {
 		share(definition)
 		loosen(definition)
 	}
-	kinds := make([]any, 0, len(fakebase.FaultKinds()))
-	for _, kind := range fakebase.FaultKinds() {
-		kinds = append(kinds, string(kind))
-	}
-	for _, name := range []string{"FaultSet", "BaseSet"} {
-		suggest(s.Definitions[name], kinds)
+	if err := addFault(s, filepath.Join(dir, "..", "..", "..", "fakebase")); err != nil {
+		return nil, err
 	}
 	return finish(s, ScenarioFile, v1alpha1.ScenarioKind)
 }
@@ -152,24 +148,4 @@ func either(s *jsonschema.Schema) *jsonschema.Schema {
 	described := &jsonschema.Schema{Description: s.Description, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
 	s.Description = ""
 	return described
-}
-
-// suggest completes the kinds of faults.
-func suggest(s *jsonschema.Schema, kinds []any) {
-	if s == nil {
-		return
-	}
-	fault := func() *jsonschema.Schema {
-		properties := jsonschema.NewProperties()
-		properties.Set("kind", &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Enum: kinds}, {Type: "string", Pattern: expression}}})
-		return &jsonschema.Schema{Type: "object", Properties: properties, Required: []string{"kind"}}
-	}
-	if p, ok := s.Properties.Get("fault"); ok {
-		f := fault()
-		f.Description = p.Description
-		s.Properties.Set("fault", f)
-	}
-	if p, ok := s.Properties.Get("faults"); ok {
-		p.Items = fault()
-	}
 }

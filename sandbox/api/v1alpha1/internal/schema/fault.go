@@ -1,0 +1,83 @@
+package schema
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// addFault defines faults as fakebase has them, in the folder dir: a scenario
+// passes them on.
+func addFault(s *jsonschema.Schema, dir string) error {
+	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
+		if t == reflect.TypeFor[fakebase.Duration]() {
+			return &jsonschema.Schema{Type: "string", Pattern: "^-?" + duration[1:] + `|\$\{\{`, Examples: []any{"5s"}}
+		}
+		return nil
+	}}
+	if err := r.AddGoComments("github.com/koupleless/koupsandbox/fakebase", dir); err != nil {
+		return fmt.Errorf("reading the comments of faults in %s: %w", dir, err)
+	}
+	fault := r.Reflect(&fakebase.Fault{})
+	fault.Version = ""
+	loosen(fault)
+	kinds, err := kindComments(filepath.Join(dir, "fault.go"))
+	if err != nil {
+		return err
+	}
+	if p, ok := fault.Properties.Get("kind"); ok {
+		p.Type = ""
+		for _, kind := range fakebase.FaultKinds() {
+			p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Const: string(kind), Description: kinds[string(kind)]})
+		}
+		p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
+	}
+	if p, ok := fault.Properties.Get("code"); ok {
+		codes := &jsonschema.Schema{Type: "string"}
+		for _, code := range fakebase.ErrorCodes() {
+			codes.Enum = append(codes.Enum, code)
+		}
+		p.Type, p.AnyOf = "", []*jsonschema.Schema{codes, {Type: "string", Pattern: expression}}
+	}
+	s.Definitions["Fault"] = fault
+	reference := func() *jsonschema.Schema { return &jsonschema.Schema{Ref: "#/$defs/Fault"} }
+	if p, ok := s.Definitions["FaultSet"].Properties.Get("fault"); ok {
+		p.Type, p.Ref = "", reference().Ref
+	}
+	if p, ok := s.Definitions["BaseSet"].Properties.Get("faults"); ok {
+		p.Items = reference()
+	}
+	return nil
+}
+
+// kindComments reads the comment of each kind of fault.
+func kindComments(file string) (map[string]string, error) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kinds of faults: %w", err)
+	}
+	comments := map[string]string{}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || spec.Doc == nil {
+			return true
+		}
+		if t, ok := spec.Type.(*ast.Ident); !ok || t.Name != "FaultKind" {
+			return true
+		}
+		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+			kind := strings.Trim(value.Value, `"`)
+			comments[kind] = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(spec.Doc.Text()), spec.Names[0].Name+" "))
+		}
+		return true
+	})
+	return comments, nil
+}
