@@ -23,11 +23,12 @@ func addFault(s *jsonschema.Schema, dir string) error {
 		}
 		return nil
 	}}
-	if err := r.AddGoComments("github.com/koupleless/koupsandbox/fakebase", dir); err != nil {
+	if err := r.AddGoComments(typesPackage, dir); err != nil { // it joins the two to the path of the package
 		return fmt.Errorf("reading the comments of faults in %s: %w", dir, err)
 	}
 	fault := r.Reflect(&fakebase.Fault{})
 	fault.Version = ""
+	share(fault)
 	loosen(fault)
 	kinds, err := kindComments(filepath.Join(dir, "fault.go"))
 	if err != nil {
