@@ -15,7 +15,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	s := cli.Streams{Out: os.Stdout, Err: os.Stderr}
+	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	s.Screen = term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
 	s.UserHome, _ = os.UserHomeDir() // without one, --home must be given
 	s.Self, _ = os.Executable()      // without it, up says that it is missing
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {

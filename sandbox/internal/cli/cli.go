@@ -27,9 +27,13 @@ const (
 type Streams struct {
 	// Out gets results, Err gets progress and errors. Required.
 	Out, Err io.Writer
+	// In is the keyboard, of full-screen commands. Default: there is none.
+	In io.Reader
 	// Terminal draws spinners on Err; Width is its width in columns, 0 = 80.
 	Terminal bool
 	Width    int
+	// Screen tells that In and Out are a terminal that can be drawn on.
+	Screen bool
 	// UserHome is the user's home folder; the state is in .koupsandbox there unless
 	// told otherwise.
 	UserHome string
@@ -118,7 +122,7 @@ func newApp(s Streams) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(),
+			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.watch(),
 			c.doctor(), c.version(), c.completion(), c.daemon(),
 		},
 	}

@@ -1,0 +1,26 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWatchMistakes(t *testing.T) {
+	const usage = "\nsee: koupsandbox help\n"
+	for _, tc := range []struct {
+		args []string
+		want result
+	}{
+		{[]string{"watch"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
+		{[]string{"watch", "base-1"}, result{2, "", "koupsandbox: watch takes no arguments" + usage}},
+		{[]string{"watch", "-o", "yaml"}, result{2, "", `koupsandbox: --output "yaml" is not one of: text, json` + usage}},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, run(t, t.TempDir(), tc.args...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

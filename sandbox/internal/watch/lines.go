@@ -1,0 +1,31 @@
+package watch
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// Plain returns a sink for Follow that writes a line for people for each event.
+func Plain(w io.Writer) func(timeline.Event) error {
+	return func(e timeline.Event) error {
+		if _, err := fmt.Fprintln(w, Line(e)); err != nil {
+			return fmt.Errorf("writing an event: %w", err)
+		}
+		return nil
+	}
+}
+
+// JSON returns a sink for Follow that writes each event as a line of JSON: a
+// timeline.Event, as in the timelines of scenario reports.
+func JSON(w io.Writer) func(timeline.Event) error {
+	encoder := json.NewEncoder(w)
+	return func(e timeline.Event) error {
+		if err := encoder.Encode(e); err != nil {
+			return fmt.Errorf("writing an event: %w", err)
+		}
+		return nil
+	}
+}

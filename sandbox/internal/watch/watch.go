@@ -1,0 +1,100 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// ErrEnded is returned, wrapped, when the sandbox goes down.
+var ErrEnded = errors.New("the sandbox has ended")
+
+// Source tells what happens to bases, components, faults and requests: a
+// control.Client.
+type Source interface {
+	Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error
+}
+
+// Options of Follow.
+type Options struct {
+	// Source of all but Pods. Required.
+	Source Source
+	// API has the Pods. Default: they are not shown.
+	API kubernetes.Interface
+	// Group of bases, and namespace of the Pods, that are followed. Default: all.
+	Group string
+	// Clock tells when a change of a Pod was seen. Default: the real one.
+	Clock clock.PassiveClock
+}
+
+// Follow calls sink for every event, one at a time: first for what is, then
+// timeline.Synced, then for what changes. It blocks until ctx ends, and returns
+// its cause; until the sandbox ends, and returns ErrEnded, wrapped; or until sink
+// fails, and returns its error.
+func Follow(ctx context.Context, o Options, sink func(timeline.Event) error) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	f := &follower{o: o, sink: sink, hosts: map[string]string{}, synced: make(chan struct{})}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	f.stop = stop
+	group.Go(func() error {
+		err := o.Source.Watch(ctx, control.WatchRequest{Group: o.Group}, f.event)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			return fmt.Errorf("watching: %w", ErrEnded)
+		default:
+			return fmt.Errorf("watching: %w", err)
+		}
+	})
+	if o.API != nil {
+		group.Go(func() error { return f.pods(ctx) })
+	}
+	return group.Wait()
+}
+
+// follower joins the two sources.
+type follower struct {
+	o      Options
+	stop   context.CancelCauseFunc
+	synced chan struct{} // closed when the bases that there are, are known
+
+	mu    sync.Mutex
+	sink  func(timeline.Event) error
+	hosts map[string]string // of bases by the names of their Nodes
+}
+
+// nodePrefix begins the name of a base's Node; its identity follows.
+const nodePrefix = "vnode."
+
+// event takes an event of the daemon.
+func (f *follower) event(e timeline.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case e.Kind == timeline.Base && e.Identity != "":
+		f.hosts[nodePrefix+e.Identity] = e.Base
+	case e.Kind == timeline.Synced:
+		close(f.synced)
+	}
+	f.tell(e)
+}
+
+// tell calls the sink. f.mu is held.
+func (f *follower) tell(e timeline.Event) {
+	if err := f.sink(e); err != nil {
+		f.stop(err)
+	}
+}
