@@ -6,14 +6,13 @@ import java.net.URLClassLoader;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A module that fills the metaspace while it starts, until none is left. */
+/** A module that fills the metaspace while it starts, and lets go when none is left. */
 public class Greedy {
-    private static final List<Object> KEPT = new ArrayList<>();
-
     public static void main(String[] args) {
+        List<Object> kept = new ArrayList<>();
         while (true) { // each loader defines the proxy's class anew
             ClassLoader loader = new URLClassLoader(new URL[0], Greedy.class.getClassLoader());
-            KEPT.add(Proxy.newProxyInstance(loader, new Class<?>[] {Runnable.class}, (proxy, method, arguments) -> null));
+            kept.add(Proxy.newProxyInstance(loader, new Class<?>[] {Runnable.class}, (proxy, method, arguments) -> null));
         }
     }
 }

@@ -6,7 +6,8 @@ import com.alipay.sofa.ark.spi.service.event.EventHandler;
 
 /** A module whose stop handler throws. */
 public class Stubborn implements EventHandler<BeforeBizStopEvent> {
-    public static void main(String[] args) {
+    public static void main(String[] args) throws InterruptedException {
+        Plain.main(args);
         ArkClient.getEventAdminService().register(new Stubborn());
     }
 

@@ -1,0 +1,228 @@
+package realbase
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/recording"
+)
+
+// Options say how to run a base. Jar, Log and Identity are required.
+type Options struct {
+	// Jar is the base that Maven built.
+	Jar string
+	// Log is the file that takes what the JVM prints; it is appended to.
+	Log string
+	// Identity, Name, Version, Env and IP are what the base reports. Empty Name, Version,
+	// Env and IP = "realbase", "1.0.0", "dev" and "198.18.0.1".
+	Identity, Name, Version, Env, IP string
+	// Settings are those on which arklet's answers depend; zero = a base without flags.
+	Settings recording.Settings
+	// Controller is the URL of a controller's HTTP tunnel, for heartbeats; empty = none.
+	Controller string
+	// Broker is host:port of an MQTT broker; empty = no MQTT tunnel.
+	Broker, Username, Password string
+	// JVM are further options of the JVM.
+	JVM []string
+	// Host is where the base is dialled, one address of the loopback network. Its
+	// servers listen on all addresses. Empty = 127.0.0.1.
+	Host string
+}
+
+// Base is one real base. Start runs it once; the other methods may be called concurrently.
+type Base struct {
+	opts         Options
+	arklet, web  string // host:port
+	ready, ended chan struct{}
+}
+
+// New picks free ports for a base.
+func New(o Options) (*Base, error) {
+	for field, value := range map[*string]string{&o.Name: "realbase", &o.Version: "1.0.0", &o.Env: "dev", &o.IP: "198.18.0.1", &o.Host: "127.0.0.1"} {
+		if *field == "" {
+			*field = value
+		}
+	}
+	b := &Base{opts: o, ready: make(chan struct{}), ended: make(chan struct{})}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, fmt.Errorf("finding ports for base %q: %w", o.Identity, err)
+	}
+	b.arklet, b.web = net.JoinHostPort(o.Host, ports[0]), net.JoinHostPort(o.Host, ports[1])
+	return b, nil
+}
+
+// Arklet is host:port of arklet's HTTP server.
+func (b *Base) Arklet() string { return b.arklet }
+
+// Web is the URL of the base's own web server, which its modules share.
+func (b *Base) Web() string { return "http://" + b.web }
+
+// Ready is closed when arklet answers.
+func (b *Base) Ready() <-chan struct{} { return b.ready }
+
+// Start runs the JVM until ctx ends, then kills it and returns nil: a base says
+// nothing when it goes. An error means that it ended by itself; the log says why.
+// At most one Start per Base.
+func (b *Base) Start(ctx context.Context) error {
+	defer close(b.ended)
+	log, err := os.OpenFile(b.opts.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log of base %q: %w", b.opts.Identity, err)
+	}
+	defer func() { _ = log.Close() }() // the JVM wrote to it, nobody else
+	cmd := exec.CommandContext(ctx, "java", b.arguments()...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting base %q: %w", b.opts.Identity, err)
+	}
+	probing, stop := context.WithCancel(ctx)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		b.probe(probing)
+	}()
+	err = cmd.Wait()
+	stop()
+	<-probed
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return fmt.Errorf("base %q ended by itself: %w; see %s", b.opts.Identity, err, b.opts.Log)
+}
+
+// WaitReady blocks until arklet answers.
+func (b *Base) WaitReady(ctx context.Context) error {
+	select {
+	case <-b.ready:
+		return nil
+	case <-b.ended:
+		return fmt.Errorf("base %q ended before it answered; see %s", b.opts.Identity, b.opts.Log)
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for base %q: %w; see %s", b.opts.Identity, ctx.Err(), b.opts.Log)
+	}
+}
+
+// probe closes ready when arklet answers, or gives up with ctx.
+func (b *Base) probe(ctx context.Context) {
+	for tick := time.NewTicker(100 * time.Millisecond); ; {
+		if _, err := b.Command(ctx, "queryAllBiz", "{}"); err == nil {
+			tick.Stop()
+			close(b.ready)
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// Command sends a command to arklet over HTTP and returns the body of the answer.
+func (b *Base) Command(ctx context.Context, command, body string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.arklet+"/"+command, strings.NewReader(body))
+	if err != nil {
+		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+	}
+	defer func() { _ = response.Body.Close() }() // what counts has been read
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+	}
+	return string(text), nil
+}
+
+// Modules lists what is installed, as name:version state, sorted.
+func (b *Base) Modules(ctx context.Context) ([]string, error) {
+	answer, err := b.Command(ctx, "queryAllBiz", "{}")
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Data []struct{ BizName, BizVersion, BizState string }
+	}
+	if err := json.Unmarshal([]byte(answer), &doc); err != nil {
+		return nil, fmt.Errorf("reading the modules of base %q from %s: %w", b.opts.Identity, answer, err)
+	}
+	var list []string
+	for _, m := range doc.Data {
+		list = append(list, m.BizName+":"+m.BizVersion+" "+m.BizState)
+	}
+	slices.Sort(list)
+	return list, nil
+}
+
+// arguments is the command line of the JVM. Arklet reads system properties only.
+func (b *Base) arguments() []string {
+	o := b.opts
+	_, arkletPort, _ := net.SplitHostPort(b.arklet) // made by New
+	_, webPort, _ := net.SplitHostPort(b.web)
+	metaspace := o.Settings.MaxMetaspace
+	if metaspace == 0 {
+		metaspace = 256
+	}
+	list := []string{
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and quick to start
+		fmt.Sprintf("-XX:MaxMetaspaceSize=%dm", metaspace),
+		"-Dsofa.ark.telnet.server.enable=false",
+		"-Dserver.port=" + webPort,
+		"-Dkoupleless.arklet.http.port=" + arkletPort,
+		"-Dkoupleless.arklet.custom.tunnel.classname=koupsandbox.base.BaseTunnel",
+		"-Dkoupleless.arklet.custom.base.metadata.classname=koupsandbox.base.Identity",
+		"-Drealbase.identity=" + o.Identity, "-Drealbase.name=" + o.Name, "-Drealbase.version=" + o.Version,
+		"-Drealbase.env=" + o.Env, "-Drealbase.ip=" + o.IP,
+	}
+	switch o.Settings.Activation {
+	case "new":
+		list = append(list, "-Dactivate.new.module=true")
+	case "multi":
+		list = append(list, "-Dsofa.ark.activate.multi.biz.version.enable=true")
+	}
+	if o.Settings.KeepFailed {
+		list = append(list, "-Dsofa.ark.auto.uninstall.when.failed.enable=false")
+	}
+	if o.Controller != "" {
+		list = append(list, "-Dkoupleless.arklet.http.heartbeat.endpoint="+o.Controller)
+	}
+	if host, port, err := net.SplitHostPort(o.Broker); err == nil {
+		list = append(list, "-Dkoupleless.arklet.mqtt.enable=true",
+			"-Dkoupleless.arklet.mqtt.broker="+host, "-Dkoupleless.arklet.mqtt.port="+port,
+			"-Dkoupleless.arklet.mqtt.username="+o.Username, "-Dkoupleless.arklet.mqtt.password="+o.Password,
+			"-Dkoupleless.arklet.mqtt.client.prefix=koupleless")
+	}
+	return append(append(list, o.JVM...), "-jar", o.Jar)
+}
+
+// freePorts picks ports; the listeners stay open until all are picked.
+func freePorts(count int) ([]string, error) {
+	var ports []string
+	for range count {
+		l, err := net.Listen("tcp", ":0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }() // nothing was sent
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	}
+	return ports, nil
+}

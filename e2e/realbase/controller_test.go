@@ -1,0 +1,224 @@
+package realbase
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase/recording"
+)
+
+// A Pod's module is installed from a file or over HTTP, serves, and goes with its Pod.
+func TestLife(t *testing.T) {
+	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL, recording.HTTP: serverURL} {
+		t.Run(string(tunnel), func(t *testing.T) {
+			b, ns := start(t, options(t, tunnel, recording.Settings{})), namespace(t)
+			pod := module.Pod(ns, "shop", shop(b, "shop", "1.0.0", url(ShopJar1)))
+			_, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
+			must(t, err)
+			ready(t, ns, "shop")
+			b.has(t, "shop:1.0.0 activated")
+			if got, err := b.get(t.Context(), "/shop-1.0.0/version"); got != "1.0.0" || err != nil {
+				t.Errorf("the module answers %q, %v", got, err)
+			}
+			remove(t, ns, "shop")
+			b.has(t)
+			if got, err := b.get(t.Context(), "/shop-1.0.0/version"); err == nil {
+				t.Errorf("the module answers %q after its end", got)
+			}
+		})
+	}
+}
+
+// A rolling update loses no request: with activate.new.module=true over MQTT, and
+// over HTTP on a base without flags, which the controller switches.
+func TestRollingUpdate(t *testing.T) {
+	for name, c := range map[string]struct {
+		tunnel   recording.Tunnel
+		settings recording.Settings
+	}{
+		"the new version takes over":         {recording.MQTT, recording.Settings{Activation: "new"}},
+		"the new version is switched to":     {recording.HTTP, recording.Settings{}},
+		"the new version takes over on HTTP": {recording.HTTP, recording.Settings{Activation: "new"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, ns := start(t, options(t, c.tunnel, c.settings)), namespace(t)
+			spec := shop(b, "shop", "1.0.0", fileURL(ShopJar1))
+			module.OnePerBase(&spec)
+			_, err := client.AppsV1().Deployments(ns).Create(t.Context(), module.Deployment(ns, "shop", 1, spec), metav1.CreateOptions{})
+			must(t, err)
+			rolled(t, ns, b, "1.0.0")
+			load := request(t, b, "/front/shop/version")
+			patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":"shop","image":%q,"env":[{"name":%q,"value":"2.0.0"}]}]}}}}`,
+				fileURL(ShopJar2), module.EnvVersion)
+			_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "shop", types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			must(t, err)
+			rolled(t, ns, b, "2.0.0")
+			load.lossless(t)
+		})
+	}
+}
+
+// rolled waits until the Deployment is in a version, and the base has it and no other.
+func rolled(t *testing.T, ns string, b *jvm, version string) {
+	t.Helper()
+	eventually(t, "the Pod has "+version, func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(ns).Get(ctx, "shop", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != 1 || s.Replicas != 1 || s.AvailableReplicas != 1 {
+			return fmt.Errorf("the Deployment is at %+v, Pods: %s", s, pods(ctx, ns))
+		}
+		return nil
+	})
+	b.has(t, "shop:"+version+" activated")
+}
+
+func pods(ctx context.Context, ns string) string {
+	list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for i := range list.Items {
+		all = append(all, describe(&list.Items[i]))
+	}
+	return strings.Join(all, "; ")
+}
+
+// load is an open-loop client: it sends at its pace, however long answers take.
+type load struct {
+	stop func()
+
+	mu      sync.Mutex
+	answers map[string]int
+	bad     []string
+}
+
+// pause is the time between two requests.
+const pause = 10 * time.Millisecond
+
+func request(t *testing.T, b *jvm, path string) *load {
+	t.Helper()
+	l := &load{answers: map[string]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				running.Go(func() {
+					answer, err := b.get(context.WithoutCancel(ctx), path)
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					if err != nil {
+						l.bad = append(l.bad, err.Error())
+					}
+					l.answers[answer]++
+				})
+			}
+		}
+	})
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	t.Cleanup(l.stop)
+	return l
+}
+
+// lossless ends the requests and checks that all were answered, by both versions.
+func (l *load) lossless(t *testing.T) {
+	t.Helper()
+	l.stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.Logf("requests by version: %v, lost: %d", l.answers, len(l.bad))
+	if len(l.bad) > 0 || l.answers["1.0.0"] == 0 || l.answers["2.0.0"] == 0 {
+		t.Errorf("requests by version: %v; lost: %d, the first one: %v", l.answers, len(l.bad), l.bad[:min(1, len(l.bad))])
+	}
+}
+
+// Failures of a real base show on the Pod with their codes.
+func TestFailures(t *testing.T) {
+	for _, tunnel := range tunnels {
+		t.Run(string(tunnel), func(t *testing.T) {
+			b, ns := start(t, options(t, tunnel, recording.Settings{Activation: "new"})), namespace(t)
+			for _, c := range []struct{ pod, name, version, url, want string }{
+				{"first", "shop", "1.0.0", fileURL(ShopJar1), ""},
+				{"throwing", "throwing", "1.0.0", fileURL("throwing.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
+				{"missing", "missing", "1.0.0", serverURL("missing.jar"), "Arklet.InstallModuleFailed: Arklet.PullBizError"},
+				{"no-jar", "none", "1.0.0", serverURL(""), "Arklet.InstallModuleFailed: Arklet.InstallationRequirementNotMet"},
+				{"same-path", "shop", "2.0.0", fileURL("same-path.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
+			} {
+				_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, c.pod, shop(b, c.name, c.version, c.url)), metav1.CreateOptions{})
+				must(t, err)
+				if c.want == "" {
+					ready(t, ns, c.pod)
+					continue
+				}
+				eventually(t, "Pod "+c.pod+" says "+c.want, func(ctx context.Context) error {
+					p, err := client.CoreV1().Pods(ns).Get(ctx, c.pod, metav1.GetOptions{})
+					if err == nil && !says(p, c.want) {
+						err = errors.New(describe(p))
+					}
+					return err
+				})
+				remove(t, ns, c.pod)
+			}
+			b.has(t, "shop:1.0.0 activated") // nothing has harmed it
+			remove(t, ns, "first")
+		})
+	}
+}
+
+func says(p *corev1.Pod, text string) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// A base that is killed and started again has its modules again: over MQTT by the
+// baseline that it asks for, over HTTP by the controller's installs.
+func TestRestart(t *testing.T) {
+	for _, tunnel := range tunnels {
+		t.Run(string(tunnel), func(t *testing.T) {
+			o := options(t, tunnel, recording.Settings{})
+			b, ns := start(t, o), namespace(t)
+			set := module.DaemonSet(ns, "shop", shop(b, "shop", "1.0.0", fileURL(ShopJar1)))
+			_, err := client.AppsV1().DaemonSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
+			must(t, err)
+			b.has(t, "shop:1.0.0 activated")
+			b.kill()
+			b = start(t, o)
+			b.has(t, "shop:1.0.0 activated")
+			eventually(t, "the Pod is Ready", func(ctx context.Context) error {
+				s, err := client.AppsV1().DaemonSets(ns).Get(ctx, "shop", metav1.GetOptions{})
+				if err == nil && s.Status.NumberReady != 1 {
+					err = fmt.Errorf("the DaemonSet is at %+v, Pods: %s", s.Status, pods(ctx, ns))
+				}
+				return err
+			})
+			if got, err := b.get(t.Context(), "/shop-1.0.0/version"); got != "1.0.0" || err != nil {
+				t.Errorf("the module answers %q, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,69 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// normal are the values that differ from run to run: times, durations, sizes,
+// addresses of the machine, stack frames, and the figures of the machine's health.
+var normal = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`"(changeTime|publishTimestamp|startTime|startTimestamp|endTime)":\d+`), `"$1":1`},
+	{regexp.MustCompile(`"endTimestamp":[1-9]\d*`), `"endTimestamp":1`},
+	{regexp.MustCompile(`"(elapsedTime|elapsedSpace)":-?\d+`), `"$1":1`},
+	{regexp.MustCompile(`cost: ?\d+ ms, started at: \d\d:\d\d:\d\d,\d{3}`), `cost: 1 ms, started at: 00:00:00,000`},
+	{regexp.MustCompile(`"([a-z ]+\((?:M|s|%)\)|(?:loaded|unload|total) class count|java (?:used|committed|max) metaspace|count)":-?[\d.E+-]+`), `"$1":1`},
+	{regexp.MustCompile(`"(type|java version|java home)":"[^"]*"`), `"$1":""`},
+	{regexp.MustCompile(`"status":"(INITIALIZED|EXECUTING)"`), `"status":"INITIALIZED"`}, // whichever is seen
+	{regexp.MustCompile(`"port":[1-9]\d*`), `"port":1`},
+	{regexp.MustCompile(`,"threadName":"[^"]*"`), ``}, // there as soon as the thread runs
+	{regexp.MustCompile(`(Hook)@[0-9a-f]+`), `$1@1`},
+	{regexp.MustCompile(`file:[^"]*/BOOT-INF/`), `file:{base}/BOOT-INF/`},
+	{regexp.MustCompile(`(/[^"/ ]+)+/sofa-ark/`), `{temp}/`},
+	{regexp.MustCompile(`-\d{17}-`), `-1-`},
+	{regexp.MustCompile(`(null-null|[a-z]+-[0-9.]+)-\d{10,}`), `$1-1`},
+	{regexp.MustCompile(`\\n\\t(?:at |\.\.\. \d+ )(?:[^"\\]|\\[^n])*`), ``},
+}
+
+// Normal takes out of an answer what must differ from run to run.
+func Normal(answer string) string {
+	for _, n := range normal {
+		answer = n.what.ReplaceAllString(answer, n.with)
+	}
+	return answer
+}
+
+// Places are what stands behind the names in braces of an Exchange.
+type Places struct{ Modules, Server, Refused string }
+
+// Fill puts the places into a text.
+func (p Places) Fill(text string) string {
+	return strings.NewReplacer("{modules}", p.Modules, "{server}", p.Server, "{refused}", p.Refused,
+		"{oversized}", strings.Repeat("x", 1<<20+1)).Replace(text)
+}
+
+// Strip puts the names back.
+func (p Places) Strip(text string) string {
+	var pairs []string
+	for _, place := range []struct{ name, value string }{{"{modules}", p.Modules}, {"{server}", p.Server}, {"{refused}", p.Refused}} {
+		if place.value != "" {
+			pairs = append(pairs, place.value, place.name)
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// encode writes JSON for people: indented, and no escapes for HTML.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	e := json.NewEncoder(&buf)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(v)
+	return buf.Bytes(), err
+}

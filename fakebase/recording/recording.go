@@ -1,0 +1,143 @@
+// Package recording is what a real base was seen to answer: the files of
+// fakebase/testdata/real. The recorder writes them, and a test of fakebase holds the
+// simulated base against them.
+//
+//	recording.go   Recording: its files, one for each tunnel and condition
+//	normal.go      what must differ from run to run, and is taken out of answers
+//	compare.go     the differences between two answers, by JSON path
+package recording
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Versions say what was recorded.
+type Versions struct {
+	Koupleless string `json:"koupleless"`
+	SofaArk    string `json:"sofaArk"`
+	SpringBoot string `json:"springBoot"`
+	Fastjson   string `json:"fastjson"`
+	Java       string `json:"java"`
+}
+
+// Tunnel is how the base was reached.
+type Tunnel string
+
+// The tunnels.
+const (
+	HTTP Tunnel = "http"
+	MQTT Tunnel = "mqtt"
+)
+
+// Recording is one condition over one tunnel: what was sent, in order, and what
+// came back.
+type Recording struct {
+	// Condition says in words what is provoked.
+	Condition string `json:"condition"`
+	Tunnel    Tunnel `json:"tunnel"`
+	// Base are the settings of the real base on which the answers depend.
+	Base Settings `json:"base,omitzero"`
+	// Jars are the manifests of the module jars of the condition, by file name. A
+	// nil manifest stands for a file that is no jar.
+	Jars map[string]Manifest `json:"jars,omitempty"`
+	// Simulate makes a simulated base do what the code in a jar does: it
+	// executes none.
+	Simulate  Simulate   `json:"simulate,omitzero"`
+	Exchanges []Exchange `json:"exchanges"`
+	Versions  Versions   `json:"versions"`
+}
+
+// Simulate is how a simulated base behaves as the code in a jar does.
+type Simulate struct {
+	// Faults and Modules are a base's faults and entries of its catalogue.
+	Faults  []json.RawMessage `json:"faults,omitempty"`
+	Modules []json.RawMessage `json:"modules,omitempty"`
+}
+
+// Manifest are the main attributes of a jar.
+type Manifest map[string]string
+
+// Settings are JVM options of a base, as far as answers depend on them.
+type Settings struct {
+	// Activation is "", "new" or "multi": activate.new.module and
+	// sofa.ark.activate.multi.biz.version.enable.
+	Activation string `json:"activation,omitempty"`
+	// KeepFailed is sofa.ark.auto.uninstall.when.failed.enable=false.
+	KeepFailed bool `json:"keepFailed,omitempty"`
+	// MaxMetaspace is -XX:MaxMetaspaceSize in MiB; 0 = 256.
+	MaxMetaspace int `json:"maxMetaspace,omitempty"`
+}
+
+// Exchange is one request and what came back. Addresses and folders are
+// replaced in both: {modules} is the folder with the jars, {server} an HTTP server with
+// the same files, {refused} an address where nobody listens.
+type Exchange struct {
+	// Command goes over both tunnels, with Body.
+	Command string `json:"command,omitempty"`
+	// Raw is a whole HTTP request instead. {oversized} in it stands for a body beyond arklet's limit.
+	Raw  string `json:"raw,omitempty"`
+	Body string `json:"body,omitempty"`
+	// Background leaves the request running while the next ones are sent; what it
+	// answers is in the exchange with Join.
+	Background bool `json:"background,omitempty"`
+	Join       bool `json:"join,omitempty"`
+	// Await waits, before the request, until the answer to queryAllBiz contains this text.
+	Await string `json:"await,omitempty"`
+	// Answer is what came back over HTTP; nothing if Silent.
+	Answer string `json:"answer,omitempty"`
+	// Messages came back over MQTT, in order.
+	Messages []Message `json:"messages,omitempty"`
+	// Silent says that nothing came back, and that somebody waited for it.
+	Silent bool `json:"silent,omitempty"`
+}
+
+// Message is an MQTT message; the topic is the part after the identity.
+type Message struct {
+	Topic   string `json:"topic"`
+	Payload string `json:"payload"`
+}
+
+// Load reads all recordings below a folder, sorted by file; the map's keys are the
+// files without their ending.
+func Load(folder string) (names []string, recordings map[string]Recording, err error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*", "*.json"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding recordings in %s: %w", folder, err)
+	}
+	slices.Sort(files)
+	recordings = map[string]Recording{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading a recording: %w", err)
+		}
+		var r Recording
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, nil, fmt.Errorf("reading recording %s: %w", file, err)
+		}
+		name := string(r.Tunnel) + "/" + filepath.Base(file[:len(file)-len(".json")])
+		names = append(names, name)
+		recordings[name] = r
+	}
+	return names, recordings, nil
+}
+
+// Save writes a recording below a folder.
+func (r *Recording) Save(folder, name string) error {
+	file := filepath.Join(folder, string(r.Tunnel), name+".json")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("saving recording %s: %w", file, err)
+	}
+	text, err := encode(r)
+	if err == nil {
+		err = os.WriteFile(file, text, 0o644) //nolint:gosec // test data that everybody may read
+	}
+	if err != nil {
+		return fmt.Errorf("saving recording %s: %w", file, err)
+	}
+	return nil
+}
