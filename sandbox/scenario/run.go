@@ -23,6 +23,9 @@ const (
 	// settleTime is how long the Pods that are being deleted at the end may take to
 	// go, so that what is left on the bases can be judged.
 	settleTime = 15 * time.Second
+	// newsTime is how long the bases' word that a module is gone may come after that
+	// of the API that its Pod is.
+	newsTime = time.Second
 )
 
 // execution is one run while it goes on.
@@ -116,6 +119,13 @@ func (e *execution) settleDown(ctx context.Context) {
 	})
 	if err != nil {
 		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
+		return
+	}
+	ctx, cancelNews := context.WithTimeout(ctx, newsTime)
+	defer cancelNews()
+	err = e.world.Until(ctx, func(v observe.View) (bool, error) { return len(v.Leftovers()) == 0, nil })
+	if err != nil {
+		e.r.o.Logger.Debug("modules are left", "run", e.in.name, "err", err) // so does this
 	}
 }
 

@@ -2,10 +2,10 @@ package observe
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,8 +23,6 @@ var (
 const (
 	hostLabel          = "base.koupleless.io/host-name"
 	identityAnnotation = "base.koupleless.io/identity"
-	// versionVariable of a container holds the version of its module.
-	versionVariable = "BIZ_VERSION"
 )
 
 // film notes the event of a change, if its kind has any, and describes the change.
@@ -46,7 +44,10 @@ func (w *World) film(r schema.GroupVersionResource, o *unstructured.Unstructured
 }
 
 // podFilm is what has been told of a Pod.
-type podFilm struct{ writes int }
+type podFilm struct {
+	writes int
+	last   timeline.Event
+}
 
 func (w *World) filmPod(o *unstructured.Unstructured, gone bool) string {
 	var pod corev1.Pod
@@ -62,49 +63,40 @@ func (w *World) filmPod(o *unstructured.Unstructured, gone bool) string {
 	if !gone {
 		f.writes++
 	}
-	state := PodStateOf(&pod)
+	state := timeline.PodStateOf(&pod)
 	state.Gone, state.Writes = gone, f.writes
 	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Pod, Base: w.hosts[pod.Spec.NodeName], Pod: state}
+	f.last = e
 	w.append(e)
 	return Describe(e)
 }
 
-// PodStateOf takes out of a Pod what counts; Gone and Writes are not known from it.
-func PodStateOf(pod *corev1.Pod) *timeline.PodState {
-	s := &timeline.PodState{
-		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels, Phase: string(pod.Status.Phase),
-		Created: pod.CreationTimestamp.Time, Deleting: pod.DeletionTimestamp != nil,
-		Modules: make([]timeline.ModuleRef, 0, len(pod.Spec.Containers)),
+// Leftovers are modules that a Pod has wanted on a base and none wants any more, as
+// base module:version.
+func (v View) Leftovers() []string {
+	type on struct {
+		base   string
+		module timeline.ModuleRef
 	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		s.Owner = owner.Kind + "/" + owner.Name
-	}
-	for _, c := range pod.Spec.Containers {
-		m := timeline.ModuleRef{Name: c.Name}
-		for _, v := range c.Env {
-			if v.Name == versionVariable {
-				m.Version = v.Value
+	ever, now := map[on]bool{}, map[on]bool{}
+	for _, f := range v.w.pods {
+		for _, m := range f.last.Pod.Modules {
+			ever[on{f.last.Base, m}] = true
+			if !f.last.Pod.Gone {
+				now[on{f.last.Base, m}] = true
 			}
 		}
-		s.Modules = append(s.Modules, m)
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			s.Ready, s.Reason = c.Status == corev1.ConditionTrue, c.Reason
+	var left []string
+	for name, b := range v.w.bases {
+		for m := range b.Modules {
+			if x := (on{name, m}); ever[x] && !now[x] {
+				left = append(left, name+" "+m.Name+":"+m.Version)
+			}
 		}
 	}
-	for _, c := range pod.Status.ContainerStatuses {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Reason != "":
-			s.Reason = c.State.Waiting.Reason
-		case c.State.Terminated != nil && c.State.Terminated.Reason != "":
-			s.Reason = c.State.Terminated.Reason
-		}
-	}
-	if s.Ready {
-		s.Reason = ""
-	}
-	return s
+	slices.Sort(left)
+	return left
 }
 
 func (w *World) filmNode(o *unstructured.Unstructured, gone bool) string {

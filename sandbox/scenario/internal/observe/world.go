@@ -6,6 +6,7 @@
 //	table.go   the objects of one kind, followed by a watch
 //	film.go    objects -> events of the timeline
 //	base.go    bases as the daemon tells of them
+//	switch.go  two events that are one change
 //	data.go    what expressions see
 //
 // Nothing is polled but the figures of the ledger, which no stream tells.
@@ -56,9 +57,10 @@ type World struct {
 	lost     map[string]map[traffic.Result]int
 	cached   map[string]any // what expressions see, by name, until it changes
 	watchers []*watcher
-	change   chan struct{}          // closed at the next change
-	launch   func(*cache.Reflector) // nil while Start does not run
-	waiting  []*cache.Reflector     // for Start
+	change   chan struct{}             // closed at the next change
+	held     map[string]timeline.Event // halves of switches, by base
+	launch   func(*cache.Reflector)    // nil while Start does not run
+	waiting  []*cache.Reflector        // for Start
 }
 
 type watcher struct{ changed func(Change) }
@@ -91,7 +93,7 @@ func New(o Options) *World {
 	return &World{
 		o: o, tables: map[Subject]*table{}, bases: map[string]*Base{}, hosts: map[string]string{}, nodes: map[string]string{},
 		pods: map[string]*podFilm{}, traffic: map[string]traffic.Summary{}, lost: map[string]map[traffic.Result]int{},
-		cached: map[string]any{}, change: make(chan struct{}),
+		cached: map[string]any{}, change: make(chan struct{}), held: map[string]timeline.Event{},
 	}
 }
 
@@ -115,22 +117,39 @@ func (w *World) Start(ctx context.Context) error {
 
 // Note takes an event of the daemon or of the run itself.
 func (w *World) Note(e timeline.Event) {
+	if e.Kind == timeline.Synced {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	topic := ""
-	switch e.Kind {
-	case timeline.Synced:
+	if w.hold(e) {
 		return
+	}
+	w.apply(e)
+	w.announce(e)
+}
+
+// apply makes an event a part of what is. w.mu is held.
+func (w *World) apply(e timeline.Event) {
+	switch e.Kind {
 	case timeline.Base, timeline.Module:
 		w.noteBase(e)
-		topic = topicBases
 	case timeline.Request:
 		w.noteLost(e)
-		topic = topicTraffic
 	}
 	w.append(e)
-	if e.Kind != timeline.Step { // a step changes nothing itself
-		w.changed(topic, Describe(e))
+}
+
+// announce tells of an event that has been applied. w.mu is held.
+func (w *World) announce(e timeline.Event) {
+	switch e.Kind {
+	case timeline.Step: // changes nothing itself
+	case timeline.Base, timeline.Module:
+		w.changed(topicBases, Describe(e))
+	case timeline.Request:
+		w.changed(topicTraffic, Describe(e))
+	default:
+		w.changed("", Describe(e))
 	}
 }
 
@@ -212,7 +231,10 @@ func Describe(e timeline.Event) string {
 	case timeline.Module:
 		subject = fmt.Sprintf("module %s:%s on %s", e.Module, e.Version, e.Base)
 	case timeline.Command:
-		subject = fmt.Sprintf("%s of %s:%s on %s", e.Name, e.Module, e.Version, e.Base)
+		subject = e.Name + " on " + e.Base
+		if e.Module != "" {
+			subject = fmt.Sprintf("%s of %s:%s on %s", e.Name, e.Module, e.Version, e.Base)
+		}
 	case timeline.Pod:
 		return describePod(e)
 	case timeline.Endpoints:
