@@ -15,7 +15,7 @@ const clockFormat = "15:04:05.000"
 // Line is an event in one line: when, what kind, who, and what.
 func Line(e timeline.Event) string {
 	who, what := describe(e)
-	line := fmt.Sprintf("%s  %-9s  %-22s  %s", e.Time.Local().Format(clockFormat), e.Kind, who, what)
+	line := fmt.Sprintf("%s  %-9s  %-30s  %s", e.Time.Local().Format(clockFormat), e.Kind, who, what)
 	return strings.TrimRight(plain(line), " ")
 }
 

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-// Plain returns a sink for Follow that writes a line for people for each event.
+// Plain returns a sink for Follow that writes a line for people for each event, but
+// for questions that bases have answered well.
 func Plain(w io.Writer) func(timeline.Event) error {
 	return func(e timeline.Event) error {
+		if lanes.Routine(e) {
+			return nil
+		}
 		if _, err := fmt.Fprintln(w, Line(e)); err != nil {
 			return fmt.Errorf("writing an event: %w", err)
 		}

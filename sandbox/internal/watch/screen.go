@@ -75,7 +75,7 @@ func (s *Screen) Observe(e timeline.Event) error {
 	case timeline.Base:
 		s.names[e.Base] = e.State != "down"
 	}
-	if s.synced { // what was there before is in the lanes
+	if s.synced && !lanes.Routine(e) { // what was there before is in the lanes
 		s.events = append(s.events, Line(e))
 		if len(s.events) > 2*mostEvents {
 			s.events = append([]string(nil), s.events[len(s.events)-mostEvents:]...)

@@ -159,6 +159,7 @@ var events = []timeline.Event{
 	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED", From: "RESOLVED"},
 	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "1", State: "DEACTIVATED", From: "ACTIVATED"},
 	{Kind: timeline.Request, Time: at(3500), Base: "base-1", Name: "traffic", State: "notFound", Message: "404\x1b[2J"},
+	{Kind: timeline.Command, Time: at(3600), Base: "base-1", Name: "health"},
 	{Kind: timeline.Command, Time: at(4000), Base: "base-1", Name: "uninstallBiz", Module: "stock", Version: "1", Code: "User.Hang", Message: "stop handler"},
 	{Kind: timeline.Module, Time: at(4100), Base: "base-1", Module: "stock", Version: "1", From: "DEACTIVATED"},
 	{Kind: timeline.Pod, Time: at(4200), Base: "base-1", Pod: &timeline.PodState{Name: "stock-a", UID: "a", Phase: "Running", Deleting: true, Gone: true, Modules: []timeline.ModuleRef{{Name: "stock", Version: "1"}}}},
@@ -175,22 +176,22 @@ func TestPlain(t *testing.T) {
 		}
 	}
 	want := strings.TrimPrefix(`
-09:30:00.002  module     base-1                  stock:1 ACTIVATED
-09:30:00.002  pod        base-1                  stock-a (stock:1): Ready
-09:30:00.003  synced                             that is what there is; now what changes
-09:30:01.000  fault      base-2                  fault-1 set: silent
-09:30:02.000  module     base-1                  stock:2 RESOLVED
-09:30:02.000  pod        base-1                  stock-b (stock:2): Running, Installing
-09:30:03.000  command    base-1                  installBiz stock:2 ok after 1s
-09:30:03.000  module     base-1                  stock:2 RESOLVED → ACTIVATED
-09:30:03.000  module     base-1                  stock:1 ACTIVATED → DEACTIVATED
-09:30:03.500  request    traffic                 lost: notFound base-1: 404 [2J
-09:30:04.000  command    base-1                  uninstallBiz stock:1 User.Hang after 0s: stop handler
-09:30:04.100  module     base-1                  stock:1 DEACTIVATED → gone
-09:30:04.200  pod        base-1                  stock-a (stock:1): gone
-09:30:05.000  component  broker                  exited: signal: killed
-09:30:05.100  base       base-1                  disconnected
-09:30:05.200  base       base-2                  down
+09:30:00.002  module     base-1                          stock:1 ACTIVATED
+09:30:00.002  pod        base-1                          stock-a (stock:1): Ready
+09:30:00.003  synced                                     that is what there is; now what changes
+09:30:01.000  fault      base-2                          fault-1 set: silent
+09:30:02.000  module     base-1                          stock:2 RESOLVED
+09:30:02.000  pod        base-1                          stock-b (stock:2): Running, Installing
+09:30:03.000  command    base-1                          installBiz stock:2 ok after 1s
+09:30:03.000  module     base-1                          stock:2 RESOLVED → ACTIVATED
+09:30:03.000  module     base-1                          stock:1 ACTIVATED → DEACTIVATED
+09:30:03.500  request    traffic                         lost: notFound base-1: 404 [2J
+09:30:04.000  command    base-1                          uninstallBiz stock:1 User.Hang after 0s: stop handler
+09:30:04.100  module     base-1                          stock:1 DEACTIVATED → gone
+09:30:04.200  pod        base-1                          stock-a (stock:1): gone
+09:30:05.000  component  broker                          exited: signal: killed
+09:30:05.100  base       base-1                          disconnected
+09:30:05.200  base       base-2                          down
 `, "\n")
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)

@@ -2,7 +2,7 @@
 // forms in which it is read.
 //
 //	text.go      for a terminal: a line for a run that has passed, evidence for one that has not
-//	evidence.go  that evidence: steps, checks, lost requests, the last messages on the wire
+//	evidence.go  that evidence: steps, details, checks, lost requests
 //	style.go     colours, and what keeps a text from commanding the terminal
 //	json.go      the Report itself
 //	junit.go     JUnit XML, one testcase a run

@@ -2,21 +2,23 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
 const (
 	// mostViolations of a check are shown, mostLosses groups of lost requests of a
-	// stream, mostMessages on the wire: enough to see what happens, few enough to
-	// find the first. The other forms of the report have all.
+	// stream: enough to see what happens, few enough to find the first. The HTML
+	// report has all.
 	mostViolations = 5
 	mostLosses     = 8
-	mostMessages   = 10
+	// firstLines and lastLines of a long text are shown: what it is about, and what
+	// came last.
+	firstLines, lastLines = 4, 14
 )
 
 // evidence shows why a run has not passed.
@@ -33,7 +35,10 @@ func (p *printer) evidence(run *scenario.Run) {
 		p.steps(run.Steps, "    ")
 	}
 	for _, d := range run.Details {
-		p.say("  %s\n%s\n", line(d.Title), p.diff(indent(clean(d.Text), "    ")))
+		if strings.TrimSpace(d.Text) == "" {
+			continue
+		}
+		p.say("  %s\n%s\n", line(d.Title), p.diff(indent(p.shorten(clean(d.Text)), "    ")))
 	}
 	if len(run.Checks) > 0 {
 		p.say("  Checks\n")
@@ -42,7 +47,6 @@ func (p *printer) evidence(run *scenario.Run) {
 	for _, t := range run.Traffic {
 		p.losses(run, t)
 	}
-	p.wire(run, failed)
 	p.say("  Again: koupsandbox scenario run --seed %d %s\n\n", run.Seed, line(run.File))
 }
 
@@ -153,29 +157,15 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 	}
 }
 
-// wire shows the last answers of bases before the failure.
-func (p *printer) wire(run *scenario.Run, failed *scenario.Step) {
-	var last []timeline.Event
-	for i := len(run.Timeline) - 1; i >= 0 && len(last) < mostMessages; i-- {
-		e := run.Timeline[i]
-		if e.Kind == timeline.Command && (failed == nil || !e.Time.After(failed.Started.Add(failed.Elapsed))) {
-			last = append(last, e)
-		}
+// shorten leaves lines out of a long text, and says so.
+func (p *printer) shorten(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	more := len(lines) - firstLines - lastLines
+	if p.o.Verbose || more < 2 {
+		return text
 	}
-	if len(last) == 0 {
-		return
-	}
-	p.say("  Last messages on the wire\n")
-	for i := len(last) - 1; i >= 0; i-- {
-		e := last[i]
-		answer := strings.TrimSpace(e.Code + " " + e.Message)
-		row := fmt.Sprintf("    %s  %-10s %-14s %-24s %7s  %s", since(run, e.Time), line(e.Base), line(e.Name),
-			line(strings.Trim(e.Module+":"+e.Version, ":")), length(e.Elapsed), line(answer))
-		if e.Code != "" {
-			row = p.paint(red, row)
-		}
-		p.say("%s\n", row)
-	}
+	note := fmt.Sprintf("… %d lines, which the HTML report has …", more)
+	return strings.Join(slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:]), "\n")
 }
 
 // diff colours the lines of a diff.

@@ -15,8 +15,8 @@ import (
 type TextOptions struct {
 	// Color uses the terminal's colours. Default: none, as for a file.
 	Color bool
-	// Verbose shows steps and checks of runs that have passed too. Default: one
-	// line for each.
+	// Verbose shows steps and checks of runs that have passed too, and leaves
+	// nothing out of long texts. Default: one line for a run that has passed.
 	Verbose bool
 }
 

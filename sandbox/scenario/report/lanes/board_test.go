@@ -92,6 +92,7 @@ func TestBoard(t *testing.T) {
 			{Kind: timeline.Fault, Time: at(0), Base: "base-1", Name: "fault-1", State: "set", Message: "silent"},
 			{Kind: timeline.Fault, Time: at(4), Base: "base-1", Name: "fault-1", State: "fired"},
 			{Kind: timeline.Command, Time: at(5), Base: "base-1", Name: "installBiz", Module: "stock", Version: "1", Elapsed: 2 * time.Millisecond},
+			{Kind: timeline.Command, Time: at(5), Base: "base-1", Name: "queryAllBiz"}, // asked all the time
 			{Kind: timeline.Command, Time: at(6), Base: "base-1", Name: "health", Code: "User.DiskFull", Message: "no space"},
 			{Kind: timeline.Request, Time: at(7), Base: "base-1", Name: "traffic", State: "refused", Message: "nobody listens"},
 			{Kind: timeline.Fault, Time: at(8), Base: "base-1", Name: "fault-1", State: "cleared"},

@@ -101,6 +101,9 @@ func (b *Board) module(e timeline.Event) {
 }
 
 func (b *Board) command(e timeline.Event) {
+	if Routine(e) {
+		return
+	}
 	kind := Command
 	if e.Code != "" {
 		kind = Failure
@@ -240,6 +243,12 @@ func (b *Board) fault(e timeline.Event) {
 	default:
 		b.mark(lane, Fired, e, join(": ", name, e.Message))
 	}
+}
+
+// Routine tells whether an event is a question that a base has answered well: the
+// controller asks all the time.
+func Routine(e timeline.Event) bool {
+	return e.Kind == timeline.Command && e.Code == "" && (e.Name == "health" || strings.HasPrefix(e.Name, "query"))
 }
 
 // join joins what is not empty.

@@ -169,7 +169,8 @@ class Painter {
     this.title(item.title, y + Math.min(item.height, 24) / 2);
     for (const row of item.rows) this.row(row, y + row.y);
     this.commands(item, y);
-    for (const kind of ['fired', 'lost', 'failure']) this.marks(item.lane.marks, kind, y + PAD, item.height - 2 * PAD);
+    for (const kind of ['fired', 'failure']) this.marks(item.lane.marks, kind, y + PAD, item.height - 2 * PAD);
+    this.marks(item.lane.marks, 'lost', y + (item.commands || PAD) - 1, COMMANDS - 1);
   }
 
   // row draws bars; where many share a pixel, the first stands for all of them, so

@@ -8,6 +8,7 @@ package sample
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -98,8 +99,9 @@ func Lossy() *scenario.Run {
 	run.Traffic = []scenario.Traffic{r.traffic("traffic", 602, 2902, 100, lost, 1700, "1.0.0", "2.0.0")}
 	run.Details = []scenario.Detail{
 		{Title: "Diff of DaemonSet/stock", Text: "status.numberReady: want 1, have 0\nstatus.updatedNumberScheduled: 1"},
+		{Title: "DaemonSet stock, last seen", Text: "apiVersion: apps/v1\nkind: DaemonSet\n" + strings.Repeat("# …\n", 40) + "status:\n  numberReady: 0"},
 		{Title: "Events of Pod stock-t5zzk", Text: "Normal  Scheduled  assigned to vnode.c9a1\nNormal  Installing  installBiz of stock:2.0.0 <https://modules.example/stock-2.0.0-ark-biz.jar>"},
-		{Title: "What base-1 said", Text: "09:30:06.303  uninstallBiz stock:1.0.0  ok\n09:30:07.101  installBiz stock:2.0.0  ok  798ms"},
+		{Title: "what the bases said last", Text: "09:30:06.303  uninstallBiz of stock:1.0.0 on base-1: ok\n09:30:07.101  installBiz of stock:2.0.0 on base-1: ok"},
 	}
 	return run
 }
