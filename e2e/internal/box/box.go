@@ -8,6 +8,7 @@ package box
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,8 @@ type Box struct {
 	Home string
 	// Name of the sandbox.
 	Name string
+	// Provider of its Kubernetes API. Default: embedded.
+	Provider v1alpha1.Provider
 }
 
 // Result is what a command has printed, and its exit status.
@@ -92,8 +95,7 @@ func (b *Box) Must(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Up brings the sandbox up on the embedded provider with the settings of spec,
-// and blocks until it is.
+// Up brings the sandbox up with the settings of spec, and blocks until it is.
 func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
 	file, err := b.WriteConfig(spec)
 	if err != nil {
@@ -104,7 +106,7 @@ func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
 
 // WriteConfig writes a configuration file for the sandbox and returns its path.
 func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
-	spec.Provider = v1alpha1.ProviderEmbedded
+	spec.Provider = cmp.Or(b.Provider, v1alpha1.ProviderEmbedded)
 	config := v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: b.Name}, Spec: spec}
 	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
 	text, err := yaml.Marshal(config)
