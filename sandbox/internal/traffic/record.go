@@ -2,8 +2,6 @@ package traffic
 
 import (
 	"time"
-
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
 // Result is what became of a request.
@@ -81,14 +79,6 @@ type Summary struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	// Note says so when the stream has stopped by itself, at one of its bounds.
 	Note string `json:"note,omitempty"`
-}
-
-// Event is a lost request on the timeline, at the time when it was sent.
-func (r *Record) Event(stream string) timeline.Event {
-	return timeline.Event{
-		Time: r.Sent, Kind: timeline.Request, Name: stream, State: string(r.Result),
-		Base: r.Base, Version: r.Version, Message: r.Error, Elapsed: r.Done.Sub(r.Sent),
-	}
 }
 
 // Second counts the requests that were due in one second of a stream.

@@ -71,6 +71,9 @@ func TestWhichEndpointsCount(t *testing.T) {
 			svc:    service(headless),
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.3", "c", draining))},
 		},
+		"serving counts only while terminating": {
+			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true)}))},
+		},
 		"none serves": {
 			slices: []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", notReady), at("198.18.0.4", "d", ending))},
 		},

@@ -247,6 +247,28 @@ func TestChecks(t *testing.T) {
 			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 25s, in which 1 request was lost, since its process ended"},
 				"1 time something became Ready, always true; where a process ended, up to 25s"},
 		},
+		"truth: a request that was under way": {
+			check: Truth, events: script(up, removed(1000, "1@a"), vpod(1020, "p1", "1@a"),
+				timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 490 * time.Millisecond}),
+			want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms, in which 1 request was lost"}, nil,
+				"1 time something became Ready, 1 disagreement with the base, the longest 20ms"},
+		},
+		"truth: a request from afterwards": {
+			check: Truth, events: script(up, removed(1000, "1@a"), vpod(1020, "p1", "1@a"),
+				timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 470 * time.Millisecond}),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
+				"1 time something became Ready, 1 disagreement with the base, the longest 20ms"},
+		},
+		"truth: the base crashes while it disagrees": {
+			check: Truth, events: script(up, removed(1000, "1@a"), host(1010, "a", "down"), vpod(26000, "p1", "1@a")),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 25s, since its process ended"},
+				"1 time something became Ready, always true; where a process ended, up to 25s"},
+		},
+		"truth: an endpoint that is not ready says nothing": {
+			check: Truth, events: script(vpod(10, "p1", "1@a"), timeline.Event{Time: at(20), Kind: timeline.Endpoints, Name: "svc",
+				Endpoints: []timeline.Endpoint{{Pod: "p1", Base: "a", Serving: true, Terminating: true}}}),
+			want: want{0, nil, nil, "0 times something became Ready, always true"},
+		},
 		"truth: a version that the Pod does not name": {
 			check: Truth, events: script(installed(20, "1@a"), vpod(40, "p1", "@a", "ready")),
 			want: want{1, nil, nil, "1 time something became Ready, always true"},
@@ -272,6 +294,10 @@ func TestChecks(t *testing.T) {
 		},
 		"order: one version on two Pods": {
 			check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
+			want: want{0, nil, nil, "0 handovers"},
+		},
+		"order: the old one has never been Ready": {
+			check: Order, events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
 			want: want{0, nil, nil, "0 handovers"},
 		},
 		"order: the old one comes back": {
@@ -307,6 +333,11 @@ func TestChecks(t *testing.T) {
 				command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 			want: want{1, nil, []string{"999ms a: biz:1 was installed again after 979ms, and answered: Arklet.RepeatBiz (the first answer may have been lost)"},
 				"1 installation, none twice; 1 more repeated after a disturbance"},
+		},
+		"installed: the end of a fault is no excuse": {
+			check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "a", Name: "f", State: "cleared"},
+				command(1000, "1@a", "installBiz", "", time.Millisecond)),
+			want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated"},
 		},
 		"installed: a fault of another base is no excuse": {
 			check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Fault, Base: "b", Name: "f", State: "fired"},

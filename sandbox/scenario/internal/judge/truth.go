@@ -48,7 +48,7 @@ func (c *truthCheck) note(w *world, e change) {
 	switch e.Kind {
 	case timeline.Request:
 		if e.Base != "" {
-			c.lost = append(c.lost, loss{e.Base, e.Time, e.Time.Add(e.Elapsed)})
+			c.lost = append(c.lost, loss{e.Base, e.Time.Add(-e.Elapsed), e.Time})
 		}
 	case timeline.Base, timeline.Module:
 		c.compare(w, e.Time, func(k claim) bool { return k.base == e.Base })
