@@ -28,7 +28,7 @@ func (l *life) batchCommand(req *batchRequest, origin ark.Origin) (out outcome) 
 	}
 	switch {
 	case req == nil:
-		return thrownOutcome(nullPointer())
+		return thrownOutcome(nullPointer(handlers[cmdBatch], "isAsync()"))
 	case bool(req.Async) && blank(req.RequestID):
 		return thrownOutcome(asyncWithoutID())
 	case req.BizList == nil:

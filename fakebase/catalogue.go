@@ -46,6 +46,10 @@ type Module struct {
 	WebContextPath string `json:"webContextPath,omitempty"`
 	// MainClass; empty = com.example.<Name>.Application.
 	MainClass string `json:"mainClass,omitempty"`
+	// Web says that it is a web application: no version starts whose
+	// WebContextPath another installed one has. It is the base's web server that refuses. Modules
+	// without it serve under any path, the newest active one of a path first.
+	Web bool `json:"web,omitempty"`
 	// Metaspace is what it occupies, in bytes; zero = Metaspace.PerModule of the base.
 	Metaspace int64 `json:"metaspace,omitempty"`
 	// PullTime, InstallTime and UninstallTime are how long download, start and
@@ -117,6 +121,7 @@ const rootPath = "/"
 // found is what a URL turned out to contain.
 type found struct {
 	ark.Spec
+	web                      bool
 	pull, install, uninstall Delay
 }
 
@@ -140,7 +145,7 @@ func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, p
 	default:
 		spec.Name, spec.Version = splitFileName(rawURL)
 		if spec.Name == "" {
-			return found{}, thrown(CodePullBizError, "java.io.FileNotFoundException", rawURL)
+			return found{}, fileNotFound(rawURL)
 		}
 	}
 	spec.URL = rawURL
@@ -190,6 +195,7 @@ func (c *Catalogue) found(spec ark.Spec, m *Module, perModule int64) found {
 		if m.Priority != nil {
 			f.Priority = *m.Priority
 		}
+		f.web = m.Web
 		first(&f.WebContextPath, m.WebContextPath)
 		first(&f.MainClass, m.MainClass)
 		first(&f.Metaspace, m.Metaspace)
@@ -234,6 +240,16 @@ func checkURL(raw string) *exception {
 	}
 }
 
+// fileNotFound names a URL as Java does: a file by its path, with the reason of
+// the operating system.
+func fileNotFound(rawURL string) *exception {
+	detail := rawURL
+	if u, err := url.Parse(rawURL); err == nil && u.Scheme == "file" {
+		detail = u.Path + " (No such file or directory)"
+	}
+	return thrown(CodePullBizError, "java.io.FileNotFoundException", detail)
+}
+
 // javaOf says a failed read as Java would (protocol 6, rows 5 to 9).
 func javaOf(err error, rawURL string) *exception {
 	var e *jar.Error
@@ -242,7 +258,7 @@ func javaOf(err error, rawURL string) *exception {
 	}
 	switch e.Kind {
 	case jar.NotFound:
-		return thrown(CodePullBizError, "java.io.FileNotFoundException", rawURL)
+		return fileNotFound(rawURL)
 	case jar.Refused:
 		return thrown(CodePullBizError, "java.net.ConnectException", "Connection refused")
 	case jar.UnknownHost:

@@ -81,7 +81,7 @@ func TestResolve(t *testing.T) {
 		{name: "the entry of name and version", url: example, biz: "biz1", version: "2", want: sized(plain("biz1", "2", example), 20)},
 		{name: "the entry of the name", url: example, biz: "biz1", version: "3", want: sized(plain("biz1", "3", example), 30), uninstall: Delay{Min: 6}},
 		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1", want: plain("x", "1", "file://"+jarFile)},
-		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x", version: "1", wantErr: "java.io.FileNotFoundException: file:///m/biz9-1.0.jar"},
+		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x", version: "1", wantErr: "java.io.FileNotFoundException: /m/biz9-1.0.jar (No such file or directory)"},
 		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1", wantErr: "java.util.zip.ZipException: zip END header not found"},
 		{name: "no name anywhere", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
 		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},

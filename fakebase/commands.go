@@ -175,13 +175,13 @@ func (l *life) namedCommand(command string, req *bizRequest, op func(subject) ou
 	}
 	switch {
 	case req == nil:
-		return thrownOutcome(nullPointer())
-	case bool(req.Async) && blank(req.RequestID):
-		return thrownOutcome(asyncWithoutID())
+		return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
 	case blank(req.BizName):
 		return thrownOutcome(invalid(CodeInvalidParameter, "bizName should not be blank"))
 	case blank(req.BizVersion):
 		return thrownOutcome(invalid(CodeInvalidParameter, "bizVersion should not be blank"))
+	case bool(req.Async) && blank(req.RequestID):
+		return thrownOutcome(asyncWithoutID())
 	}
 	return l.operate(req, sub, func() outcome { return op(sub) })
 }
@@ -258,6 +258,17 @@ func asyncWithoutID() *exception {
 	return invalid(CodeInvalidParameter, "requestId should not be blank when async is true")
 }
 
-func nullPointer() *exception {
-	return &exception{class: "java.lang.NullPointerException", code: CodeInvalidParameter, plain: true}
+// handlers are the classes of arklet that carry out commands.
+var handlers = map[string]string{
+	cmdInstall: "InstallBizHandler", cmdUninstall: "UninstallBizHandler", cmdSwitch: "SwitchBizHandler",
+	cmdBatch: "BatchInstallBizHandler",
+}
+
+// nullPointer is what a handler throws that calls a method of a request that is not there.
+func nullPointer(handler, method string) *exception {
+	return &exception{
+		class: "java.lang.NullPointerException", code: CodeInvalidParameter, plain: true,
+		detail: fmt.Sprintf(`Cannot invoke "com.alipay.sofa.koupleless.arklet.core.command.builtin.handler.%s$Input.%s" because "input" is null`,
+			handler, method),
+	}
 }

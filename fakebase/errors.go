@@ -37,8 +37,9 @@ const (
 // exception is what a Java handler would have thrown.
 type exception struct {
 	class  string
-	detail string // what getMessage gives; "" = null
-	code   string // the error code of the documents
+	detail string   // what getMessage gives; "" = null
+	causes []string // what the exception was caused by, as Throwable.toString gives it, outermost first
+	code   string   // the error code of the documents
 	// plain marks an exception that arklet throws itself: its message goes out
 	// as it is. Others go out wrapped, class name in front.
 	plain bool
@@ -74,9 +75,13 @@ func (e *exception) message() string {
 func (e *exception) trace() string {
 	const frames = "\n\tat com.alipay.sofa.koupleless.arklet.core.command.executor.BizCommand.handle(fakebase)"
 	if e.plain {
-		return e.String() + frames
+		return e.String() + frames + "\n"
 	}
-	return arkletException + ": " + e.String() + frames + "\nCaused by: " + e.String() + "\n\t... 1 more"
+	trace := arkletException + ": " + e.String() + frames
+	for _, cause := range append([]string{e.String()}, e.causes...) {
+		trace += "\nCaused by: " + cause + "\n\t... 1 more"
+	}
+	return trace + "\n"
 }
 
 // nullableDetail is getMessage as Java concatenates it.

@@ -134,15 +134,18 @@ func (l *life) healthCommand(req *healthRequest) (out outcome) {
 			return out
 		}
 	}
+	var biz, plugins outcome
 	if kind == "" || kind == "biz" {
-		if out := l.bizHealth(&data, name, version, kind == ""); out.failed {
-			return out
-		}
+		biz = l.bizHealth(&data, name, version)
 	}
 	if kind == "" || kind == "plugin" {
-		if out := pluginHealth(&data, name, kind == ""); out.failed {
-			return out
-		}
+		plugins = pluginHealth(&data, name)
+	}
+	switch { // a name without a type is looked for as both, and both must be there
+	case biz.failed && (version == "" || !plugins.failed):
+		return biz
+	case plugins.failed:
+		return plugins
 	}
 	if kind == "" {
 		m := l.master()
@@ -173,18 +176,13 @@ func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 	return outcome{}
 }
 
-// bizHealth adds one biz or the list of all. In a question for everything, a
-// name without version may be that of a plugin.
-func (l *life) bizHealth(data *healthData, name, version string, everything bool) outcome {
+// bizHealth adds one biz or the list of all.
+func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	all := append([]Biz{l.master()}, l.reported()...)
 	switch {
 	case name == "":
 		data.bizs = all
 	case version == "":
-		if everything && slices.ContainsFunc(basePlugins, func(p plugin) bool { return p.PluginName == name }) {
-			data.bizs = all
-			return outcome{}
-		}
 		data.bizs = slices.DeleteFunc(all, func(b Biz) bool { return b.Name != name })
 		if len(data.bizs) == 0 {
 			return failed(missingBiz(subject{biz: name}), CodeNoMatchedBiz)
@@ -200,12 +198,12 @@ func (l *life) bizHealth(data *healthData, name, version string, everything bool
 }
 
 // pluginHealth adds one plugin or the list of all.
-func pluginHealth(data *healthData, name string, everything bool) outcome {
+func pluginHealth(data *healthData, name string) outcome {
 	i := slices.IndexFunc(basePlugins, func(p plugin) bool { return p.PluginName == name })
 	switch {
 	case i >= 0:
 		data.plugin = &basePlugins[i]
-	case name != "" && !everything:
+	case name != "":
 		return failed("can not find plugin", CodeNoMatchedBiz)
 	default:
 		data.plugins = basePlugins

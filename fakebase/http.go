@@ -184,6 +184,9 @@ func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
 	case cmdQueryOps:
 		return run(body, l.queryOps)
 	default:
+		if l.b.opts.Faithful { // the body is read first, and one that is no JSON is never answered
+			return run(body, func(*struct{}) outcome { return outcome{unknown: true} })
+		}
 		return outcome{unknown: true, code: CodeInvalidRequest}, nil
 	}
 }

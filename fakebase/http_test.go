@@ -249,8 +249,8 @@ func TestAsynchronousCommands(t *testing.T) {
 			if out := async("r1"); out.data.(processRecord).status != opsInitialized {
 				t.Errorf("answer %+v", out)
 			}
-			name, version, url, id1 := "biz1", "1", "http://h/x.jar", "r1"
-			meta := wireRequest{Async: true, BizName: &name, BizVersion: &version, BizURL: &url, RequestID: &id1}
+			name, version, url, strategy, id1 := "biz1", "1", "http://h/x.jar", "installOnly", "r1"
+			meta := wireRequest{Async: true, BizName: &name, BizVersion: &version, BizURL: &url, InstallStrategy: &strategy, RequestID: &id1}
 			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting, ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
 			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
 				t.Errorf("while it runs (-want +got):\n%s", d)

@@ -3,12 +3,17 @@ package fakebase
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-const strategyUninstallFirst = "uninstallThenInstall"
+// The strategies of installBiz; what is neither counts as the first.
+const (
+	strategyInstallOnly    = "installOnly"
+	strategyUninstallFirst = "uninstallThenInstall"
+)
 
 // installCommand is installBiz (protocol 4.5).
 func (l *life) installCommand(req *bizRequest) (out outcome) {
@@ -21,14 +26,17 @@ func (l *life) installCommand(req *bizRequest) (out outcome) {
 		return out
 	}
 	if req == nil {
-		return thrownOutcome(nullPointer())
+		return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
 	}
 	checked, ex := l.validateInstall(*req)
 	if ex != nil {
 		return failure(ex)
 	}
+	if !checked.InstallStrategy.set { // the default is filled in, and echoed
+		checked.InstallStrategy = text{strategyInstallOnly, true}
+	}
 	sub = checked.subject(cmdInstall)
-	return l.operate(req, sub, func() outcome {
+	return l.operate(&checked, sub, func() outcome {
 		resp, ex := l.install(&checked, sub, ark.Hot)
 		if ex != nil {
 			return failure(ex)
@@ -169,6 +177,13 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	if ex == nil && (full || !l.meta.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
 	}
+	if ex == nil && f.web && l.pathTakenLocked(f) {
+		ex = thrown(CodeInstallBizUserError, "java.lang.reflect.InvocationTargetException", "")
+		ex.causes = []string{
+			"org.springframework.context.ApplicationContextException: Unable to start web server",
+			"java.lang.IllegalArgumentException: Child name [" + f.WebContextPath + "] is not unique",
+		}
+	}
 	if ex != nil {
 		if err := l.container.StartFailed(id, ex.trace(), now); err != nil {
 			return Biz{}, illegalState(CodeUnknown, "%v", err)
@@ -188,6 +203,13 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	}
 	biz, _ := l.container.Get(id)
 	return biz, nil
+}
+
+// pathTakenLocked tells whether another installed biz has the web context path.
+func (l *life) pathTakenLocked(f found) bool {
+	return slices.ContainsFunc(l.container.List(), func(b Biz) bool {
+		return b.ID() != f.ID() && b.WebContextPath == f.WebContextPath && b.State != ark.Resolved
+	})
 }
 
 func (l *life) noteFailureLocked(id string, f failedStart) {

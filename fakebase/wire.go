@@ -15,18 +15,19 @@ type dialect struct {
 	state  func(State) string
 	reason func(Reason) string
 	codes  bool // error codes of the documents are added
+	unpack bool // an install's answer says where the jar was unpacked, and more
 }
 
 func mqttDialect(codes bool) dialect {
 	return dialect{
 		state:  func(s State) string { return string(s) },
 		reason: func(r Reason) string { return string(r) },
-		codes:  codes,
+		codes:  codes, unpack: !codes,
 	}
 }
 
 func httpDialect(codes bool) dialect {
-	return dialect{state: State.Lower, reason: Reason.Text, codes: codes}
+	return dialect{state: State.Lower, reason: Reason.Text, codes: codes, unpack: !codes}
 }
 
 type wireRecord struct {
@@ -36,18 +37,48 @@ type wireRecord struct {
 	State      string `json:"state"`
 }
 
-// wireBiz is the serialised biz model of an install's answer.
+// wireBiz is the serialised biz model of an install's answer. The fields with
+// omitzero say where the jar was unpacked and what it does not import; only a
+// faithful base says so.
 type wireBiz struct {
-	Attributes      struct{}     `json:"attributes"`
-	BizName         string       `json:"bizName"`
-	BizState        string       `json:"bizState"`
-	BizStateRecords []wireRecord `json:"bizStateRecords"`
-	BizVersion      string       `json:"bizVersion"`
-	DeclaredMode    bool         `json:"declaredMode"`
-	Identity        string       `json:"identity"`
-	MainClass       string       `json:"mainClass"`
-	Priority        int          `json:"priority"`
-	WebContextPath  string       `json:"webContextPath"`
+	Attributes                   struct{}     `json:"attributes"`
+	BizName                      string       `json:"bizName"`
+	BizState                     string       `json:"bizState"`
+	BizStateRecords              []wireRecord `json:"bizStateRecords"`
+	BizTempWorkDir               string       `json:"bizTempWorkDir,omitzero"`
+	BizURL                       string       `json:"bizUrl,omitzero"`
+	BizVersion                   string       `json:"bizVersion"`
+	ClassPath                    []string     `json:"classPath,omitzero"`
+	DeclaredMode                 bool         `json:"declaredMode"`
+	DenyImportClasses            []string     `json:"denyImportClasses,omitzero"`
+	DenyImportPackageNodes       []string     `json:"denyImportPackageNodes,omitzero"`
+	DenyImportPackageStems       []string     `json:"denyImportPackageStems,omitzero"`
+	DenyImportPackages           []string     `json:"denyImportPackages,omitzero"`
+	DenyImportResources          []string     `json:"denyImportResources,omitzero"`
+	DenyPrefixImportResourceStem []string     `json:"denyPrefixImportResourceStems,omitzero"`
+	DenySuffixImportResourceStem []string     `json:"denySuffixImportResourceStems,omitzero"`
+	Identity                     string       `json:"identity"`
+	InjectExportPackages         []string     `json:"injectExportPackages,omitzero"`
+	InjectPluginDependencies     []string     `json:"injectPluginDependencies,omitzero"`
+	MainClass                    string       `json:"mainClass"`
+	Priority                     int          `json:"priority"`
+	WebContextPath               string       `json:"webContextPath"`
+}
+
+// unpack adds what only a faithful base says. The folder's name ends with the time of the install.
+func (w *wireBiz) unpack(b *Biz) {
+	var none = []string{}
+	created := time.Time{}
+	if len(b.Records) > 0 {
+		created = b.Records[0].ChangeTime
+	}
+	stamp := strings.ReplaceAll(created.Format("20060102150405.000"), ".", "")
+	w.BizTempWorkDir = fmt.Sprintf("/tmp/sofa-ark/%s-%s-%s-unpack", b.Name, b.Version, stamp)
+	w.BizURL = "file:" + w.BizTempWorkDir + "/"
+	w.ClassPath = []string{w.BizURL, w.BizURL + "lib"}
+	w.DenyImportClasses, w.DenyImportPackageNodes, w.DenyImportPackageStems, w.DenyImportPackages = none, none, none, none
+	w.DenyImportResources, w.DenyPrefixImportResourceStem, w.DenySuffixImportResourceStem = none, none, none
+	w.InjectExportPackages, w.InjectPluginDependencies = none, none
 }
 
 // wireListedBiz is an element of queryAllBiz.
@@ -175,11 +206,15 @@ func (d dialect) render(data any) any {
 func (d dialect) client(r clientResponse) wireClientResponse {
 	out := wireClientResponse{Code: r.code, Message: r.message, ElapsedSpace: r.elapsed}
 	for _, b := range r.biz {
-		out.BizInfos = append(out.BizInfos, wireBiz{
+		w := wireBiz{
 			BizName: b.Name, BizVersion: b.Version, BizState: d.state(b.State),
 			BizStateRecords: d.records(b.Records), DeclaredMode: true, Identity: b.ID(),
 			MainClass: b.MainClass, Priority: b.Priority, WebContextPath: b.WebContextPath,
-		})
+		}
+		if d.unpack {
+			w.unpack(&b)
+		}
+		out.BizInfos = append(out.BizInfos, w)
 	}
 	return out
 }

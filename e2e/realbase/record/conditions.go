@@ -136,8 +136,6 @@ var lives = []condition{
 			ask("installBiz", `{"async":true,"requestId":"r1","bizName":"plain","bizVersion":"1.0.0","bizUrl":"file://{modules}/plain-1.jar","args":["{modules}/go"]}`),
 			ask("installBiz", `{"async":true,"requestId":"r1","bizName":"plain","bizVersion":"1.0.0","bizUrl":"file://{modules}/plain-1.jar"}`),
 			{release: true, await: `"activated"`, command: "queryBizOps", body: `{"requestId":"r1"}`}}},
-	{name: "async-fails", text: "an asynchronous install that fails", only: recording.HTTP,
-		steps: []step{ask("installBiz", `{"async":true,"requestId":"r2","bizName":"plain","bizVersion":"1.0.0","bizUrl":"nonsense"}`)}},
 }
 
 func awaiting(text string, s step) step {
