@@ -107,7 +107,7 @@ func (w *World) noteBase(e timeline.Event) {
 	w.identify(b, e.Identity)
 	if e.Kind == timeline.Module {
 		m := timeline.ModuleRef{Name: e.Module, Version: e.Version}
-		if e.State == "" {
+		if e.State == "" || e.State == stopped {
 			delete(b.Modules, m)
 		} else {
 			b.Modules[m] = e.State

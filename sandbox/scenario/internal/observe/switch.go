@@ -6,10 +6,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-// The states of a module between which a base switches.
+// States of a module: those between which a base switches, and that of one that is
+// gone, which no list of modules shows any more (protocol 5.1).
 const (
 	activated   = "ACTIVATED"
 	deactivated = "DEACTIVATED"
+	stopped     = "STOPPED"
 )
 
 // otherHalf is how long the other half of a switch may take to come; both are sent

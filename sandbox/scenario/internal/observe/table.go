@@ -170,7 +170,7 @@ func (t *table) set(o any) error {
 // put notes an object. The World's lock is held.
 func (t *table) put(u *unstructured.Unstructured) {
 	before := t.objects[u.GetName()]
-	if before != nil && before.GetUID() == u.GetUID() && before.GetResourceVersion() == u.GetResourceVersion() {
+	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" && before.GetResourceVersion() == u.GetResourceVersion() {
 		return // a list tells what a watch has told already
 	}
 	if before != nil && before.GetUID() != u.GetUID() { // its end was missed

@@ -1,0 +1,314 @@
+package action
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+var (
+	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+)
+
+const (
+	configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: run-x, labels: {app: x}}, data: {a: "1", b: "2"}}`
+	ofMap     = `apiVersion: v1, kind: ConfigMap, name: c`
+)
+
+func (r *rig) wantCalls(want ...string) {
+	r.t.Helper()
+	r.sandbox.mu.Lock()
+	defer r.sandbox.mu.Unlock()
+	if diff := cmp.Diff(want, r.sandbox.calls); diff != "" {
+		r.t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	r.sandbox.calls = nil
+}
+
+func TestAssertResource(t *testing.T) {
+	r := newRig(t)
+	r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "not within the time: there is no ConfigMap c, and there never was")
+	r.create(configMaps, configMap)
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "ConfigMap with the labels app=x is so")
+	f := r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
+		`ConfigMap c: data.a: want "3", got "1" (and 1 more)`)
+	want := []Detail{
+		{"what differs", "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
+		{"ConfigMap c, last seen", "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
+	}
+	if diff := cmp.Diff(want, f.Details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "there is no such ConfigMap")
+	r.ill(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "there is such a ConfigMap: c")
+}
+
+func TestAssertWaitsUntilItIsSo(t *testing.T) {
+	r := newRig(t)
+	r.create(configMaps, configMap)
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`, patience)
+		done <- err
+	}()
+	r.update(configMaps, strings.Replace(configMap, `a: "1"`, `a: "2"`, 1))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAssertCondition(t *testing.T) {
+	r := newRig(t)
+	r.ill(`assert: {cel: "pods.all(p, true)"}`, "it compared nothing, because there were no elements in pods")
+	f := r.ill(`assert: {cel: "bases.exists(b, bases[b].ready)"}`, "it is not true")
+	if diff := cmp.Diff([]Detail{{"what there was", "bases: none"}}, f.Details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "it is true for 10ms")
+	r.ill(`assert: {cel: "bases['base-2'].ready"}`, "no such key: base-2")
+}
+
+func TestWait(t *testing.T) {
+	r := newRig(t)
+	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
+	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: there is no Deployment d")
+	r.create(deployments, d+`0}}`)
+	r.ill(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "not within the time: 0 of 1 new Pods are available")
+	r.update(deployments, d+`1}}`)
+	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "the rollout of Deployment d is complete: 1 Pods are of the new version and available")
+	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d are still there, such as d")
+	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "there has never been any Deployment e")
+	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "deleted Deployment d")
+	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d is gone")
+}
+
+func TestNothingMatched(t *testing.T) {
+	r := newRig(t)
+	for _, text := range []string{
+		`patch: {` + ofMap + `, type: merge, patch: {data: {a: "2"}}}`,
+		`delete: {` + ofMap + `}`,
+		`scale: {apiVersion: apps/v1, kind: Deployment, name: c, replicas: 2}`,
+		`rollback: {apiVersion: apps/v1, kind: Deployment, name: c}`,
+	} {
+		r.ill(text, "there is no ")
+	}
+	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "there is no ConfigMap with the labels app=z")
+}
+
+func TestPatch(t *testing.T) {
+	r := newRig(t)
+	r.create(configMaps, configMap)
+	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "patched ConfigMap c")
+	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`, "ConfigMap c is so")
+	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `the API accepted it, but was to refuse it with "denied"`)
+}
+
+func TestApplyReadsFiles(t *testing.T) {
+	r := newRig(t)
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '${{ vars.module }}'}\ndata: {version: '${{ vars.version }}'}\n---\n# nothing\n"
+	if err := os.WriteFile(filepath.Join(r.o.Folder, "m.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := r.manifest(&v1alpha1.Apply{File: "m.yaml", Vars: map[string]v1alpha1.Any{"version": "1.0.0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(objects) != 1 {
+		t.Fatalf("%d objects, want 1", len(objects))
+	}
+	want := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stock}, data: {version: 1.0.0}}`)
+	if diff := cmp.Diff(want.Object, objects[0].Object); diff != "" {
+		t.Errorf("object (-want +got):\n%s", diff)
+	}
+}
+
+func TestBases(t *testing.T) {
+	r := newRig(t)
+	two, none := 2, 0
+	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"}, {Name: "later", Count: &none, Version: "1.0.0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantCalls("add 2 base 1.0.0")
+	r.well(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "added base-3")
+	r.well(`base: {remove: [base-1]}`, "removed base-1")
+	r.well(`base: {restart: {bases: ["*"], newIdentity: true}}`, "restarted base-2, base-3")
+	r.well(`base: {upgrade: {set: base, version: 2.0.0}}`, "replaced 2 bases of version 1.0.0 by ones of version 2.0.0")
+	r.wantCalls("add 1 base 1.0.0", "remove run-x-base-1", "restart run-x-base-2 true", "restart run-x-base-3 true",
+		"add 1 base 2.0.0", "remove run-x-base-2", "add 1 base 2.0.0", "remove run-x-base-3")
+	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "all bases of set base are of version 2.0.0 already")
+	r.ill(`base: {remove: [base-1]}`, `"base-1" stands for no base; there are: base-4, base-5`)
+	r.ill(`base: {remove: [later]}`, `"later" stands for no base`)
+	r.well(`fault: {set: {bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error on base-4, base-5")
+	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared the faults of base-5")
+	r.wantCalls(`inject run-x-base-4 {"code":"Arklet.UnknownError","count":2,"kind":"error"}`, `inject run-x-base-5 {"code":"Arklet.UnknownError","count":2,"kind":"error"}`,
+		"clear run-x-base-5 [x]")
+}
+
+func TestBaseWithoutNode(t *testing.T) {
+	r := newRig(t)
+	one := 1
+	for _, set := range []v1alpha1.BaseSet{
+		{Name: "foreign", Count: &one, Env: "other"},
+		{Name: "mute", Count: &one, Faults: []v1alpha1.Object{{"kind": "startFailed"}}},
+	} {
+		if r.seen(set) {
+			t.Errorf("a Node of %s is waited for", set.Name)
+		}
+	}
+	if !r.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Object{{"kind": "error"}}}) {
+		t.Error("no Node is waited for")
+	}
+}
+
+func TestComponentsAreRepaired(t *testing.T) {
+	r := newRig(t)
+	r.well(`controller: {do: kill, replica: 2}`, "kill of module-controller-2")
+	r.well(`broker: {do: pause}`, "pause of broker")
+	r.well(`apiserver: {do: kill}`, "kill of kube-apiserver")
+	r.well(`apiserver: {do: start}`, "start of kube-apiserver")
+	if err := r.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantCalls("kill module-controller-2", "pause broker", "kill kube-apiserver", "start kube-apiserver", "resume broker", "start module-controller-2")
+}
+
+func TestTraffic(t *testing.T) {
+	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	end := func(sent, lost int) traffic.End {
+		e := traffic.End{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started, Results: map[traffic.Result]int{traffic.OK: sent - lost, traffic.NotFound: lost}}}
+		for range lost {
+			e.LostRequests = append(e.LostRequests, traffic.Record{Due: started.Add(1234 * time.Millisecond), Result: traffic.NotFound, Base: "base-1", Pod: "p", Error: "404"})
+		}
+		return e
+	}
+	tests := []struct {
+		name, judge string
+		end         traffic.End
+		want        string
+	}{
+		{"nothing lost", "lost == 0", end(10, 0), ""},
+		{"lost", "lost == 0", end(10, 1), "traffic s: lost == 0 is not true: 10 requests sent, 1 lost (notFound 1)"},
+		{"must lose", "notFound > 0", end(10, 1), ""},
+		{"nothing sent", "lost == 0", end(0, 0), "traffic s sent nothing, so it proves nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			r.sandbox.end = tt.end
+			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests a second to Service svc")
+			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `there has been a stream "s" already`)
+			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if got != tt.want {
+				t.Errorf("error %q, want %q", got, tt.want)
+			}
+			var f *Failure
+			if errors.As(err, &f) && tt.end.Lost > 0 {
+				want := []Detail{{"lost requests of s", "03:04:06.234  +1.234s  notFound  base-1, Pod p  404"}}
+				if diff := cmp.Diff(want, f.Details); diff != "" {
+					t.Errorf("details (-want +got):\n%s", diff)
+				}
+			}
+			r.ill(`traffic: {stop: {name: s}}`, `the stream "s" was stopped before`)
+			r.ill(`traffic: {stop: {name: other}}`, `there is no stream "other"`)
+			if err := r.StopAll(t.Context()); err != nil {
+				t.Errorf("stopping what has been stopped: %v", err)
+			}
+			r.wantCalls("start run-x s run-x stock", "stop s")
+		})
+	}
+}
+
+func TestStreamsThatRunAreStopped(t *testing.T) {
+	r := newRig(t)
+	r.sandbox.end = traffic.End{Summary: traffic.Summary{Sent: 3, Lost: 3}}
+	r.well(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests to all bases")
+	r.well(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests to all bases")
+	if err := r.StopAll(t.Context()); err == nil || err.Error() != "traffic a: lost == 0 is not true: 3 requests sent, 3 lost" {
+		t.Errorf("error %v", err)
+	}
+	streams := r.Streams()
+	if len(streams) != 2 || streams[0].Failure == nil || streams[1].Failure != nil || streams[1].End == nil {
+		t.Errorf("streams are %+v", streams)
+	}
+}
+
+func TestScript(t *testing.T) {
+	r := newRig(t)
+	r.well(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`, "run-x /kubeconfig z")
+	if diff := cmp.Diff(map[string]any{"said": "run-x /kubeconfig z"}, r.outputs); diff != "" {
+		t.Errorf("outputs (-want +got):\n%s", diff)
+	}
+	f := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
+	if diff := cmp.Diff([]Detail{{"standard output", "out\n"}, {"standard error", "err\n"}}, f.Details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
+	r.ill(`script: {content: 'exit 1', until: "exitCode == 0"}`, "not within the time: it is not true of the script: exitCode == 0")
+}
+
+func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
+	r := newRig(t)
+	began := time.Now()
+	_, err := r.do(`script: {content: 'sleep 60 & echo $! > pid; wait'}`, 2*time.Second)
+	if err == nil || err.Error() != "not within the time: the script did not end" {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	pid, err := os.ReadFile(filepath.Join(r.o.Folder, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+	if err == nil && !strings.Contains(string(state), ") Z ") {
+		t.Errorf("what the script has started goes on: %s", state)
+	}
+}
+
+func TestExpressionsOfTheRun(t *testing.T) {
+	r := newRig(t)
+	r.well(`script: {content: "echo five", output: said}`, "five")
+	got, err := r.Expand(map[string]any{"a": "x-${{ outputs.said }}", "b": int64(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"a": "x-five", "b": int64(1)}, got); diff != "" {
+		t.Errorf("expanded (-want +got):\n%s", diff)
+	}
+}
+
+func TestReferences(t *testing.T) {
+	ref := v1alpha1.Ref{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}
+	for _, text := range []string{
+		`patch: {` + ofMap + `, patch: {}}`, `delete: {` + ofMap + `}`, `scale: {` + ofMap + `, replicas: 1}`, `rollback: {` + ofMap + `}`,
+		`wait: {rollout: {` + ofMap + `}}`, `wait: {ready: {` + ofMap + `}}`, `wait: {gone: {` + ofMap + `}}`,
+		`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, labels: {app: x}}}}`,
+	} {
+		if diff := cmp.Diff([]v1alpha1.Ref{ref}, References(action(t, text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+	if got := References(action(t, `sleep: {for: 1s, reason: x}`)); got != nil {
+		t.Errorf("a sleep refers to %v", got)
+	}
+}

@@ -1,0 +1,252 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	typedfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+)
+
+const (
+	run      = "run-x"
+	patience = 10 * time.Second
+)
+
+// fakeSandbox does what a daemon would, and makes the Nodes that a controller
+// would. It notes what it was asked for.
+type fakeSandbox struct {
+	nodes func(control.Base, bool) // a Node comes or goes
+
+	mu    sync.Mutex
+	calls []string
+	bases map[string]control.Base // by host name
+	count map[string]int          // by set
+	end   traffic.End
+	err   error // of the next call
+}
+
+func (f *fakeSandbox) note(format string, args ...any) error {
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+	err := f.err
+	f.err = nil
+	return err
+}
+
+func (f *fakeSandbox) AddBases(_ context.Context, r control.AddRequest) ([]control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.note("add %d %s %s", r.Count, r.Set, r.Spec.Version); err != nil {
+		return nil, err
+	}
+	var added []control.Base
+	for range r.Count {
+		f.count[r.Set]++
+		b := control.Base{HostName: fmt.Sprintf("%s-%s-%d", r.Group, r.Set, f.count[r.Set]), Set: r.Set, Index: f.count[r.Set], Version: r.Spec.Version, Running: true}
+		b.Identity = "id-" + b.HostName
+		f.bases[b.HostName] = b
+		added = append(added, b)
+		f.nodes(b, true)
+	}
+	return added, nil
+}
+
+func (f *fakeSandbox) RemoveBases(_ context.Context, r control.RemoveRequest) ([]control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range r.Bases {
+		f.nodes(f.bases[name], false)
+		delete(f.bases, name)
+	}
+	return nil, f.note("remove %s", strings.Join(r.Bases, " "))
+}
+
+func (f *fakeSandbox) RestartBase(_ context.Context, base string, r control.RestartRequest) (*control.Base, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.bases[base]
+	if r.NewIdentity {
+		b.Identity += "-again"
+		f.bases[base] = b
+		f.nodes(b, true)
+	}
+	return &b, f.note("restart %s %t", base, r.NewIdentity)
+}
+
+func (f *fakeSandbox) Inject(_ context.Context, base string, fault []byte) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return "1", f.note("inject %s %s", base, fault)
+}
+
+func (f *fakeSandbox) ClearFaults(_ context.Context, base string, ids ...string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("clear %s %v", base, ids)
+}
+
+func (f *fakeSandbox) Act(_ context.Context, component string, action control.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("%s %s", action, component)
+}
+
+func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("start %s %s %s %s", group, s.Name, s.Namespace, s.Module)
+}
+
+func (f *fakeSandbox) Traffic(context.Context, string) ([]traffic.Summary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return []traffic.Summary{f.end.Summary}, nil
+}
+
+func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.End, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	end := f.end
+	end.Name = name
+	return &end, f.note("stop %s", name)
+}
+
+// rig is a Stage on fakes.
+type rig struct {
+	*Stage
+	t       *testing.T
+	sandbox *fakeSandbox
+	dynamic *dynamicfake.FakeDynamicClient
+	world   *observe.World
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
+		{Version: "v1", Kind: "Pod"}: meta.RESTScopeNamespace, {Version: "v1", Kind: "ConfigMap"}: meta.RESTScopeNamespace,
+		{Version: "v1", Kind: "Node"}: meta.RESTScopeRoot, {Group: "apps", Version: "v1", Kind: "Deployment"}: meta.RESTScopeNamespace,
+	} {
+		mapper.Add(kind, scope)
+	}
+	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme)}
+	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
+	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
+	var err error
+	r.Stage, err = New(Options{
+		Sandbox: r.sandbox, Kube: kube.New(typedfake.NewClientset(), r.dynamic, mapper), World: r.world,
+		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}}, Vars: map[string]any{"module": "stock"},
+		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.world.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// node makes or removes the Node of a base.
+func (r *rig) node(b control.Base, there bool) {
+	name := "vnode." + b.Identity
+	if !there {
+		if err := r.dynamic.Tracker().Delete(observe.Nodes, "", name); err != nil {
+			r.t.Error(err)
+		}
+		return
+	}
+	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: `+name+`, annotations: {base.koupleless.io/identity: `+b.Identity+`}, labels: {base.koupleless.io/cluster-name: `+run+
+		`, base.koupleless.io/host-name: `+b.HostName+`}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
+}
+
+func (r *rig) create(resource schema.GroupVersionResource, text string) {
+	r.t.Helper()
+	o := object(r.t, text)
+	if err := r.dynamic.Tracker().Create(resource, o, o.GetNamespace()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rig) update(resource schema.GroupVersionResource, text string) {
+	r.t.Helper()
+	o := object(r.t, text)
+	if err := r.dynamic.Tracker().Update(resource, o, o.GetNamespace()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// action reads an action as a scenario writes it.
+func action(t *testing.T, text string) *v1alpha1.Action {
+	t.Helper()
+	s := &v1alpha1.Step{}
+	if err := yaml.UnmarshalStrict([]byte(text), s); err != nil {
+		t.Fatal(err)
+	}
+	return &s.Action
+}
+
+var errLate = errors.New("not within the time")
+
+// do does an action within a time.
+func (r *rig) do(text string, limit time.Duration) (string, error) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
+	defer cancel()
+	return r.Do(ctx, action(r.t, text))
+}
+
+// well does an action that must go well, and compares what it says.
+func (r *rig) well(text, want string) {
+	r.t.Helper()
+	got, err := r.do(text, patience)
+	if err != nil || got != want {
+		r.t.Fatalf("%s:\nsaid %q, error %v\nwant %q", text, got, err, want)
+	}
+}
+
+// ill does an action that must fail with a part of a text.
+func (r *rig) ill(text, want string) *Failure {
+	r.t.Helper()
+	_, err := r.do(text, 100*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), want) {
+		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
+	}
+	var f *Failure
+	if !errors.As(err, &f) {
+		f = &Failure{}
+	}
+	return f
+}
