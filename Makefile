@@ -73,6 +73,14 @@ endef
 node-image: ## Build the image of a kind node from Debian packages and Go modules, where no registry can be reached
 	go run ./sandbox/internal/nodeimage/cmd/node-image
 
+# The real base needs a JDK 17 and Maven; its jars are built anew when their sources change.
+REALBASE := e2e/realbase/target
+$(REALBASE)/base.jar: e2e/realbase/build $(shell find e2e/realbase/java -name target -prune -o -type f ! -name 'deps.log*' -print)
+	e2e/realbase/build
+
+.PHONY: realbase
+realbase: $(REALBASE)/base.jar ## Build a real Koupleless base and its module (JDK 17 and Maven)
+
 ##@ Check
 .PHONY: test unit e2e lint bench ci generate verify
 test: unit e2e ## Run every test
@@ -83,6 +91,13 @@ unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 
 e2e: build ## Run the tests that drive a running sandbox
 	go test -race -count=1 -timeout 20m ./e2e/...
+
+.PHONY: record e2e-realbase
+record: realbase ## Record anew what a real base answers, for the conformance test
+	go run ./e2e/realbase/record
+
+e2e-realbase: build realbase ## Let the controller drive real bases
+	E2E_REALBASE=1 go test -race -count=1 -timeout 30m ./e2e/realbase/
 
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
