@@ -53,7 +53,7 @@ func TestFullFile(t *testing.T) {
 			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
 				Activation: v1alpha1.ActivationMulti},
 			Broker:     v1alpha1.Broker{Port: 1883, TLS: true},
-			Controller: v1alpha1.Controller{Replicas: &replicas, Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
+			Controller: v1alpha1.Controller{Location: v1alpha1.LocationHost, Replicas: &replicas, Env: map[string]string{"REPORT_HOOKS": "http://127.0.0.1:9/hook"}},
 			Wait:       &metav1.Duration{Duration: 150 * time.Second},
 		},
 	}
@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 			Env:      "dev",
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
 				Activation: v1alpha1.ActivationNewModule},
-			Controller: v1alpha1.Controller{Replicas: &replicas},
+			Controller: v1alpha1.Controller{Location: v1alpha1.LocationHost, Replicas: &replicas},
 			Wait:       &metav1.Duration{Duration: time.Minute},
 		},
 	}

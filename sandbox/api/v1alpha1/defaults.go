@@ -27,6 +27,10 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
+	def(&s.Spec.Controller.Location, LocationHost)
+	if s.Spec.Controller.Location == LocationCluster {
+		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
+	}
 	if s.Spec.Controller.Replicas == nil {
 		replicas := 1
 		s.Spec.Controller.Replicas = &replicas

@@ -142,8 +142,25 @@ type Broker struct {
 	TLS bool `json:"tls,omitempty"`
 }
 
+// Location says where the module controller runs.
+type Location string
+
+// The locations.
+const (
+	// LocationHost runs it as a process of this machine.
+	LocationHost Location = "host"
+	// LocationCluster runs it in the cluster, from the manifests that a person
+	// applies.
+	LocationCluster Location = "cluster"
+)
+
 // Controller is the module controller of a sandbox.
 type Controller struct {
+	// Location says where it runs: host, or cluster, which the provider kind alone
+	// offers. In the cluster it reaches bases over MQTT only, and the broker's port,
+	// which speaks TLS then, is at this machine's address in the engine's network.
+	// Default: host.
+	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
 	// Replicas is how many of its processes share the bases, 1 to 9. Default: 1.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9"`
 	// Env are environment variables for the controller's process, in addition to

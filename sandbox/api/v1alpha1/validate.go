@@ -51,6 +51,7 @@ func Validate(s *Sandbox) field.ErrorList {
 	if n := *s.Spec.Controller.Replicas; n < 1 || n > maxControllers {
 		errs = append(errs, field.Invalid(spec.Child("controller", "replicas"), n, fmt.Sprintf("must be between 1 and %d", maxControllers)))
 	}
+	errs = append(errs, validateLocation(&s.Spec, spec.Child("controller", "location"))...)
 	for _, name := range sorted(s.Spec.Controller.Env) {
 		path := spec.Child("controller", "env").Key(name)
 		switch {
@@ -125,6 +126,16 @@ func validateKind(k *KindCluster, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
+}
+
+func validateLocation(s *Spec, path *field.Path) field.ErrorList {
+	switch l := s.Controller.Location; {
+	case l != LocationHost && l != LocationCluster:
+		return field.ErrorList{field.NotSupported(path, l, []Location{LocationHost, LocationCluster})}
+	case l == LocationCluster && s.Provider != ProviderKind:
+		return field.ErrorList{field.Invalid(path, l, "is for the provider kind only: the controller's image can be given to its nodes alone")}
+	}
+	return nil
 }
 
 func validateBases(b *Bases, path *field.Path) field.ErrorList {

@@ -40,7 +40,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1a
 	d.made(func(s *sandbox) { s.config, s.platform = config, platform })
 
 	group, gctx := errgroup.WithContext(ctx)
-	prepared := make(chan struct{}) // closed after the platform's first step
+	prepared := make(chan struct{}) // closed after the platform's first step, or when the API answers if the broker needs that
 	rest := make(chan error, 1)
 	mqttUp := make(chan struct{})
 	group.Go(func() error {
@@ -51,11 +51,16 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1a
 		return nil
 	})
 	group.Go(func() error {
-		for i, s := range platform.API() {
+		api := platform.API()
+		first := 0
+		if inCluster(config) { // whose network the broker listens on
+			first = len(api) - 1
+		}
+		for i, s := range api {
 			if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
 				return err
 			}
-			if i == 0 {
+			if i == first {
 				close(prepared)
 			}
 		}

@@ -24,6 +24,9 @@ func (d *Daemon) Act(ctx context.Context, name string, action control.Action) er
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
 			"%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)}
 	}
+	if deployed := d.now().deployed; deployed != nil && name == controllerName {
+		return d.actOnDeployed(ctx, deployed, action)
+	}
 	err = d.actOnProcess(ctx, name, action)
 	if errors.Is(err, supervise.ErrUnknown) {
 		return &control.Error{Code: http.StatusNotFound, Message: fmt.Sprintf("%v; see: koupsandbox status", err)}

@@ -103,6 +103,9 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 		return err
 	}
 	d.made(func(s *sandbox) { s.controllers = r })
+	if inCluster(d.now().config) {
+		return d.deployControllers(ctx, config)
+	}
 	want := *config.Replicas
 	for len(d.replicas) > want { // what it gives up, the others take at once
 		last := d.replicas[len(d.replicas)-1]

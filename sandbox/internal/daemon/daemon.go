@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -81,7 +82,8 @@ type Daemon struct {
 
 	streams  streams
 	hearts   *hearts
-	replicas []*replica // whoever holds one changes it
+	replicas []*replica        // whoever holds one changes it
+	kubelet  incluster.Kubelet // as above; of a controller in the cluster
 
 	// life is that of the broker and the bases: they outlive the command that
 	// asked for them, and end in the order of the stop.
@@ -103,6 +105,7 @@ type sandbox struct {
 	generator   *traffic.Generator
 	kubeconfig  string // of the controllers
 	controllers control.ControllerRequest
+	deployed    *incluster.Controller // nil unless they run in the cluster
 }
 
 // New returns a daemon that has started nothing.

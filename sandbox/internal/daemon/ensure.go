@@ -44,6 +44,14 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 		changes = append(changes, "started "+status.Name+" again")
 	}
+	if s.deployed != nil && !d.deployedComponent(ctx, s.deployed).Ready {
+		if err := d.step(ctx, steps, "Starting "+controllerName+" again", func(ctx context.Context) error {
+			return d.setControllers(ctx, s.controllers)
+		}); err != nil {
+			return changes, err
+		}
+		changes = append(changes, "started "+controllerName+" again")
+	}
 	have := s.fleet.Count().Own
 	want := *config.Spec.Bases.Count
 	if have != want && !r.KeepBases {

@@ -52,15 +52,21 @@ type run struct {
 // folder, for bases from outside.
 func newMQTT(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox, p platform, log *slog.Logger,
 	changed func(supervise.State, string)) (*mqtt, error) {
+	host := loopback
+	if inCluster(config) {
+		if host = p.Host(); host == "" {
+			return nil, errUnreachable
+		}
+	}
 	m := &mqtt{passwords: broker.NewPasswords(), changed: changed}
 	m.options = broker.Options{
-		Addr:      net.JoinHostPort("127.0.0.1", strconv.Itoa(config.Spec.Broker.Port)),
+		Addr:      net.JoinHostPort(host, strconv.Itoa(config.Spec.Broker.Port)),
 		Env:       config.Spec.Env,
 		Passwords: m.passwords,
 		Logger:    log,
 	}
 	if config.Spec.Broker.TLS {
-		certPEM, keyPEM, caFile, err := p.Serving("127.0.0.1", "localhost")
+		certPEM, keyPEM, caFile, err := p.Serving(host, "localhost")
 		if err != nil {
 			return nil, err
 		}

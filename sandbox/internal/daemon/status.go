@@ -57,6 +57,9 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		}
 		status.Components = append(status.Components, c)
 	}
+	if s.deployed != nil {
+		status.Components = append(status.Components, d.deployedComponent(ctx, s.deployed))
+	}
 	for _, p := range d.supervisor.Status(ctx) {
 		status.Components = append(status.Components, control.Component{
 			Name: p.Name, State: string(p.State), Ready: p.Ready, Reason: p.Reason, PID: p.PID, StartedAt: p.StartedAt,

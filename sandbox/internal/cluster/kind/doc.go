@@ -6,7 +6,9 @@
 //	engine.go       the container engine: which one, and whether it suffices
 //	nodeimage.go    which image the nodes are made of
 //	network.go      the engine's network: the address of this machine in it, routes between nodes
+//	load.go         images for the nodes
 //	daemonsets.go   keeps the system's Pods off the Nodes of bases
+//	command.go      the command of the engine
 //	log.go          kind's log in ours
 //
 // A cluster is the sandbox's when it bears the sandbox's mark, or when the sandbox's folder notes that it was being made. No other

@@ -1,0 +1,51 @@
+package incluster
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+// ImageName is how the nodes know the image. They never pull it: it is given to them.
+const ImageName = "localhost/koupsandbox/module-controller:sandbox"
+
+// BuildImage makes the image of the controller's program, which must be one for Linux without libraries; its one layer lies in dir.
+func BuildImage(program, dir string) (*image.Built, error) {
+	if err := isStatic(program); err != nil {
+		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build, or keep the controller on this machine: --controller host", program, err)
+	}
+	layer, err := image.WriteLayer(filepath.Join(dir, "module-controller.layer.tar"), false, func(f *image.Files) error {
+		return f.Copy("module-controller", 0o755, program)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return image.Image{Name: ImageName, Layers: []*image.Layer{layer}, Config: ocispec.ImageConfig{
+		Entrypoint: []string{"/module-controller"}, User: "65532:65532",
+	}}.Build()
+}
+
+// isStatic says why a file is no program that runs by itself on Linux.
+func isStatic(path string) error {
+	f, err := elf.Open(path)
+	var format *elf.FormatError
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
+		return err
+	case errors.As(err, &format), err != nil:
+		return errors.New("it is no program for Linux")
+	}
+	defer func() { _ = f.Close() }() // only read
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return errors.New("it needs libraries")
+		}
+	}
+	return nil
+}
