@@ -108,7 +108,9 @@ func newApp(s Streams) *cli.App {
 		ErrWriter:            s.Err,
 		HideVersion:          true,
 		EnableBashCompletion: true,
-		ExitErrHandler:       func(*cli.Context, error) {},
+		// A value of --var may have commas.
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {},
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes", EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value: filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
@@ -122,7 +124,7 @@ func newApp(s Streams) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.watch(),
+			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.scenario(), c.watch(),
 			c.doctor(), c.version(), c.completion(), c.daemon(),
 		},
 	}

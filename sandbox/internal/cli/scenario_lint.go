@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+func (s *commands) scenarioLint() *cli.Command {
+	return &cli.Command{
+		Name:      "lint",
+		Usage:     "say what is wrong with scenarios, and with Kubernetes manifests of modules",
+		ArgsUsage: "PATH...",
+		Description: `A PATH is a file, a folder with everything below it, or - for what comes in.
+Exit status: 1 when there is an error; warnings alone leave it 0. What a rule means:
+koupsandbox scenario explain RULE`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any"},
+			output("text", "json", "yaml"),
+		},
+		Action: s.lint,
+	}
+}
+
+func (s *commands) lint(c *cli.Context) error {
+	paths, err := args(c, 1, -1, "files and folders, or -")
+	if err != nil {
+		return err
+	}
+	format, err := formatOf(c, "text", "json", "yaml")
+	if err != nil {
+		return err
+	}
+	var findings []lint.Finding
+	scenarios, manifests, err := s.inputs(paths)
+	if err != nil {
+		return err
+	}
+	if len(scenarios) > 0 {
+		_, err := source.Load(scenarios, source.Options{})
+		findings = append(findings, asFindings(err)...)
+	}
+	findings = append(findings, lint.Lint(manifests, lint.Options{Env: c.String("env")})...)
+	if format != "text" {
+		if err := s.print(format, slices.Concat([]lint.Finding{}, findings)); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			say(s.Out, "%s\n", f)
+		}
+	}
+	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {
+		return errFailed
+	}
+	return nil
+}
+
+// asFindings turns the mistakes of scenarios into findings.
+func asFindings(err error) []lint.Finding {
+	problems, ok := err.(source.Problems) //nolint:errorlint // Load returns it unwrapped.
+	if !ok {
+		return nil
+	}
+	var findings []lint.Finding
+	for _, p := range problems {
+		findings = append(findings, lint.Finding{Rule: "scenario", Level: lint.Error, File: p.Source, Line: p.Line,
+			Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": ")})
+	}
+	return findings
+}
+
+// inputs finds scenario files and manifests.
+func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.Input, err error) {
+	add := func(path string, text []byte, named bool) {
+		switch {
+		case source.IsScenario(text) && path != "-":
+			scenarios = append(scenarios, path)
+		case named || !strings.Contains(string(text), "${{"): // one with expressions is checked with the scenario that applies it
+			manifests = append(manifests, lint.Input{Name: path, Text: text})
+		}
+	}
+	for _, path := range paths {
+		if path == "-" {
+			if s.In == nil {
+				return nil, nil, usageError{fmt.Errorf("nothing comes in for -")}
+			}
+			text, err := io.ReadAll(s.In)
+			if err != nil {
+				return nil, nil, fmt.Errorf("reading what comes in: %w", err)
+			}
+			add(path, text, true)
+			continue
+		}
+		err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			named := name == path
+			if ext := filepath.Ext(name); !named && !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
+				return nil
+			}
+			text, err := os.ReadFile(name)
+			if err == nil && (named || strings.Contains(string(text), "apiVersion")) {
+				add(name, text, named)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, usageError{fmt.Errorf("reading manifests: %w", err)}
+		}
+	}
+	if len(scenarios)+len(manifests) == 0 {
+		return nil, nil, usageError{fmt.Errorf("there is neither a scenario nor a manifest in %s", strings.Join(paths, ", "))}
+	}
+	return scenarios, manifests, nil
+}

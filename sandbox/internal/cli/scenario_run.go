@@ -1,0 +1,290 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+func (s *commands) scenarioRun() *cli.Command {
+	return &cli.Command{
+		Name:      "run",
+		Usage:     "run scenarios and judge them",
+		ArgsUsage: "PATH...",
+		Description: `Exit status: 0 all have passed, 1 one has not, 2 a scenario cannot be run: then
+every mistake is told with its line, and nothing was started. Ctrl-C ends the
+runs, cleans up what they made, and writes the reports; a second one ends at once.`,
+		Flags: []cli.Flag{
+			theName(),
+			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again"},
+			selector(),
+			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
+			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1},
+			&cli.IntFlag{Name: "parallel", Usage: "up to `N` runs at once", Value: 1},
+			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier call, to repeat what was random", DefaultText: "drawn"},
+			&cli.StringFlag{Name: "from-step", Usage: "begin with the step `NAME`"},
+			&cli.BoolFlag{Name: "fail-fast", Usage: "begin no further run after one that has not passed"},
+			&cli.BoolFlag{Name: "keep", Usage: "leave what the runs have made, to look at it"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "read and check everything, run nothing"},
+			&cli.StringFlag{Name: "html", Usage: "`FILE` for a report with a timeline"},
+			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
+			&cli.StringFlag{Name: "json", Usage: "`FILE` for the whole report"},
+			&cli.StringFlag{Name: "report-dir", Usage: "`FOLDER` for all three: report.html, junit.xml, report.json"},
+			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
+			output("text", "json"),
+		},
+		Action: s.runScenarios,
+	}
+}
+
+func (s *commands) runScenarios(c *cli.Context) error {
+	paths, err := args(c, 1, -1, "scenario files and folders")
+	if err != nil {
+		return err
+	}
+	format, err := formatOf(c, "text", "json")
+	if err != nil {
+		return err
+	}
+	for _, flag := range []string{"repeat", "parallel"} {
+		if c.Int(flag) < 1 {
+			return usageError{fmt.Errorf("--%s must be 1 or more", flag)}
+		}
+	}
+	choose, err := selected(c)
+	if err != nil {
+		return err
+	}
+	vars, err := pairs(c.StringSlice("var"))
+	if err != nil {
+		return err
+	}
+	scenarios, err := load(paths, source.Options{Vars: vars, Select: choose})
+	if err != nil {
+		return err
+	}
+	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
+		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from, strings.Join(stepsOf(scenarios), ", "))}
+	}
+	if c.Bool("dry-run") {
+		return s.tellPlan(scenarios, c.Int("repeat"))
+	}
+	up, down, err := s.sandboxFor(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	r, err := s.execute(c, up, scenarios, format)
+	err = errors.Join(err, s.report(c, r, format), down())
+	if err == nil && r.Verdict() != scenario.Passed {
+		return errFailed
+	}
+	return err
+}
+
+func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
+	for _, sc := range scenarios {
+		for _, cell := range sc.Cells {
+			say(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
+		}
+	}
+	say(s.Out, "\n%d runs of %d scenarios; all can be run.\n", cellsOf(scenarios)*repeat, len(scenarios))
+	return nil
+}
+
+// sandboxFor returns the sandbox to run in, and what ends it if it was brought up
+// for this.
+func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, error) {
+	nothing := func() error { return nil }
+	if !c.Bool("up") {
+		up, err := open(c)
+		if errors.Is(err, sandbox.ErrNotUp) {
+			err = fmt.Errorf("%w; or let run do it: --up", err)
+		}
+		return up, nothing, err
+	}
+	folder, name, err := target(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if up, err := sandbox.Open(c.Context, folder, name); err == nil {
+		return up, nothing, nil
+	}
+	config, one := &v1alpha1.Sandbox{}, 1
+	config.Metadata.Name, config.Spec.Bases.Count = name, &one // scenarios bring their own bases
+	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
+		return nil, nil, err
+	}
+	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
+	up, err := sandbox.Up(c.Context, sandbox.Options{
+		Home: folder, Config: config, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: printer.Event,
+	})
+	printer.Close()
+	if err != nil {
+		return nil, nil, err
+	}
+	return up, func() error {
+		if c.Bool("keep") {
+			return nil
+		}
+		// Ctrl-C has ended the command's own context.
+		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
+		return err
+	}, nil
+}
+
+// execute runs the scenarios and tells of each when it has ended.
+func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, format string) (r *scenario.Report, err error) {
+	style := report.TextOptions{Color: s.Terminal, Verbose: c.Bool("verbose")}
+	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
+	o := scenario.Options{
+		Sandbox: up, Scenarios: scenarios, Repeat: c.Int("repeat"), Seed: c.Uint64("seed"), FromStep: c.String("from-step"),
+		Keep: c.Bool("keep"), Parallel: c.Int("parallel"), FailFast: c.Bool("fail-fast"),
+		Progress: func(e scenario.Event) {
+			line.event(e)
+			switch {
+			case e.Kind == scenario.RunEnded && format == "text":
+				_ = report.WriteRun(s.Out, e.Run, style) // as in say
+			case e.Kind == scenario.Cleaned && e.Message != "":
+				say(s.Err, "%s\n", e.Message)
+			}
+		},
+	}
+	if file := c.String("ledger"); file != "" {
+		l, err := newLedger(file)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, l.close()) }()
+		o.Ledger = l.add
+	}
+	r, err = scenario.Execute(c.Context, o)
+	line.clear()
+	if err == nil && format == "text" {
+		err = report.WriteSummary(s.Out, r, style)
+	}
+	return r, err
+}
+
+// report writes the reports that were asked for, those of stopped runs too.
+func (s *commands) report(c *cli.Context, r *scenario.Report, format string) error {
+	if r == nil {
+		return nil
+	}
+	var failed error
+	if format == "json" {
+		failed = report.WriteJSON(s.Out, r)
+	}
+	folder := c.String("report-dir")
+	for _, form := range []struct {
+		flag, name string
+		write      func(io.Writer, *scenario.Report) error
+	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit}, {"json", "report.json", report.WriteJSON}} {
+		for _, path := range []string{c.String(form.flag), filepath.Join(folder, form.name)} {
+			if path == "" || path == form.name && folder == "" {
+				continue
+			}
+			failed = errors.Join(failed, report.Save(path, r, form.write))
+		}
+	}
+	return failed
+}
+
+// ledger writes requests as lines of JSON.
+type ledger struct {
+	file *os.File
+	w    *bufio.Writer
+	err  error
+}
+
+func newLedger(path string) (*ledger, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("making the ledger: %w", err)
+	}
+	return &ledger{file: f, w: bufio.NewWriterSize(f, 1<<16)}, nil
+}
+
+func (l *ledger) add(run *scenario.Run, stream string, record traffic.Record) {
+	if l.err == nil {
+		l.err = json.NewEncoder(l.w).Encode(struct {
+			Run    string `json:"run"`
+			Stream string `json:"stream"`
+			traffic.Record
+		}{run.Namespace, stream, record})
+	}
+}
+
+func (l *ledger) close() error {
+	if err := errors.Join(l.err, l.w.Flush(), l.file.Close()); err != nil {
+		return fmt.Errorf("writing the ledger: %w", err)
+	}
+	return nil
+}
+
+// statusLine is one line on a terminal that says what goes on. On anything else
+// there is none.
+type statusLine struct {
+	w     io.Writer
+	on    bool
+	width int
+	ended int
+	steps map[string]string // by run: its last step
+}
+
+func (l *statusLine) event(e scenario.Event) {
+	if !l.on {
+		return
+	}
+	l.clear()
+	if l.steps == nil {
+		l.steps = map[string]string{}
+	}
+	switch e.Kind {
+	case scenario.RunBegan:
+		l.steps[e.Run.Namespace] = "begins"
+	case scenario.StepEnded:
+		l.steps[e.Run.Namespace] = e.Step.Name
+	case scenario.RunEnded:
+		l.ended++
+		delete(l.steps, e.Run.Namespace)
+		return // its lines come next
+	}
+	var parts []string
+	for run, step := range l.steps {
+		parts = append(parts, run+": "+step)
+	}
+	if len(parts) == 0 {
+		return
+	}
+	slices.Sort(parts)
+	text := []rune(fmt.Sprintf("%d/%d  %s", l.ended, e.Total, strings.Join(parts, "   ")))
+	if width := max(l.width, 40); len(text) >= width {
+		text = append(text[:width-2], '…')
+	}
+	say(l.w, "%s", string(text))
+}
+
+func (l *statusLine) clear() {
+	if l.on {
+		say(l.w, "\r\x1b[K")
+	}
+}

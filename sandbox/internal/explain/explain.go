@@ -1,0 +1,187 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Explainer explains by a schema.
+type Explainer struct {
+	root *schema
+}
+
+// New reads the JSON schema of scenario files.
+func New(text []byte) (*Explainer, error) {
+	e := &Explainer{root: &schema{}}
+	if err := json.Unmarshal(text, e.root); err != nil {
+		return nil, fmt.Errorf("reading the schema: %w", err)
+	}
+	return e, nil
+}
+
+// notActions are the fields of a step that are no action.
+var notActions = []string{"name", "timeout", "if", "repeat", "background", "always", "never"}
+
+// Topics lists what Topic takes beside paths of fields: steps, faults, checks.
+func (e *Explainer) Topics() []string {
+	topics := []string{"step", "fault", "checks", "expressions"}
+	topics = append(topics, e.actions()...)
+	for _, kind := range e.faultKinds() {
+		topics = append(topics, kind.Const)
+	}
+	for _, check := range e.root.Definitions["Checks"].Properties {
+		topics = append(topics, check.name)
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
+
+func (e *Explainer) actions() []string {
+	var names []string
+	for _, p := range e.root.Definitions["Step"].Properties {
+		if !slices.Contains(notActions, p.name) {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+func (e *Explainer) faultKinds() []*schema {
+	var kinds []*schema
+	if kind := e.root.Definitions["Fault"].property("kind"); kind != nil {
+		for _, k := range kind.AnyOf {
+			if k.Const != "" {
+				kinds = append(kinds, k)
+			}
+		}
+	}
+	return kinds
+}
+
+// Topic explains a field by its path, a step, a kind of fault or a check. Without
+// a topic it gives the overview. The error says that there is no such topic.
+func (e *Explainer) Topic(topic string) (string, error) {
+	switch topic {
+	case "":
+		return e.overview(), nil
+	case "expressions", "expression":
+		return expressions, nil
+	}
+	for _, kind := range e.faultKinds() {
+		if kind.Const == topic {
+			return e.fault(kind), nil
+		}
+	}
+	path := strings.Split(topic, ".")
+	at, name := e.start(path[0])
+	if at == nil {
+		return "", fmt.Errorf("there is no topic %q", topic)
+	}
+	for _, field := range path[1:] {
+		name += "." + field
+		object := e.object(at)
+		if object == nil {
+			return "", fmt.Errorf("there is no field %s: %s has none", topic, strings.TrimSuffix(name, "."+field))
+		}
+		if at = object.property(field); at == nil {
+			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name, strings.Join(namesOf(object), ", "))
+		}
+	}
+	return e.field(name, at), nil
+}
+
+// start finds the first part of a path.
+func (e *Explainer) start(name string) (*schema, string) {
+	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
+	if s := e.root.property(name); s != nil {
+		return s, name
+	}
+	switch name {
+	case "step", "steps", "finally":
+		return step, "step"
+	case "fault":
+		return e.root.Definitions["Fault"], name
+	case "checks":
+		return checks, name
+	}
+	if s := step.property(name); s != nil {
+		return s, "step." + name
+	}
+	if s := checks.property(name); s != nil {
+		return s, "checks." + name
+	}
+	if s := e.object(e.root.property("spec")).property(name); s != nil {
+		return s, "spec." + name
+	}
+	for _, definition := range slices.Sorted(maps.Keys(e.root.Definitions)) {
+		if strings.EqualFold(definition, name) {
+			return e.root.Definitions[definition], definition
+		}
+	}
+	return nil, ""
+}
+
+func namesOf(s *schema) []string {
+	names := make([]string, len(s.Properties))
+	for i, p := range s.Properties {
+		names[i] = p.name
+	}
+	return names
+}
+
+// field writes a field with the fields in it.
+func (e *Explainer) field(name string, s *schema) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "FIELD:  %s <%s>\n\n", name, e.typeOf(s))
+	for _, text := range []string{s.Description, e.description(s)} {
+		if text != "" {
+			fmt.Fprintf(&b, "%s\n\n", text)
+		}
+		if s.Description == e.description(s) {
+			break
+		}
+	}
+	if object := e.object(s); object != nil {
+		b.WriteString("FIELDS:\n")
+		e.fields(&b, object)
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// description is what a field's type says of itself.
+func (e *Explainer) description(s *schema) string {
+	if object := e.object(s); object != nil {
+		return object.Description
+	}
+	return e.deref(s).Description
+}
+
+func (e *Explainer) fields(b *strings.Builder, object *schema) {
+	for _, p := range object.Properties {
+		required := ""
+		if slices.Contains(object.Required, p.name) {
+			required = ", required"
+		}
+		fmt.Fprintf(b, "  %s <%s%s>\n", p.name, e.typeOf(p.schema), required)
+		text := p.schema.Description
+		if text == "" {
+			text = e.description(p.schema)
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			if line != "" {
+				fmt.Fprintf(b, "    %s\n", line)
+			}
+		}
+	}
+}
+
+// fault writes a kind of fault with the fields of faults.
+func (e *Explainer) fault(kind *schema) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "FAULT:  %s\n\n%s %s\n\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {kind: %s}\n\nSee: koupsandbox scenario explain fault\n",
+		kind.Const, kind.Const, kind.Description, kind.Const)
+	return b.String()
+}

@@ -1,0 +1,137 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// zone is the label that the documents spread modules over.
+const zone = "topology.kubernetes.io/zone"
+
+// baseLabels are the labels that Nodes of bases bear.
+var baseLabels = []string{
+	"base.koupleless.io/name", "base.koupleless.io/version", "base.koupleless.io/stack", "base.koupleless.io/cluster-name",
+	"base.koupleless.io/host-name", "base.koupleless.io/tunnel-port", "vnode.koupleless.io/name", "vnode.koupleless.io/version",
+	"vnode.koupleless.io/tunnel", prefix + "component", prefix + "env", "kubernetes.io/hostname", "kubernetes.io/role", "kubernetes.io/os",
+	"kubernetes.io/arch", "type", zone,
+}
+
+// choosing are those that choose between bases.
+var choosing = []string{"base.koupleless.io/name", "base.koupleless.io/version", "base.koupleless.io/cluster-name", "base.koupleless.io/host-name",
+	"vnode.koupleless.io/name", "vnode.koupleless.io/version", "kubernetes.io/hostname"}
+
+// placement checks whether the Pods get onto bases, and onto the meant ones.
+func (l *linter) placement(w *workload) {
+	l.tolerations(w)
+	spec := w.template.Spec
+	chosen := spec.NodeName != ""
+	label := func(key, at string) {
+		chosen = chosen || slices.Contains(choosing, key)
+		l.nodeLabel(w, key, at)
+	}
+	for _, key := range sortedKeys(spec.NodeSelector) {
+		label(key, w.in("spec.nodeSelector")+member(key))
+	}
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		at := w.in("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
+		for i, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for j, expression := range term.MatchExpressions {
+				label(expression.Key, fmt.Sprintf("%s[%d].matchExpressions[%d].key", at, i, j))
+			}
+		}
+	}
+	if !chosen {
+		l.find("affinity-missing", &w.object, w.in("spec"), "nothing says which bases may have the module, so it is put on any, of any name and version")
+	}
+	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		l.antiAffinity(w, a.PodAntiAffinity)
+	}
+}
+
+func (l *linter) tolerations(w *workload) {
+	list := w.template.Spec.Tolerations
+	all := slices.ContainsFunc(list, func(t corev1.Toleration) bool { return t.Key == "" && t.Operator == corev1.TolerationOpExists })
+	at := w.in("spec")
+	if len(list) > 0 {
+		at = w.in("spec.tolerations")
+	}
+	tolerates := func(key, value string) bool {
+		return all || slices.ContainsFunc(list, func(t corev1.Toleration) bool {
+			return t.Key == key && (value == "" || t.Operator == corev1.TolerationOpExists || t.Value == value || unknown(t.Value)) &&
+				(t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
+		})
+	}
+	if !tolerates(virtualNode, "True") {
+		l.find("toleration-virtual-node", &w.object, at, "the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending", virtualNode)
+	}
+	switch {
+	case !tolerates(nodeEnv, ""):
+		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration as this one does", nodeEnv)
+	case l.o.Env != "" && !tolerates(nodeEnv, l.o.Env):
+		l.find("toleration-other-env", &w.object, at, "it tolerates bases of another environment only, not those of %s", l.o.Env)
+	}
+}
+
+// nodeLabel reports labels that no base has.
+func (l *linter) nodeLabel(w *workload, key, at string) {
+	switch {
+	case unknown(key) || slices.Contains(baseLabels, key):
+		if strings.HasPrefix(key, "vnode.koupleless.io/") && key != "vnode.koupleless.io/tunnel" {
+			l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, strings.TrimPrefix(key, "vnode.koupleless.io/"))
+		}
+	case strings.Contains(key, "koupleless.io/"):
+		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:7], ", "))
+	default:
+		l.findMilder("node-label-unknown", &w.object, at, "%s is no label that the module controller gives to bases: unless somebody else does, the Pods stay Pending", key)
+	}
+}
+
+func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
+	at := w.in("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution")
+	for i, term := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+		l.spreads(w, term, fmt.Sprintf("%s[%d]", at, i))
+	}
+	at = w.in("spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution")
+	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		l.spreads(w, term.PodAffinityTerm, fmt.Sprintf("%s[%d].podAffinityTerm", at, i))
+	}
+}
+
+// spreads checks that a term keeps Pods apart at all.
+func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
+	switch key := term.TopologyKey; {
+	case unknown(key):
+	case key == zone:
+		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", zone)
+	case !slices.Contains(baseLabels, key):
+		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
+	case !slices.Contains([]string{"kubernetes.io/hostname", "base.koupleless.io/host-name"}, key):
+		l.findMilder("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
+	if err != nil {
+		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector cannot be read: %s", err)
+		return
+	}
+	own := labels.Set(w.template.Labels)
+	known := !unknown(fmt.Sprint(term.LabelSelector, w.template.Labels))
+	if known && !selector.Matches(own) {
+		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector %s does not fit the Pods' own labels, so they are not kept apart from each other", selector)
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// member writes a key as part of a path, as package strictyaml does.
+func member(key string) string {
+	if strings.ContainsAny(key, "./") {
+		return "[" + key + "]"
+	}
+	return "." + key
+}

@@ -1,0 +1,117 @@
+package lint
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// unknown tells whether a value is an expression of a scenario.
+func unknown(value string) bool { return strings.Contains(value, "${{") }
+
+// pod checks labels and containers.
+func (l *linter) pod(w *workload) {
+	l.component(w)
+	l.olderLabels(w)
+	l.selects(w)
+	for i, c := range w.template.Spec.Containers {
+		l.container(w, c, w.in("spec.containers["+itoa(i)+"]"))
+	}
+}
+
+func (l *linter) component(w *workload) {
+	switch value := component(w.template.Labels); {
+	case value == "module" || unknown(value):
+	case value == "":
+		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not bear the label %scomponent: module, so the module controller leaves them alone", prefix)
+	default:
+		l.find("component-missing", &w.object, w.in("metadata.labels["+prefix+"component]"), "the label component of its Pods is %q, so the module controller leaves them alone", value)
+	}
+}
+
+// olderLabels reports label keys of the older prefix.
+func (l *linter) olderLabels(w *workload) {
+	seen := func(labels map[string]string, at string) {
+		for _, key := range sortedKeys(labels) {
+			if name, older := strings.CutPrefix(key, olderPrefix); older {
+				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; the published module controller watches %s%s only", key, prefix, name)
+			}
+		}
+	}
+	if w.at != "" {
+		seen(w.meta.Labels, "metadata.labels")
+	}
+	seen(w.template.Labels, w.in("metadata.labels"))
+}
+
+// selects compares a workload's selector with its template.
+func (l *linter) selects(w *workload) {
+	if w.selector == nil {
+		if w.at != "" && w.kind != "Job" {
+			l.find("selector-mismatch", &w.object, "spec", "it has no selector, so the API server refuses it")
+		}
+		return
+	}
+	for _, key := range sortedKeys(w.selector.MatchLabels) {
+		want, got := w.selector.MatchLabels[key], w.template.Labels[key]
+		if want == got || unknown(want) || unknown(got) {
+			continue
+		}
+		has := "bears no such label"
+		if got != "" {
+			has = fmt.Sprintf("has %q", got)
+		}
+		l.find("selector-mismatch", &w.object, "spec.selector.matchLabels"+member(key), "the selector wants %s: %s, but the template %s, so the API server refuses it", key, want, has)
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
+		l.find("selector-mismatch", &w.object, "spec.selector", "the selector cannot be read: %s", err)
+	} else if !selector.Matches(labels.Set(w.template.Labels)) {
+		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", "the selector's expressions do not fit the labels of the template, so the API server refuses it")
+	}
+	l.selectsVersion(w)
+}
+
+// selectsVersion reports a selector that holds the version.
+func (l *linter) selectsVersion(w *workload) {
+	for _, key := range sortedKeys(w.selector.MatchLabels) {
+		value := w.selector.MatchLabels[key]
+		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { v, _ := version(c); return v != "" && v == value })
+		if key == "module.koupleless.io/version" || isVersion {
+			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector holds the module's version, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
+		}
+	}
+}
+
+func (l *linter) container(w *workload, c corev1.Container, at string) {
+	v, given := version(c)
+	if !given {
+		l.find("version-missing", &w.object, at, "the container %s does not set %s, so nobody knows which version of the module to install", c.Name, versionVariable)
+	}
+	if unknown(c.Image) {
+		return
+	}
+	u, err := url.Parse(c.Image)
+	switch {
+	case c.Image == "":
+		l.find("image-no-jar", &w.object, at, "the container %s has no image: for a module that is the URL of its jar", c.Name)
+		return
+	case !strings.Contains(c.Image, ".jar"):
+		l.find("image-no-jar", &w.object, at+".image", "the image %s is no jar; containers whose image has no .jar in it do not count as modules", c.Image)
+		return
+	case err != nil || !slices.Contains([]string{"file", "http", "https"}, u.Scheme):
+		l.find("image-no-jar", &w.object, at+".image", "the image %s is no file, http or https URL, so no base can fetch it", c.Image)
+		return
+	}
+	if name := path.Base(u.Path); v != "" && !unknown(v) && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
+		l.find("version-differs", &w.object, at+".image", "%s is %s, but the jar is called %s", versionVariable, v, name)
+	}
+}

@@ -1,0 +1,68 @@
+package lint
+
+import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// rollout checks how a workload replaces its Pods: whether a base may be without
+// the module in between.
+func (l *linter) rollout(w *workload) {
+	switch {
+	case w.deployment != nil:
+		l.deployment(w)
+	case w.daemonSet != nil:
+		l.daemonSet(w)
+	case w.statefulSet != nil:
+		l.find("statefulset-deletes-first", &w.object, "kind", "a StatefulSet ends a Pod before it makes its successor, so a base is without the module during each update")
+	}
+}
+
+func (l *linter) deployment(w *workload) {
+	spec := w.deployment.Spec
+	if component(w.meta.Labels) == "module-deployment" && w.meta.Labels[prefix+"strategy"] == "" && w.meta.Labels[olderPrefix+"strategy"] == "" {
+		l.find("peer-strategy", &w.object, "metadata.labels", "it is labelled component: module-deployment, but no strategy: peer, so its replicas do not follow the number of bases")
+	}
+	if spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		l.find("deletes-first", &w.object, "spec.strategy.type", "Recreate ends all Pods before it makes new ones, so every base is without the module during an update")
+		return
+	}
+	most := intstr.FromString("25%") // what Kubernetes takes if nothing is said
+	at := "spec"
+	if r := spec.Strategy.RollingUpdate; r != nil && r.MaxUnavailable != nil {
+		most, at = *r.MaxUnavailable, "spec.strategy.rollingUpdate.maxUnavailable"
+	}
+	replicas := 1
+	if spec.Replicas != nil {
+		replicas = int(*spec.Replicas)
+	}
+	peer := w.meta.Labels[prefix+"strategy"] == "peer" || w.meta.Labels[olderPrefix+"strategy"] == "peer"
+	n, err := intstr.GetScaledValueFromIntOrPercent(&most, max(replicas, 1), false)
+	switch {
+	case unknown(most.StrVal) || err != nil:
+	case n > 0 || peer && positive(most):
+		l.find("deletes-first", &w.object, at, "maxUnavailable is %s: an update may end old Pods before new ones are Ready, so some bases may be without the module for a while", most.String())
+	case at != "spec" && positive(most):
+		l.find("deletes-first", &w.object, at, "maxUnavailable is %s: with more replicas than the %d of now an update ends old Pods before new ones are Ready", most.String(), replicas)
+	}
+}
+
+func positive(v intstr.IntOrString) bool {
+	return v.Type == intstr.Int && v.IntVal > 0 || v.Type == intstr.String && strings.TrimRight(v.StrVal, "%") != "0"
+}
+
+func (l *linter) daemonSet(w *workload) {
+	strategy := w.daemonSet.Spec.UpdateStrategy
+	switch r := strategy.RollingUpdate; {
+	case strategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+		l.find("daemonset-deletes-first", &w.object, "spec.updateStrategy.type", "OnDelete replaces a Pod only after somebody has deleted it, so a base is without the module in between")
+	case r == nil || r.MaxSurge == nil || !positive(*r.MaxSurge):
+		at := "spec"
+		if r != nil {
+			at = "spec.updateStrategy.rollingUpdate"
+		}
+		l.find("daemonset-deletes-first", &w.object, at, "without maxSurge a DaemonSet ends the old Pod of a base before it makes the new one, so the base is without the module in between")
+	}
+}

@@ -1,0 +1,114 @@
+package lint
+
+import (
+	"slices"
+)
+
+// Rule is one thing that Lint looks at.
+type Rule struct {
+	// ID names the rule.
+	ID string `json:"id"`
+	// Level of its findings; a few are milder.
+	Level Level `json:"level"`
+	// Title says in a sentence what is right.
+	Title string `json:"title"`
+	// Explanation says why, and what happens otherwise.
+	Explanation string `json:"explanation"`
+
+	fix string
+}
+
+// Rules returns all rules, sorted by ID.
+func Rules() []Rule { return slices.Clone(rules) }
+
+func ruleOf(id string) Rule {
+	i, found := slices.BinarySearchFunc(rules, id, func(r Rule, id string) int {
+		switch {
+		case r.ID < id:
+			return -1
+		case r.ID > id:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		panic("lint: there is no rule " + id) // a mistake of this package
+	}
+	return rules[i]
+}
+
+// rules are sorted by ID.
+var rules = []Rule{
+	{"affinity-missing", Warning, "A module says which bases may have it",
+		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not be able to run the module. The module release document\ncalls the affinity necessary.",
+		"select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity or nodeSelector"},
+	{"anti-affinity-other", Warning, "An anti-affinity that is to spread a workload selects the workload's own Pods",
+		"An anti-affinity keeps Pods away from those that its selector fits. If that does\nnot fit the Pods themselves, two of them may stand on one base.",
+		"use labels of the template in the selector"},
+	{"component-missing", Error, "Module Pods bear the label virtual-kubelet.koupleless.io/component: module",
+		"The module controller looks after Pods with this label only. Others that are bound\nto a base's Node stay Pending for ever.",
+		"label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module"},
+	{"daemonset-deletes-first", Warning, "A DaemonSet of modules has maxSurge",
+		"By default a DaemonSet deletes the old Pod of a Node and then makes the new one.\nThe old version is uninstalled before the new one is installed; meanwhile requests\nto that base fail, even if the Service sends none there: base applications call\nmodules directly.",
+		"set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment"},
+	{"deletes-first", Warning, "A rolling update makes new Pods before it ends old ones",
+		"With maxUnavailable above 0, Kubernetes may delete old Pods before their successors\nare Ready. Their bases are then without the module. With 0 no old Pod goes before a\nnew one is Ready. Percentages are rounded down.",
+		"set strategy.rollingUpdate.maxUnavailable to 0, and maxSurge to 1 or more"},
+	{"image-no-jar", Error, "The image of a module's container is the URL of a jar",
+		"A base fetches the module from this URL, file://, http:// or https://. The published\nmodule controller does not count containers whose image has no .jar in it.",
+		"give the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar"},
+	{"label-older", Warning, "Labels have the prefix virtual-kubelet.koupleless.io/",
+		"The operations guide writes module-controller.koupleless.io/component, the principle\ndocuments and the published controller virtual-kubelet.koupleless.io/component. With\nthe former the published controller never sees the Pods. The controller of this\nproject takes both.",
+		"use the prefix virtual-kubelet.koupleless.io/"},
+	{"node-label-older", Warning, "Bases are selected by base.koupleless.io/name and base.koupleless.io/version",
+		"Older module controllers labelled Nodes vnode.koupleless.io/name and /version, newer\nones base.koupleless.io/name and /version. The controller of this project sets both.",
+		"use base.koupleless.io/name and base.koupleless.io/version"},
+	{"node-label-unknown", Error, "Bases are selected by labels that they have",
+		"A required affinity on a label that no Node bears leaves the Pods Pending.",
+		"select by base.koupleless.io/name, base.koupleless.io/version or another label of bases"},
+	{"peer-strategy", Warning, "A peer Deployment is labelled strategy: peer",
+		"The controller keeps the replicas of a Deployment at the number of bases if it bears\nboth virtual-kubelet.koupleless.io/component: module-deployment and\nvirtual-kubelet.koupleless.io/strategy: peer. The operations guide shows the first only.",
+		"label the Deployment virtual-kubelet.koupleless.io/strategy: peer"},
+	{"selector-mismatch", Error, "A workload's selector fits the labels of its template",
+		"The API server refuses a workload that does not select its own Pods. The Deployment\nof the module release document is one: it selects app: test-module-deployment and\nlabels its Pods app: test-module-deployment-non-peer.",
+		"make the selector and the template's labels the same"},
+	{"selector-version", Warning, "A selector does not hold the module's version",
+		"A selector cannot be changed. A release that changes the version in the template's\nlabels is then refused by the API server.",
+		"select by the module's name only"},
+	{"service-selects-nothing", Error, "A Service selects Pods",
+		"A Service whose selector fits no Pods has no endpoints; every request to it fails.",
+		"use labels of a template in the same namespace"},
+	{"shape", Error, "An object has the fields of its kind",
+		"A field has a value of the wrong type; the API server refuses it.",
+		"see kubectl explain"},
+	{"statefulset-deletes-first", Warning, "Modules are no StatefulSets, unless a gap in each update is harmless",
+		"A StatefulSet has no surge: it deletes a Pod, waits until it is gone, and makes the\nnext. Its base is without the module in between.",
+		"use a Deployment with maxUnavailable: 0"},
+	{"toleration-env", Error, "Module Pods tolerate schedule.koupleless.io/node-env",
+		"Every base's Node bears the taints schedule.koupleless.io/virtual-node=True and\nschedule.koupleless.io/node-env=ENV, both NoExecute. The examples of the module\nrelease document and of the operations guide tolerate the first only, so their Pods\nare never scheduled. The controller of this project adds the toleration of its own\nenvironment to a Pod that names none, unless told not to (LEAVE_POD_TOLERATIONS).",
+		"tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute"},
+	{"toleration-other-env", Error, "Module Pods tolerate the environment that they are for",
+		"Bases of an environment bear the taint schedule.koupleless.io/node-env=ENV. The Pod\nexample of the principle document tolerates test beside a Node of dev.",
+		"tolerate the environment that you mean"},
+	{"toleration-virtual-node", Error, "Module Pods tolerate schedule.koupleless.io/virtual-node",
+		"Every base's Node bears this taint, to keep ordinary Pods away.",
+		"tolerate schedule.koupleless.io/virtual-node, operator Equal, value \"True\", effect NoExecute"},
+	{"topology-unknown", Error, "Modules are spread over labels that bases have",
+		"Nodes without the topology key count as no place at all: the term has no effect on\nthem, and a required one does not spread the Pods.",
+		"use kubernetes.io/hostname, which differs from base to base"},
+	{"topology-zone", Warning, "Modules are spread over kubernetes.io/hostname",
+		"The operations guide spreads modules over topology.kubernetes.io/zone. Nodes of the\npublished module controller do not bear that label, so nothing is spread. The\ncontroller of this project gives each base a zone of its own.",
+		"use kubernetes.io/hostname, which stands on every base's Node"},
+	{"version-again", Error, "One version of a module is one jar",
+		"A base that has a version of a module refuses to install it again, whatever the jar\nis. To change what runs, change the version.",
+		"give the new jar a version of its own"},
+	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
+		"A base knows a module by the version in its jar. If BIZ_VERSION says another one, the\ncontroller waits for a version that never comes.",
+		"make BIZ_VERSION the version that the jar was built with"},
+	{"version-missing", Error, "A module's container sets BIZ_VERSION",
+		"The container's name is the module's name, BIZ_VERSION its version. Without a version\nthe module cannot be installed.",
+		"set the environment variable BIZ_VERSION"},
+	{"yaml", Error, "The file is YAML",
+		"What cannot be read cannot be applied.",
+		"correct the text"},
+}
