@@ -106,7 +106,13 @@ func (r *rig) run(t testing.TB, spec Spec) *End {
 	if err := r.generator.Begin(t.Context(), "g", spec); err != nil {
 		t.Fatal(err)
 	}
-	s, err := r.generator.find("g", spec.Name)
+	return r.finish(t, spec.Name)
+}
+
+// finish waits for the end of a stream.
+func (r *rig) finish(t testing.TB, name string) *End {
+	t.Helper()
+	s, err := r.generator.find("g", name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +121,7 @@ func (r *rig) run(t testing.TB, spec Spec) *End {
 	case <-time.After(patience):
 		t.Fatalf("the stream does not end: %+v", s.summary())
 	}
-	end, err := r.generator.Stop(t.Context(), "g", spec.Name)
+	end, err := r.generator.Stop(t.Context(), "g", name)
 	if err != nil {
 		t.Fatal(err)
 	}
