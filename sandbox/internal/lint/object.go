@@ -23,7 +23,9 @@ type object struct {
 	meta metav1.ObjectMeta
 }
 
-func (o *object) title() string { return o.kind + "/" + cmp.Or(o.meta.Name, o.meta.GenerateName) }
+func (o *object) title() string {
+	return strings.TrimSuffix(o.kind+"/"+cmp.Or(o.meta.Name, o.meta.GenerateName), "/")
+}
 
 // line is where a field of the object stands.
 func (o *object) line(field string) int {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -37,7 +38,7 @@ func (l *linter) released() {
 		}
 		for i, c := range w.template.Spec.Containers {
 			v, _ := version(c)
-			if v == "" || unknown(v+c.Name+c.Image) {
+			if v == "" || !strings.Contains(c.Image, ".jar") || unknown(v+c.Name+c.Image) {
 				continue
 			}
 			r := release{c.Name, v}

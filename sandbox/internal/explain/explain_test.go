@@ -1,0 +1,74 @@
+package explain_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+func explainer(t *testing.T) *explain.Explainer {
+	t.Helper()
+	e, err := explain.New(v1alpha1.ScenarioSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestTopics(t *testing.T) {
+	var b strings.Builder
+	for _, topic := range []string{"", "spec.bases", "steps.apply", "traffic.start.via", "wait", "checks.order", "order", "fault", "crash", "spec.matrix"} {
+		text, err := explainer(t).Topic(topic)
+		if err != nil {
+			t.Errorf("%s: %v", topic, err)
+		}
+		b.WriteString("$ explain " + topic + "\n" + text + "\n")
+	}
+	const file = "testdata/topics.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("write it anew with -update (-want +got):\n%s", diff)
+	}
+}
+
+// Everything that is offered as a topic is explained.
+func TestAllTopics(t *testing.T) {
+	e := explainer(t)
+	topics := e.Topics()
+	if len(topics) < 40 {
+		t.Errorf("there are %d topics only: %v", len(topics), topics)
+	}
+	for _, topic := range topics {
+		if text, err := e.Topic(topic); err != nil || len(text) < 40 {
+			t.Errorf("%s: %q, %v", topic, text, err)
+		}
+	}
+}
+
+func TestUnknown(t *testing.T) {
+	for topic, want := range map[string]string{
+		"colour":           `there is no topic "colour"`,
+		"spec.basis":       "there is no field spec.basis; the fields there are: description, source, vars, matrix, bases, controller, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
+		"spec.timeout.min": "there is no field spec.timeout.min: spec.timeout has none",
+	} {
+		if _, err := explainer(t).Topic(topic); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", topic, err, want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package lint_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// lines returns the findings of a file, as they are printed.
+func lines(t *testing.T, file string) ([]lint.Finding, string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	findings := lint.Lint([]lint.Input{{Name: filepath.Base(file), Text: text}}, lint.Options{Env: "dev"})
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintln(&b, f)
+	}
+	return findings, b.String()
+}
+
+// Each testdata/x.yaml gives exactly the lines of x.txt, and together they show
+// every rule.
+func TestFindings(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files found: %v", err)
+	}
+	shown := map[string]bool{}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			findings, got := lines(t, file)
+			for _, f := range findings {
+				shown[f.Rule] = true
+			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("findings; write them anew with -update (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, rule := range lint.Rules() {
+		if !shown[rule.ID] {
+			t.Errorf("no file shows the rule %s", rule.ID)
+		}
+	}
+}
+
+// The four mistakes of the documents' own examples are found.
+func TestDocuments(t *testing.T) {
+	for file, want := range map[string][]string{
+		"document-release": {"selector-mismatch", "toleration-env", "label-older"},
+		"document-peer":    {"toleration-env", "label-older", "topology-zone"},
+		"document-pod":     {"node-label-older", "toleration-other-env"},
+	} {
+		findings, _ := lines(t, "testdata/"+file+".yaml")
+		for _, rule := range want {
+			if !slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Rule == rule && f.Line > 0 }) {
+				t.Errorf("%s: %s is not found", file, rule)
+			}
+		}
+	}
+}
+
+// The corrected examples have nothing wrong with them.
+func TestSamples(t *testing.T) {
+	for _, name := range []string{"module-deployment", "module-deployment-peer", "module-pod"} {
+		text, err := deploy.Samples.ReadFile("samples/" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := lint.Lint([]lint.Input{{Name: name, Text: text}}, lint.Options{Env: "dev"}); len(got) > 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// What one file releases, another must not release again as another jar.
+func TestAcrossFiles(t *testing.T) {
+	pod := func(image string) []byte {
+		return []byte(`apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {virtual-kubelet.koupleless.io/component: module}}
+spec:
+  nodeSelector: {base.koupleless.io/name: base}
+  tolerations: [{operator: Exists}]
+  containers: [{name: biz1, image: "` + image + `", env: [{name: BIZ_VERSION, value: 1.0.0}]}]
+`)
+	}
+	got := lint.Lint([]lint.Input{{"z.yaml", pod("https://a/biz1-1.0.0-ark-biz.jar")}, {"a.yaml", pod("https://b/biz1-1.0.0-ark-biz.jar")}}, lint.Options{})
+	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p",
+		Message: "biz1 1.0.0 is the jar https://b/biz1-1.0.0-ark-biz.jar here and https://a/biz1-1.0.0-ark-biz.jar in Pod/p: a base that has this version installs no other jar of it",
+		Fix:     "give the new jar a version of its own"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Every rule says what is right, why, and is in order, so that it is found.
+func TestRules(t *testing.T) {
+	rules := lint.Rules()
+	if !slices.IsSortedFunc(rules, func(a, b lint.Rule) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Error("the rules are not sorted by their ids")
+	}
+	for _, r := range rules {
+		if r.Title == "" || r.Explanation == "" || r.Level != lint.Error && r.Level != lint.Warning {
+			t.Errorf("%+v is not whole", r)
+		}
+	}
+}
+
+func FuzzLint(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		lint.Lint([]lint.Input{{Name: "f", Text: text}}, lint.Options{Env: "dev"})
+	})
+}
