@@ -39,7 +39,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 			r := fourBases(b)
 			before := cpuTime(b)
 			for i := range b.N {
-				end := r.run(b, spec(fmt.Sprint("s", i), 2000, 20_000, viaService, func(s *Spec) { s.Reuse = reuse }))
+				end := r.run(b, spec(fmt.Sprint("s", i), 2000, 20_000, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse }))
 				if end.Lost > 0 {
 					b.Fatalf("%+v", end.Summary)
 				}

@@ -220,7 +220,7 @@ func TestStreamViaService(t *testing.T) {
 				t.Fatal(err)
 			}
 			picks(t, r.gateway, "pod-1")
-			if err := r.generator.Begin(t.Context(), "g", spec("s", 500, 0, viaService, func(s *Spec) { s.Reuse = reuse })); err != nil {
+			if err := r.generator.Begin(t.Context(), "g", spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
 			<-first
