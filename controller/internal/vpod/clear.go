@@ -106,7 +106,7 @@ func successor(views []view) (arklet.Module, bool) {
 // dismiss uninstalls one version, when it is time.
 func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arklet.Module, views []view, wait *soonest) (base.Snapshot, bool) {
 	now := p.opts.Clock.Now()
-	if left := p.drainedFrom(v).Add(p.opts.Drain).Sub(now); p.opts.Drain > 0 && left > 0 {
+	if left := p.drainedFrom(v, m.Name).Add(p.opts.Drain).Sub(now); p.opts.Drain > 0 && left > 0 {
 		wait.within(left)
 		return b, false
 	}
@@ -151,15 +151,15 @@ func keptBack(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bo
 
 // drainedFrom is when requests ceased to go to what a Pod gives up: when it turned
 // Not Ready or began to be deleted, or, in place, when what came instead took over.
-func (p *Provider) drainedFrom(v view) (from time.Time) {
+func (p *Provider) drainedFrom(v view, module string) (from time.Time) {
 	if v.deleting {
 		return v.notReadySince
 	}
 	p.store.change(func() {
-		if v.takenOver.IsZero() {
-			v.takenOver = p.opts.Clock.Now()
+		if _, known := v.takenOver[module]; !known {
+			v.takenOver[module] = p.opts.Clock.Now()
 		}
-		from = v.takenOver
+		from = v.takenOver[module]
 	})
 	return from
 }

@@ -78,6 +78,16 @@ func TestRollingUpdate(t *testing.T) {
 		wantDiff(t, "commands: nothing serves for the time of an install only",
 			[]string{"uninstallBiz biz1:2", "uninstallBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
 	})
+	in(t, "default base over MQTT: the new version makes way once", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode, b.keeps = keepOld, "biz1:1" })
+		roll(w)
+		w.base.takeCommands()
+		w.delete("old")
+		w.settleFor(3 * time.Second) // attempts after 0, 0.5 and 1.5 s
+		wantDiff(t, "commands", []string{
+			"uninstallBiz biz1:2", "uninstallBiz biz1:1", "installBiz biz1:2", "uninstallBiz biz1:1", "uninstallBiz biz1:1",
+		}, w.base.takeCommands())
+	})
 	in(t, "rollback to a version that is still there", Options{}, func(t *testing.T, w *world) {
 		roll(w)
 		w.create("back", container("biz1", "1"))
@@ -170,6 +180,31 @@ func TestInPlaceReplacement(t *testing.T) {
 		wantDiff(t, "modules while the old one is drained", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
 		w.settleFor(DefaultDrain)
 		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
+	})
+	in(t, "two modules, each drained when its own new one has taken over", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"), container("biz2", "1"))
+		w.settleFor(time.Second)
+		slow := 3
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if slow == 0 || m.Name != "biz2" {
+					return nil
+				}
+				slow--
+				return &arklet.Answer{Code: "FAILED", Message: "boom"}
+			}
+		})
+		p := w.pod("p1")
+		for i := range p.Spec.Containers {
+			p.Spec.Containers[i] = container(p.Spec.Containers[i].Name, "2")
+		}
+		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settleFor(4 * time.Second) // attempts after 0.5, 1 and 2 s
+		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "biz2:1": "deactivated", "biz2:2": "activated"}, w.base.states())
+		w.settleFor(DefaultDrain + time.Second)
+		wantDiff(t, "modules in the end", map[string]string{"biz1:2": "activated", "biz2:2": "activated"}, w.base.states())
 	})
 	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {
 		create(w)

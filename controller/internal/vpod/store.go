@@ -25,8 +25,8 @@ type entry struct {
 	// replaced are modules that an in-place update took out of the Pod; they go
 	// once what came instead is active and they are drained.
 	replaced []arklet.Module
-	// takenOver is when what came instead was first seen to be active; zero before.
-	takenOver time.Time
+	// takenOver is when what came instead was first seen to be active, by module name.
+	takenOver map[string]time.Time
 	// failures are what went wrong last, by module name.
 	failures map[string]failure
 	// removed are the module names whose uninstall is settled, when deleting.
@@ -101,7 +101,7 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 		s.next++
 		e = &entry{
 			uid: pod.UID, identity: identity, seen: s.next, accepted: now, rv: pod.ResourceVersion,
-			failures: map[string]failure{}, removed: map[string]bool{}, notReadySince: notReadySince(pod),
+			failures: map[string]failure{}, removed: map[string]bool{}, takenOver: map[string]time.Time{}, notReadySince: notReadySince(pod),
 		}
 		s.byUID[pod.UID] = e
 		if s.byBase[identity] == nil {
@@ -116,7 +116,7 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 		names = append(names, m.Name)
 		if known && i < len(before) && before[i].Module != m.Module {
 			e.replaced = append(e.replaced, before[i].Module)
-			e.takenOver = time.Time{}
+			delete(e.takenOver, m.Name)
 			delete(e.failures, m.Name)
 		}
 	}

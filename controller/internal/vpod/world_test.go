@@ -52,6 +52,8 @@ type fakeBase struct {
 	fail func(m arklet.Module) *arklet.Answer
 	// stopFails has uninstalls answered with a failure, although the module goes.
 	stopFails bool
+	// keeps is a module, as name:version, that is not uninstalled.
+	keeps string
 	// mute swallows commands.
 	mute bool
 }
@@ -110,6 +112,9 @@ func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 	case arklet.CommandUninstallBiz:
 		if i < 0 {
 			return arklet.Answer{Code: "FAILED", DataCode: "NOT_FOUND_BIZ", Message: "uninstall biz not success!"}
+		}
+		if r.Module.Identity() == b.keeps {
+			return arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "uninstall biz not success!"}
 		}
 		b.modules = slices.Delete(b.modules, i, i+1)
 		if b.stopFails {
