@@ -66,10 +66,13 @@ func errored(err error) bool {
 func (e *execution) perform(ctx context.Context) *Run {
 	e.run.Started = time.Now()
 	spec := &e.in.Spec
-	limited, cancel := context.WithTimeoutCause(ctx, spec.Timeout.Duration, fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))
+	limited, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), spec.Timeout.Duration,
+		fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))
 	defer cancel()
 	limited, broken := context.WithCancelCause(limited)
 	defer broken(nil)
+	// So that the end of ctx, whatever its cause, can be told from a timeout.
+	defer context.AfterFunc(ctx, func() { broken(fmt.Errorf("%w: %w", errStopped, context.Cause(ctx))) })()
 
 	err := e.setUp(limited, broken)
 	if err != nil {

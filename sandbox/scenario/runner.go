@@ -60,13 +60,17 @@ func newRun(i *instance) *Run {
 	}
 }
 
-// run makes all runs: first those that may go on side by side, then, one at a time,
-// those that must be alone. The report has them in the order of the plan.
+// run makes all runs. The report has them in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
 	r.tell(Event{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
-		r.sideBySide(ctx)
-		r.alone(ctx)
+		schedule{
+			n: len(r.plan), parallel: r.o.Parallel,
+			exclusive: func(n int) bool { return *r.plan[n].Spec.Exclusive },
+			stopped:   func() bool { return r.stopped(ctx) },
+			settled:   r.cleaning.Wait,
+			run:       func(n int) { r.one(ctx, r.plan[n], r.report.Runs[n]) },
+		}.make()
 	}
 	for _, run := range r.report.Runs {
 		if run.Verdict == Skipped && run.Failure == "" {
@@ -88,34 +92,41 @@ func (r *runner) whySkipped(ctx context.Context) string {
 	}
 }
 
-// sideBySide makes the runs that are not exclusive, up to Parallel at once. A run
-// that is cleaned up leaves its place to the next.
-func (r *runner) sideBySide(ctx context.Context) {
-	places := make(chan struct{}, max(r.o.Parallel, 1))
+// schedule says when runs are made: first those that may go on side by side, then,
+// one at a time, those that must be alone.
+type schedule struct {
+	n         int // of runs
+	parallel  int // at once; 0 = 1
+	exclusive func(n int) bool
+	stopped   func() bool // no further one is to begin
+	settled   func()      // waits until what runs have left behind is gone
+	run       func(n int)
+}
+
+// make makes the runs and returns when all have ended and are settled. A run that
+// is being cleaned up leaves its place to the next.
+func (s schedule) make() {
+	places := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
-	for n, i := range r.plan {
-		if *i.Spec.Exclusive {
+	for n := range s.n {
+		if s.exclusive(n) {
 			continue
 		}
 		places <- struct{}{}
-		if r.stopped(ctx) {
+		if s.stopped() {
 			break
 		}
 		wg.Go(func() {
 			defer func() { <-places }()
-			r.one(ctx, i, r.report.Runs[n])
+			s.run(n)
 		})
 	}
 	wg.Wait()
-	r.cleaning.Wait()
-}
-
-// alone makes the exclusive runs.
-func (r *runner) alone(ctx context.Context) {
-	for n, i := range r.plan {
-		if *i.Spec.Exclusive && !r.stopped(ctx) {
-			r.one(ctx, i, r.report.Runs[n])
-			r.cleaning.Wait()
+	s.settled()
+	for n := range s.n {
+		if s.exclusive(n) && !s.stopped() {
+			s.run(n)
+			s.settled()
 		}
 	}
 }

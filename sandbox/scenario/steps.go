@@ -71,11 +71,14 @@ func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) er
 // step does a step as often as it says, or lets it begin in the background.
 func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error {
 	if e.skipping(s) {
-		e.report(at, &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Verdict: Skipped, Message: "before the step to begin with"})
+		done := e.begin(s, at, 0)
+		done.Name = s.Name
+		e.close(done, at, Skipped, "before the step to begin with")
 		return nil
 	}
+	first := e.begin(s, at, 0)
 	if !s.Background {
-		return e.repeat(ctx, s, at)
+		return e.repeat(ctx, s, at, first)
 	}
 	b := &background{name: s.Name, done: make(chan struct{})}
 	e.mu.Lock()
@@ -83,7 +86,7 @@ func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error 
 	e.mu.Unlock()
 	go func() {
 		defer close(b.done)
-		b.err = e.repeat(lasting(ctx), s, at)
+		b.err = e.repeat(lasting(ctx), s, at, first)
 	}()
 	return nil
 }
@@ -104,43 +107,42 @@ func holds(s *v1alpha1.Step, name string) bool {
 	return slices.ContainsFunc(inner, func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
 }
 
-func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place) error {
-	times := 1
-	if s.Repeat != nil {
-		times = *s.Repeat
+// begin puts the n-th time of a step, from 0, into the report.
+func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
+	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
+	if s.Repeat != nil && *s.Repeat > 1 {
+		done.Name = fmt.Sprintf("%s (%d of %d)", s.Name, n+1, *s.Repeat)
 	}
-	for i := range times {
-		done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field)}
-		if times > 1 {
-			done.Name = fmt.Sprintf("%s (%d of %d)", s.Name, i+1, times)
-		}
-		if err := e.once(ctx, s, at, done); err != nil {
-			return err
-		}
-	}
-	return nil
+	e.mu.Lock()
+	*at.list = append(*at.list, done)
+	e.mu.Unlock()
+	e.note(done.Name, "began", "")
+	return done
 }
 
-// once does a step and reports it.
+// repeat does a step as often as it says; the first time is in the report already.
+func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
+	for n := 1; ; n++ {
+		if err := e.once(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
+			return err
+		}
+		done = e.begin(s, at, n)
+	}
+}
+
+// once does a step and completes its report.
 func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
-	done.Started = time.Now()
-	e.add(at, done)
-	e.note(done.Name, "began", "")
 	message, skipped, err := e.judged(ctx, s, at, done)
-	e.mu.Lock()
-	done.Elapsed = time.Since(done.Started)
-	done.Message, done.Verdict = message, Passed
 	switch {
 	case err != nil && errored(err):
-		done.Message, done.Verdict = err.Error(), Errored
+		e.close(done, at, Errored, err.Error())
 	case err != nil:
-		done.Message, done.Verdict = err.Error(), Failed
+		e.close(done, at, Failed, err.Error())
 	case skipped:
-		done.Verdict = Skipped
+		e.close(done, at, Skipped, message)
+	default:
+		e.close(done, at, Passed, message)
 	}
-	e.mu.Unlock()
-	e.note(done.Name, string(done.Verdict), done.Message)
-	e.progress(Event{Kind: StepEnded, Step: done, Depth: at.depth})
 	if err != nil {
 		e.blame(done, err)
 	}
@@ -177,13 +179,7 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 // led to, unless it says so itself.
 func because(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if err == nil || cause == nil {
-		return err
-	}
-	if errors.Is(cause, context.Canceled) {
-		cause = errStopped
-	}
-	if errors.Is(err, cause) {
+	if err == nil || cause == nil || errors.Is(err, cause) {
 		return err
 	}
 	var failure *action.Failure
@@ -270,18 +266,12 @@ func (e *execution) note(name, state, message string) {
 	e.world.Note(timeline.Event{Time: time.Now(), Kind: timeline.Step, Name: name, State: state, Message: first})
 }
 
-// add puts a step into the report.
-func (e *execution) add(at place, s *Step) {
+// close completes the report of a step.
+func (e *execution) close(s *Step, at place, v Verdict, message string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	*at.list = append(*at.list, s)
-}
-
-// report puts a step that was not done into the report.
-func (e *execution) report(at place, s *Step) {
-	s.Started = time.Now()
-	e.add(at, s)
-	e.note(s.Name, string(s.Verdict), s.Message)
+	s.Elapsed, s.Verdict, s.Message = time.Since(s.Started), v, message
+	e.mu.Unlock()
+	e.note(s.Name, string(v), message)
 	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 

@@ -1,0 +1,147 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+func TestPlan(t *testing.T) {
+	s := load(t, "matrix: {b: [1, 2], a: [x, y]}\nsteps:\n- {name: '${{ matrix.a }}${{ matrix.b }} of ${{ run.attempt }}', script: {content: echo}}")
+	plans := func(seed uint64) (names []string, seeds []uint64) {
+		all, err := plan(Options{Scenarios: []*source.Scenario{s}, Repeat: 2, Seed: seed}, "dev")
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := map[string]bool{}
+		for _, i := range all {
+			names = append(names, i.Spec.Steps[0].Name)
+			seeds = append(seeds, i.seed)
+			groups[i.name] = true
+		}
+		if len(groups) != len(all) {
+			t.Errorf("%d names for %d runs", len(groups), len(all))
+		}
+		return names, seeds
+	}
+	names, seeds := plans(1)
+	want := []string{"x1 of 1", "x2 of 1", "y1 of 1", "y2 of 1", "x1 of 2", "x2 of 2", "y1 of 2", "y2 of 2"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	_, again := plans(1)
+	if diff := cmp.Diff(seeds, again); diff != "" {
+		t.Errorf("the same seed gives other seeds (-first +second):\n%s", diff)
+	}
+	_, others := plans(2)
+	for i, seed := range append(seeds, others...) {
+		if slices.Contains(append(seeds, others...)[:i], seed) {
+			t.Errorf("seed %d is there twice", seed)
+		}
+	}
+}
+
+func TestRunName(t *testing.T) {
+	name := runName("a-scenario-with-a-very-long-name-indeed")
+	if len(name) != longestName+6 && len(name) != longestName+5 {
+		t.Errorf("%q has %d letters", name, len(name))
+	}
+	if name == runName("a-scenario-with-a-very-long-name-indeed") {
+		t.Errorf("%q is there twice", name)
+	}
+}
+
+func TestSchedule(t *testing.T) {
+	type state struct {
+		sync.Mutex
+		running, most int
+		together      bool // an exclusive one with another
+		begun         []int
+	}
+	tests := []struct {
+		name      string
+		parallel  int
+		exclusive []bool
+		stopAfter int // 0 = never
+		most      int
+		begun     int
+	}{
+		{"one at a time", 1, []bool{false, false, false}, 0, 1, 3},
+		{"three at once", 3, []bool{false, false, false, false, false}, 0, 3, 5},
+		{"exclusive ones alone", 2, []bool{false, true, false, true}, 0, 2, 4},
+		{"stopped", 1, []bool{false, false, false}, 1, 1, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var s state
+			both := make(chan struct{}) // closed when as many run as may
+			schedule{
+				n: len(tt.exclusive), parallel: tt.parallel,
+				exclusive: func(i int) bool { return tt.exclusive[i] },
+				stopped: func() bool {
+					s.Lock()
+					defer s.Unlock()
+					return tt.stopAfter > 0 && len(s.begun) >= tt.stopAfter
+				},
+				settled: func() {},
+				run: func(i int) {
+					s.Lock()
+					s.running++
+					s.begun = append(s.begun, i)
+					s.together = s.together || tt.exclusive[i] && s.running > 1
+					if s.running > s.most {
+						if s.most = s.running; s.most == tt.most {
+							close(both)
+						}
+					}
+					s.Unlock()
+					if !tt.exclusive[i] {
+						<-both
+					}
+					s.Lock()
+					s.running--
+					s.Unlock()
+				},
+			}.make()
+			if s.most != tt.most || s.together || len(s.begun) != tt.begun {
+				t.Errorf("%d at once, an exclusive one with others: %t, begun %v; want %d, false, %d of them", s.most, s.together, s.begun, tt.most, tt.begun)
+			}
+		})
+	}
+}
+
+func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
+	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2}, "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		dry  bool
+		want string
+	}{{"dry", t.Context(), true, "it was read and checked only"}, {"stopped", cancelled, false, "it had not begun when the runs were stopped"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &runner{o: Options{DryRun: tt.dry}, plan: all, report: &Report{Runs: []*Run{newRun(all[0]), newRun(all[1])}}}
+			report := r.run(tt.ctx)
+			var got []string
+			for _, run := range report.Runs {
+				got = append(got, fmt.Sprintf("%s: %s", run.Verdict, run.Failure))
+			}
+			if diff := cmp.Diff([]string{"skipped: " + tt.want, "skipped: " + tt.want}, got); diff != "" {
+				t.Errorf("runs (-want +got):\n%s", diff)
+			}
+			if report.Verdict() != Passed {
+				t.Errorf("verdict %s", report.Verdict())
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// load reads a scenario whose steps, and what comes before them, are given.
+func load(t *testing.T, spec string) *source.Scenario {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s.yaml")
+	text := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: tried}\nspec:\n  description: A test.\n" +
+		"  " + strings.ReplaceAll(strings.TrimSpace(spec), "\n", "\n  ") + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := source.Load([]string{path}, source.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
+}
+
+// begin makes an execution of a scenario that needs no sandbox: its steps are
+// scripts, sleeps and conditions over bases that the test tells of.
+func begin(t *testing.T, o Options, spec string) *execution {
+	t.Helper()
+	o.Scenarios, o.Seed = []*source.Scenario{load(t, spec)}, 1
+	runs, err := plan(o, "dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newExecution(&runner{o: o}, runs[0])
+	e.kept = newChecks(e.in.Scenario)
+	e.world = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
+	e.stage, err = action.New(action.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
+		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.compile(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// outline is what became of steps, without times and lines.
+func outline(steps []*Step, indent string) []string {
+	var lines []string
+	for _, s := range steps {
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%s: %s %s", indent, s.Name, s.Verdict, s.Message), " "))
+		lines = append(lines, outline(s.Steps, indent+"  ")...)
+	}
+	return lines
+}
+
+func wantOutline(t *testing.T, e *execution, want ...string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if diff := cmp.Diff(want, outline(e.run.Steps, "")); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+}
+
+func TestSteps(t *testing.T) {
+	tests := []struct {
+		name, spec string
+		o          Options
+		err        string
+		want       []string
+	}{
+		{
+			"one after the other, until one fails",
+			"steps:\n- {name: a, script: {content: echo one}}\n- {name: b, script: {content: exit 2}}\n- {name: c, script: {content: echo three}}",
+			Options{}, "the script ended with status 2",
+			[]string{"a: passed one", "b: failed the script ended with status 2"},
+		},
+		{
+			"a condition that is false",
+			"vars: {want: 1}\nsteps:\n- {name: a, if: vars.want == 2, script: {content: exit 1}}\n- {name: b, if: vars.want == 1, script: {content: echo b}}",
+			Options{}, "",
+			[]string{"a: skipped its condition is false: vars.want == 2", "b: passed b"},
+		},
+		{
+			"repeated",
+			"steps:\n- {name: a, repeat: 3, script: {content: 'echo x >> f; wc -l < f | tr -d \" \"; test $(wc -l < f) -lt 3'}}",
+			Options{}, "the script ended with status 1",
+			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed the script ended with status 1"},
+		},
+		{
+			"what a script prints",
+			"steps:\n- {name: a, script: {content: echo five, output: said}}\n- {name: b, script: {content: 'echo \"$X\"', env: {X: 'it said ${{ outputs.said }}'}}}",
+			Options{}, "",
+			[]string{"a: passed five", "b: passed it said five"},
+		},
+		{
+			"a group",
+			"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo one}}\n  - {name: b, script: {content: exit 1}}\n- {name: c, script: {content: echo}}",
+			Options{}, "the script ended with status 1",
+			[]string{"g: failed the script ended with status 1", "  a: passed one", "  b: failed the script ended with status 1"},
+		},
+		{
+			"at the same time",
+			"steps:\n- name: g\n  parallel:\n  - {name: a, script: {content: 'until test -e b; do sleep 0.01; done'}}\n  - {name: b, script: {content: 'touch b; until test -e c; do sleep 0.01; done'}}\n  - {name: c, script: {content: 'touch c'}}",
+			Options{}, "",
+			nil,
+		},
+		{
+			"in the background, and waited for",
+			"steps:\n- {name: a, background: true, script: {content: 'until test -e b; do sleep 0.01; done; echo over'}}\n- {name: b, script: {content: touch b}}\n- {name: c, wait: {step: a}}",
+			Options{}, "",
+			[]string{"a: passed over", "b: passed", `c: passed the step "a" has ended`},
+		},
+		{
+			"a failure in the background is told at the end",
+			"steps:\n- {name: a, background: true, script: {content: 'exit 4'}}",
+			Options{}, "the script ended with status 4",
+			[]string{"a: failed the script ended with status 4"},
+		},
+		{
+			"a timeout",
+			"steps:\n- {name: a, timeout: 50ms, script: {content: sleep 60}}",
+			Options{}, "not within 50ms: the script did not end",
+			[]string{"a: failed not within 50ms: the script did not end"},
+		},
+		{
+			"from a step",
+			"steps:\n- {name: a, script: {content: exit 1}}\n- name: g\n  steps:\n  - {name: b, script: {content: exit 1}}\n  - {name: c, script: {content: echo c}}\n- {name: d, script: {content: echo d}}",
+			Options{FromStep: "c"}, "",
+			[]string{"a: skipped before the step to begin with", "g: passed", "  b: skipped before the step to begin with", "  c: passed c", "d: passed d"},
+		},
+		{
+			"from a step that is not there",
+			"steps:\n- {name: a, script: {content: exit 1}}",
+			Options{FromStep: "x"}, `there is no step "x" to begin with`,
+			[]string{"a: skipped before the step to begin with"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := begin(t, tt.o, tt.spec)
+			err := e.body(t.Context())
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if joined := e.joinAll(); joined != nil && err == nil {
+				t.Errorf("the background failed: %v", joined)
+			}
+			if got != tt.err {
+				t.Errorf("error %q, want %q", got, tt.err)
+			}
+			if tt.want != nil { // the order of parallel steps is by chance
+				wantOutline(t, e, tt.want...)
+			}
+		})
+	}
+}
+
+func TestParallelStepsEndTogether(t *testing.T) {
+	e := begin(t, Options{}, "steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep 60}}\n  - {name: b, script: {content: exit 7}}")
+	began := time.Now()
+	err := e.body(t.Context())
+	if err == nil || err.Error() != "the script ended with status 7" {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// module tells that a module on base-1 has got into these states.
+func module(e *execution, states ...string) {
+	for _, s := range states {
+		e.world.Note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: s})
+	}
+}
+
+func TestInvariants(t *testing.T) {
+	const serves = "bases.all(b, bases[b].modules.exists(m, m.state == 'ACTIVATED'))"
+	const broken = "bases.exists(b, bases[b].modules.exists(m, m.state == 'BROKEN'))"
+	passed := func(n int) Check {
+		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprintf("held at all %d events that could have changed it", n)}
+	}
+	failed := func(n int, word, event string) Check {
+		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" was broken at the event: ` + event, Violations: []Violation{{Message: event}}}
+	}
+	tests := []struct {
+		name, always, never string
+		states              []string
+		want                Check
+	}{
+		{"always so", serves, "", []string{"ACTIVATED"}, passed(2)},
+		{"not for a moment", serves, "", []string{"BROKEN", "ACTIVATED"}, failed(2, "always", "module stock:1 on base-1: BROKEN")},
+		{"not at the beginning", broken, "", []string{"BROKEN"}, failed(1, "always", "the beginning")},
+		{"never so", "", broken, []string{"RESOLVED", "ACTIVATED"}, passed(3)},
+		{"once so", "", broken, []string{"ACTIVATED", "BROKEN", "ACTIVATED"}, failed(3, "never", "module stock:1 on base-1: BROKEN")},
+		{"never compared", "", "traffic.exists(t, true)", []string{"ACTIVATED"},
+			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: "it was never compared with anything, so it proves nothing: there were no elements in traffic"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := "always:\n- {name: i, cel: \"" + tt.always + "\"}\n"
+			if tt.never != "" {
+				spec = "never:\n- {name: i, cel: \"" + tt.never + "\"}\n"
+			}
+			e := begin(t, Options{}, spec+"steps:\n- {name: a, script: {content: echo}}")
+			e.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+			module(e, "ACTIVATED")
+			guarded, release, err := e.guard(t.Context(), "", e.in.Spec.Always, e.in.Spec.Never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			module(e, tt.states...)
+			ended := guarded.Err() != nil
+			err = release()
+			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) || err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
+				t.Errorf("the scope had ended: %t, error %v", ended, err)
+			}
+			for i := range e.run.Checks {
+				for j := range e.run.Checks[i].Violations {
+					e.run.Checks[i].Violations[j].Time = time.Time{}
+				}
+			}
+			if diff := cmp.Diff([]Check{tt.want}, e.run.Checks); diff != "" {
+				t.Errorf("checks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBrokenInvariantEndsItsStep(t *testing.T) {
+	e := begin(t, Options{}, "steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
+	done := make(chan error, 1)
+	go func() { done <- e.body(t.Context()) }()
+	e.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	err := <-done
+	var why *violated
+	if !errors.As(err, &why) {
+		t.Fatalf("error %v, want that the invariant was broken", err)
+	}
+	wantOutline(t, e, `a: failed never "a: i" was broken at the event: `+why.event)
+}
+
+func TestProgressTellsSteps(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	o := Options{Progress: func(event Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Verdict))
+	}}
+	e := begin(t, o, "steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: {content: exit 1}}")
+	if err := e.body(t.Context()); err == nil {
+		t.Error("the steps have passed")
+	}
+	if diff := cmp.Diff([]string{"stepEnded 1 a passed", "stepEnded 0 g passed", "stepEnded 0 b failed"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
