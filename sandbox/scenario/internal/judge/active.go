@@ -174,7 +174,7 @@ func (c *activeCheck) result(end time.Time) Result {
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
-			Message: fmt.Sprintf("%s has no active version of %s for %v", g.base, g.module, g.to.Sub(g.from)),
+			Message: fmt.Sprintf("%s has no active version of %s for %v", g.base, g.module, brief(g.to.Sub(g.from))),
 		}
 		if open {
 			v.Message += ", until the end"
@@ -207,16 +207,16 @@ func (c *activeCheck) result(end time.Time) Result {
 			shortest = min(shortest, o)
 		}
 		r.Figures["shortestOverlap"] = milliseconds(shortest)
-		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), shortest)
+		r.Summary += fmt.Sprintf(", %s, shortest overlap %v", many(len(c.overlaps), "handover"), brief(shortest))
 	}
 	r.Figures["longestGap"] = milliseconds(longest)
 	if len(r.Violations) == 0 {
 		r.Summary += ", no gap"
 	} else {
-		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), longest)
+		r.Summary += fmt.Sprintf(", %s, the longest %v", many(len(r.Violations), "gap"), brief(longest))
 	}
 	if len(r.Excused) > 0 {
-		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), longestExcused)
+		r.Summary += fmt.Sprintf("; %d more where a process ended, the longest %v", len(r.Excused), brief(longestExcused))
 	}
 	return r
 }

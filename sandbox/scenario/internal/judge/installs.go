@@ -90,7 +90,7 @@ func (c *installCheck) module(key install, e change) {
 }
 
 func (c *installCheck) repeated(key install, l *life, at time.Time, how string) {
-	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, at.Sub(l.since))}
+	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, brief(at.Sub(l.since)))}
 	if !c.disturbed[""].Before(l.since) || !c.disturbed[key.base].Before(l.since) {
 		v.Message += " (the first answer may have been lost)"
 		c.excused = append(c.excused, v)

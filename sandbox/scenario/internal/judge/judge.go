@@ -137,4 +137,12 @@ func sorted(all []Violation) []Violation {
 	return all
 }
 
+// brief leaves out of a time what nobody reads.
+func brief(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -155,7 +155,7 @@ func (c *truthCheck) result(end time.Time, o *Options) Result {
 		}
 		v := Violation{
 			Time: l.from, Length: length, Base: l.base, Pod: l.pod,
-			Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, length),
+			Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
 		}
 		lost := 0
 		for _, q := range c.lost {
@@ -186,10 +186,10 @@ func (c *truthCheck) result(end time.Time, o *Options) Result {
 	if disagreements == 0 {
 		r.Summary += ", always true"
 	} else {
-		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), longest)
+		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), brief(longest))
 	}
 	if longestExcused > 0 {
-		r.Summary += fmt.Sprintf("; where a process ended, up to %v", longestExcused)
+		r.Summary += fmt.Sprintf("; where a process ended, up to %v", brief(longestExcused))
 	}
 	return r
 }
