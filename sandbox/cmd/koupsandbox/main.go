@@ -16,7 +16,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
-	s.Screen = term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	out := term.IsTerminal(int(os.Stdout.Fd()))
+	s.Screen = out && term.IsTerminal(int(os.Stdin.Fd()))
+	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
 	s.UserHome, _ = os.UserHomeDir() // without one, --home must be given
 	s.Self, _ = os.Executable()      // without it, up says that it is missing
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {

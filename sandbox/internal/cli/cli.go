@@ -34,6 +34,8 @@ type Streams struct {
 	Width    int
 	// Screen tells that In and Out are a terminal that can be drawn on.
 	Screen bool
+	// Color allows colours on Out.
+	Color bool
 	// UserHome is the user's home folder; the state is in .koupsandbox there unless
 	// told otherwise.
 	UserHome string
@@ -124,7 +126,7 @@ func newApp(s Streams) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.scenario(), c.watch(),
+			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.scenario(), c.watch(), c.demo(),
 			c.doctor(), c.version(), c.completion(), c.daemon(),
 		},
 	}
@@ -196,7 +198,7 @@ func open(c *cli.Context) (*sandbox.Sandbox, error) {
 func args(c *cli.Context, least, most int, what string) ([]string, error) {
 	list := c.Args().Slice()
 	for _, a := range list {
-		if strings.HasPrefix(a, "-") {
+		if strings.HasPrefix(a, "-") && a != "-" {
 			return nil, usageError{fmt.Errorf("%s: put %s in front of the arguments", c.Command.Name, a)}
 		}
 	}

@@ -6,6 +6,10 @@
 //	bases.go       base list, add, remove, inject, faults, clear
 //	components.go  component kill, pause, resume, restart, stop, start
 //	logs.go        logs
+//	scenario.go    scenario list, new, schema
+//	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
+//	watch.go       watch
+//	demo.go        demo
 //	tools.go       kubeconfig, doctor, version, completion
 //	daemon.go      the hidden command behind up
 //	output.go      text, JSON and YAML

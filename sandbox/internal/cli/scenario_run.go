@@ -153,7 +153,7 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 
 // execute runs the scenarios and tells of each when it has ended.
 func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*source.Scenario, format string) (r *scenario.Report, err error) {
-	style := report.TextOptions{Color: s.Terminal, Verbose: c.Bool("verbose")}
+	style := report.TextOptions{Color: s.Color, Verbose: c.Bool("verbose")}
 	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
 	o := scenario.Options{
 		Sandbox: up, Scenarios: scenarios, Repeat: c.Int("repeat"), Seed: c.Uint64("seed"), FromStep: c.String("from-step"),

@@ -141,7 +141,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.n++
 		g.last = l.Due
 	}
-	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), count(t.Summary.Lost, "", ""), count(t.Sent, "", ""), line(t.Judge))
+	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), Number(t.Summary.Lost), Number(t.Sent), line(t.Judge))
 	for i, key := range order {
 		if i == mostLosses {
 			p.say("    and %d more reasons or places\n", len(order)-i)
@@ -152,7 +152,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		if where != "" {
 			where = " at " + where
 		}
-		p.say("    %s\n", line(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", count(g.n, "", ""), key.result, where,
+		p.say("    %s\n", line(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
 			since(run, g.first), since(run, g.last), key.why), ": ")))
 	}
 }

@@ -31,7 +31,7 @@ func init() {
 	page.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'",
 		hash(page.script), hash(page.style))
 	page.template = template.Must(template.New("page.html").Funcs(template.FuncMap{
-		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count,
+		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count, "number": Number,
 		"micros": func(run *scenario.Run, t time.Time) int64 { return t.Sub(run.Started).Microseconds() },
 		"share":  func(d time.Duration) int64 { return d.Microseconds() },
 		"verdict": func(v scenario.Verdict) string { // a class of the style sheet, or none

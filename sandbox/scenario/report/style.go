@@ -94,14 +94,19 @@ func since(run *scenario.Run, t time.Time) string {
 	return fmt.Sprintf("%+.3fs", t.Sub(run.Started).Seconds())
 }
 
-// count writes 1,234 requests.
-func count(n int, one, many string) string {
+// Number writes 1,234.
+func Number(n int) string {
 	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}
+	return text
+}
+
+// count writes 1,234 requests.
+func count(n int, one, many string) string {
 	if n == 1 {
-		return text + " " + one
+		return "1 " + one
 	}
-	return strings.TrimSpace(text + " " + many)
+	return Number(n) + " " + many
 }

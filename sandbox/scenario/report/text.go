@@ -115,9 +115,9 @@ func requests(runs ...*scenario.Run) string {
 	if streams == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s, %s lost", count(sent, "request", "requests"), count(lost, "", ""))
+	text := fmt.Sprintf("%s, %s lost", count(sent, "request", "requests"), Number(lost))
 	if open > 0 {
-		text += fmt.Sprintf(", %s not answered yet", count(open, "", ""))
+		text += fmt.Sprintf(", %s not answered yet", Number(open))
 	}
 	return text
 }

@@ -1,0 +1,165 @@
+package demo
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
+
+func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+
+// The scenarios are a part of the program: a mistake in them is one of it.
+func TestScenariosCanBeRun(t *testing.T) {
+	list, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, s := range list {
+		got[s.Scenario.Metadata.Name] = s.File
+	}
+	if diff := cmp.Diff(map[string]string{deployment: "demo/deployment.yaml", daemonSet: "demo/daemonset.yaml"}, got); diff != "" {
+		t.Errorf("scenarios (-want +got):\n%s", diff)
+	}
+}
+
+func module(ms int, version, state string) timeline.Event {
+	return timeline.Event{Kind: timeline.Module, Time: at(ms), Module: "stock", Version: version, State: state}
+}
+
+func TestHandover(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		events []timeline.Event
+		want   []string
+	}{
+		{"a first install", []timeline.Event{module(0, "1", "RESOLVED"), module(300, "1", active)}, nil},
+		{"the new one first", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "2", active), module(300, "1", "DEACTIVATED"), module(900, "1", "")},
+			[]string{"base-1 switches from 1 to 2"}},
+		{"the old one first, in the same instant", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(300, "1", "DEACTIVATED"), module(301, "2", active)},
+			[]string{"base-1 switches from 1 to 2"}},
+		{"a gap while the new one is installed", []timeline.Event{module(0, "1", active), module(1, "2", "RESOLVED"), module(100, "1", ""), module(301, "2", active)},
+			[]string{"! base-1: 2 answers after 201 ms"}},
+		{"removed first", []timeline.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""), module(120, "2", "RESOLVED"), module(441, "2", active)},
+			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 341 ms"}},
+		{"a short gap that was told is told to its end", []timeline.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
+			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := &place{states: map[string]string{}}
+			var got []string
+			for _, e := range tc.events {
+				text, bad := p.change("base-1", e)
+				if bad {
+					text = "! " + text
+				}
+				if text != "" {
+					got = append(got, text)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func run(name string, verdict scenario.Verdict, sent, lost int) *scenario.Run {
+	return &scenario.Run{Scenario: name, Namespace: name + "-x7k2p", Started: start, Elapsed: 4 * time.Second, Verdict: verdict,
+		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
+}
+
+func TestTeller(t *testing.T) {
+	step := func(ms int, name, scenarioName string, verdict scenario.Verdict) scenario.Event {
+		return scenario.Event{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0), Step: &scenario.Step{Name: name, Action: "wait", Verdict: verdict, Started: at(ms), Message: "timed out\nafter 30s"}}
+	}
+	for name, width := range map[string]int{"columns": 100, "narrow": 60} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			teller := newTeller(Options{Out: &out, Width: width, Clock: clocktesting.NewFakePassiveClock(start)})
+			seen := func(base string, e timeline.Event) {
+				e.Base = base
+				teller.seen(e)
+			}
+			left, right := run(deployment, scenario.Passed, 1446, 0), run(daemonSet, scenario.Failed, 1446, 81)
+			teller.begin()
+			seen("deployment-x7k2p-base-1", module(0, "9", active)) // nobody knows whose base it is
+			teller.progress(scenario.Event{Kind: scenario.Planned, Total: 2})
+			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: left})
+			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: right})
+			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
+			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
+			seen("base-1", module(0, "9", active)) // the sandbox's own
+			for _, e := range []timeline.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active), module(1200, "1.0.0", "DEACTIVATED")} {
+				seen("deployment-x7k2p-base-1", e)
+			}
+			for _, e := range []timeline.Event{module(500, "1.0.0", active), module(2600, "1.0.0", ""), module(2900, "2.0.0", active)} {
+				seen("daemonset-x7k2p-base-2", e)
+			}
+			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})
+			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: right})
+			teller.end(&scenario.Report{Runs: []*scenario.Run{left, right}})
+			file := "testdata/" + name + ".txt"
+			if *update {
+				if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("told; write it anew with -update (-want +got):\n%s", diff)
+			}
+			for _, line := range strings.Split(out.String(), "\n")[4:] {
+				if width == 100 && ansi.StringWidth(line) > width {
+					t.Errorf("a line is too wide: %q", line)
+				}
+			}
+		})
+	}
+}
+
+// The demo fails when it shows something else than what it says.
+func TestVerdict(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		left, right *scenario.Run
+		want        string
+	}{
+		{"as it is to be", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
+		{"the Deployment loses", run(deployment, scenario.Failed, 900, 1), run(daemonSet, scenario.Failed, 900, 9), "the Deployment was to lose nothing, but its run has failed"},
+		{"nothing was sent", run(deployment, scenario.Passed, 0, 0), run(daemonSet, scenario.Failed, 900, 9), "the Deployment was to lose nothing, but its run has passed"},
+		{"the DaemonSet loses nothing", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Passed, 900, 0), "the DaemonSet was to be caught losing requests, but its run has passed"},
+		{"it failed for another reason", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 0), "the DaemonSet was to be caught losing requests, but its run has failed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := ""
+			if err := Verdict(&scenario.Report{Runs: []*scenario.Run{tc.left, tc.right}}); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if Verdict(&scenario.Report{}) == nil {
+		t.Error("no run at all is fine")
+	}
+}
