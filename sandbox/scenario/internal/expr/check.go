@@ -102,12 +102,20 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 		}
 		problems = append(problems, p)
 	}
+	// The variable of a loop whose name is wrong is unknown only for that.
+	if slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Detail, "there is no function ") }) {
+		problems = slices.DeleteFunc(problems, func(p Problem) bool { return strings.Contains(p.Detail, " here, only ") })
+	}
 	return slices.Compact(problems)
 }
 
 func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {
 	if node != nil && node.Kind() == ast.CallKind {
-		return fmt.Sprintf("there is no function %s%s", name, Meant(name, slices.Collect(maps.Keys(e.envs[kind].Functions()))))
+		names := slices.Collect(maps.Keys(e.envs[kind].Functions()))
+		for _, macro := range e.envs[kind].Macros() {
+			names = append(names, macro.Function())
+		}
+		return fmt.Sprintf("there is no function %s%s", name, Meant(name, names))
 	}
 	if slices.Contains(e.names[Condition], name) {
 		return fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)

@@ -159,6 +159,7 @@ func TestProblems(t *testing.T) {
 		{"vars.count == vars.version", expr.Condition, expr.Problems{{1, 12, "== does not fit (int, string)"}}},
 		{"vars.count +\n vars.nothing", expr.Value, expr.Problems{{2, 6, "there is no vars.nothing, only count, deep, names, on, share, version"}}},
 		{"siz(pods) == 0", expr.Condition, expr.Problems{{1, 4, "there is no function siz; did you mean size?"}}},
+		{"pods.al(p, p.x)", expr.Condition, expr.Problems{{1, 8, "there is no function al; did you mean all?"}}},
 		{"size(pods)", expr.Condition, expr.Problems{{1, 1, "is of the type int, but must be true or false"}}},
 		{"pods.all(p", expr.Condition, expr.Problems{{1, 11, "cannot be read: missing ')' at '<EOF>'"}}},
 		{"traffic.trafic.lost == 0", expr.Condition, expr.Problems{{1, 8, `there is no stream "trafic"; did you mean traffic?`}}},

@@ -1,0 +1,166 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+const badScenario = `apiVersion: sandbox.koupleless.io/v1alpha1
+kind: Scenario
+metadata: {name: bad}
+spec:
+  description: Mistakes.
+  vars: {a: 1}
+  steps:
+    - {sleep: {for: 1s}}
+    - assert: {cel: "pods.al(p, true)"}
+`
+
+// A scenario with mistakes shows all of them, with their lines, and nothing is
+// started.
+func TestBadScenario(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	problems := "HOME/bad.yaml:6: spec.vars.a: nothing uses this variable: remove it\n" +
+		"HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
+		"HOME/bad.yaml:9: spec.steps[1].assert.cel: there is no function al; did you mean all?\n"
+	refused := result{2, "", "koupsandbox: the scenarios cannot be run:\n" + problems + "see: koupsandbox help\n"}
+	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
+		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
+		if diff := cmp.Diff(refused, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+	var lines strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(problems), "\n") {
+		place, detail, _ := strings.Cut(line, ": ")
+		lines.WriteString(place + ": error: " + detail + " [scenario]\n")
+	}
+	if diff := cmp.Diff(result{1, lines.String(), ""}, run(t, home, "scenario", "lint", "HOME/bad.yaml")); diff != "" {
+		t.Errorf("lint (-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(filepath.Join(home, ".koupsandbox")); err == nil {
+		t.Error("a state folder was made")
+	}
+}
+
+// The file to start from can be run as it is.
+func TestNewScenario(t *testing.T) {
+	home := t.TempDir()
+	want := result{0, "HOME/my-first.yaml\n\nRun it with: koupsandbox scenario run --up HOME/my-first.yaml\n", ""}
+	if diff := cmp.Diff(want, run(t, home, "scenario", "new", "--dir", "HOME", "my-first")); diff != "" {
+		t.Fatalf("new (-want +got):\n%s", diff)
+	}
+	schema, err := os.ReadFile(filepath.Join(home, "scenario.schema.json"))
+	if err != nil || string(schema) != string(v1alpha1.ScenarioSchema) {
+		t.Errorf("the schema beside it is not right: %v", err)
+	}
+	for _, tc := range []struct {
+		args []string
+		want result
+	}{
+		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
+		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenarios; all can be run.\n", ""}},
+		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "area=rollout,name=my-first", "HOME"},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenarios; all can be run.\n", ""}},
+		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS         DESCRIPTION\n" +
+			"my-first   2      area=rollout   A rolling update loses no request.\n", ""}},
+		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},
+			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir\nsee: koupsandbox help\n"}},
+		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{1, "",
+			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up\n"}},
+	} {
+		if diff := cmp.Diff(tc.want, run(t, home, tc.args...)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
+		}
+	}
+}
+
+func TestScenarioMistakes(t *testing.T) {
+	const usage = "\nsee: koupsandbox help\n"
+	home := t.TempDir()
+	run(t, home, "scenario", "new", "--dir", "HOME", "s")
+	_, notLabels := labels.Parse("area in (")
+	for _, tc := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"run"}, "koupsandbox: run takes scenario files and folders"},
+		{[]string{"run", "HOME/none.yaml"}, "koupsandbox: the scenarios cannot be run:\nHOME/none.yaml: there is no such file or folder"},
+		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, "koupsandbox: --parallel must be 1 or more"},
+		{[]string{"run", "--var", "new", "HOME/s.yaml"}, `koupsandbox: --var "new" is not of the form NAME=VALUE`},
+		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, "koupsandbox: the scenarios cannot be run:\n--var newer: no scenario has such a variable; did you mean new?"},
+		{[]string{"run", "--selector", "area in (", "HOME/s.yaml"}, `koupsandbox: --selector "area in (" cannot be read: ` + notLabels.Error()},
+		{[]string{"run", "--selector", "area=base", "HOME/s.yaml"},
+			"koupsandbox: the scenarios cannot be run:\nno scenario is selected: look at their names and labels with koupsandbox scenario list"},
+		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, `koupsandbox: no scenario has a step "updat"; there are: install, apply Service/${{ vars.module }}, ` +
+			"wait for rollout of Deployment/${{ vars.module }}, start traffic, update, wait for rollout of Deployment/${{ vars.module }} (2), every base serves the new version, stop traffic"},
+		{[]string{"new", "No"}, `koupsandbox: the name "No" must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends`},
+		{[]string{"lint", "-"}, "koupsandbox: nothing comes in for -"},
+		{[]string{"lint", "HOME/none.yaml"}, "koupsandbox: reading manifests: lstat HOME/none.yaml: no such file or directory"},
+	} {
+		if diff := cmp.Diff(result{2, "", tc.err + usage}, run(t, home, append([]string{"scenario"}, tc.args...)...)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
+		}
+	}
+}
+
+func TestLintManifests(t *testing.T) {
+	home := t.TempDir()
+	const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  nodeSelector: {base.koupleless.io/name: base}
+  tolerations: [{operator: Exists}]
+  containers: [{name: biz1, image: "https://modules.example/biz1-1.0.0-ark-biz.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]
+`
+	if err := os.WriteFile(filepath.Join(home, "pod.yaml"), []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := result{1, "HOME/pod.yaml:3: Pod/p: error: its Pods look like modules, but do not bear the label virtual-kubelet.koupleless.io/component: module, " +
+		"so the module controller leaves them alone; label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module [component-missing]\n", ""}
+	for _, path := range []string{"HOME", "HOME/pod.yaml"} {
+		if diff := cmp.Diff(want, run(t, home, "scenario", "lint", path)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
+	if r.Code != 1 || !strings.Contains(r.Out, `"rule": "component-missing"`) || !strings.Contains(r.Out, `"line": 3`) {
+		t.Errorf("as JSON: %+v", r)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for topic, want := range map[string]string{
+		"": "FIELDS of spec:", "crash": "FAULT:  crash", "rules": "component-missing           error     Module Pods bear the label",
+		"component-missing": "RULE:   component-missing (error)", "steps.apply.file": "FIELD:  step.apply.file <string>", "expressions": "vars.NAME",
+	} {
+		args := []string{"scenario", "explain"}
+		if topic != "" {
+			args = append(args, topic)
+		}
+		if r := run(t, t.TempDir(), args...); r.Code != 0 || r.Err != "" || !strings.Contains(r.Out, want) {
+			t.Errorf("explain %s does not print %q: %+v", topic, want, r)
+		}
+	}
+	if r := run(t, t.TempDir(), "scenario", "explain", "colour"); r.Code != 2 || !strings.HasPrefix(r.Err, `koupsandbox: there is no topic "colour"; topics are: `) {
+		t.Errorf("an unknown topic: %+v", r)
+	}
+	if r := run(t, t.TempDir(), "scenario", "explain", "--generate-bash-completion"); !strings.Contains(r.Out, "component-missing\n") || !strings.Contains(r.Out, "webRefuse\n") {
+		t.Errorf("completion: %+v", r)
+	}
+	if r := run(t, t.TempDir(), "scenario", "schema"); r.Out != string(v1alpha1.ScenarioSchema) {
+		t.Errorf("schema: %+v", r)
+	}
+}
