@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -38,6 +39,13 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "good":
 		http.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+		http.HandleFunc("/heartbeat", func(http.ResponseWriter, *http.Request) {})
+		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		go func() { fmt.Fprintln(os.Stderr, http.Serve(l, nil)) }()
 	case "never ready":
 		http.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no tunnel", http.StatusServiceUnavailable)
@@ -91,6 +99,7 @@ func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(c
 type bench struct {
 	*control.Client
 	t        *testing.T
+	daemon   *Daemon
 	dir      state.Dir
 	platform *fakePlatform
 	ended    chan error
@@ -118,6 +127,7 @@ func newBench(t *testing.T) *bench {
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
 		platform: func(*Daemon, *v1alpha1.Sandbox, func(string)) (platform, error) { return b.platform, nil },
 	})
+	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { b.ended <- d.Start(ctx) }()
 	<-listening
@@ -281,7 +291,7 @@ func TestUpFails(t *testing.T) {
 		want       []string
 	}{
 		{name: "controller exits", role: "broken", wait: patience, want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
-		{name: "controller is never ready", role: "never ready", wait: 300 * time.Millisecond, want: []string{"module-controller", "no tunnel"}},
+		{name: "controller is never ready", role: "never ready", wait: time.Second, want: []string{"module-controller", "no tunnel"}},
 		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"2 of 2 bases have no Ready Node", "not within 1s"}},
 		{name: "the rest fails", role: "good", wait: patience, rest: func(context.Context) error { return errors.New("no scheduler") },
 			want: []string{"no scheduler"}},

@@ -129,11 +129,23 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 // Changed tells what happens to a base.
 func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	out := timeline.Event{Time: e.Time, Kind: timeline.Base, Base: s.name(m), Identity: e.Identity, State: string(e.Kind)}
-	if e.Kind == fakebase.EventBiz {
-		out.Kind, out.Module, out.Version, out.From, out.State = timeline.Module, e.Biz, e.Version, string(e.From), string(e.To)
-		out.Message = e.Message
+	if e.Kind != fakebase.EventBiz {
+		s.push(out)
+		return
 	}
-	s.push(out)
+	out.Kind, out.Module, out.Version, out.From, out.State = timeline.Module, e.Biz, e.Version, string(e.From), string(e.To)
+	out.Message = e.Message
+	switch e.To {
+	case fakebase.StateStopped: // the last state of a module, and then it is gone
+		gone := out
+		gone.From, gone.State, gone.Message = out.State, "", ""
+		s.push(out, gone)
+	case fakebase.StateUnresolved: // it could not be stopped, and is gone
+		out.State = ""
+		s.push(out)
+	default:
+		s.push(out)
+	}
 }
 
 // Traced tells what a base does.

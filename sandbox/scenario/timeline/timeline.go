@@ -47,7 +47,7 @@ type Event struct {
 	// Identity of the base's process at that time.
 	Identity string `json:"identity,omitempty"`
 
-	// State is the new state: of a base up, ready, down, connected, disconnected;
+	// State is the new state: of a base up, ready, down, connected, disconnected, removed;
 	// of a module as arklet spells it, empty when it is gone; of a component
 	// running, paused, exited; of a fault set, cleared; of a step began, passed,
 	// failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.

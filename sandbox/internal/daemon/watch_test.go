@@ -1,0 +1,343 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// stream is a watch that goes on.
+type stream struct {
+	t      *testing.T
+	events chan timeline.Event
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func (b *bench) watch(r control.WatchRequest) *stream {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &stream{t: b.t, events: make(chan timeline.Event, 10_000), cancel: cancel, ended: make(chan error, 1)}
+	client := control.NewClient(b.dir.SocketPath())
+	go func() {
+		defer client.Close()
+		s.ended <- client.Watch(ctx, r, func(e timeline.Event) { s.events <- e })
+	}()
+	b.t.Cleanup(s.end)
+	return s
+}
+
+func (s *stream) end() {
+	s.cancel()
+	select {
+	case err := <-s.ended:
+		s.ended <- err
+	case <-time.After(patience):
+		s.t.Error("a watch did not end")
+	}
+}
+
+// until returns what is told up to the first event that is as wanted.
+func (s *stream) until(what string) []string {
+	s.t.Helper()
+	var told []string
+	limit := time.After(patience)
+	for {
+		select {
+		case e := <-s.events:
+			line := strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %s", e.Kind, e.Base, e.State, e.Name, e.Module, e.Code)), " ")
+			if e.Kind != timeline.Command || e.Name == "installBiz" { // the controller of these tests asks nothing
+				told = append(told, line)
+			}
+			if line == what {
+				return told
+			}
+		case err := <-s.ended:
+			s.ended <- err
+			s.t.Fatalf("the watch ended with %v before %q; told was %q", err, what, told)
+		case <-limit:
+			s.t.Fatalf("%q was not told, but %q", what, told)
+		}
+	}
+}
+
+func TestWatchAGroup(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	add := func(group, set string, spec *v1alpha1.BaseSet) control.Base {
+		t.Helper()
+		added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: group, Set: set, Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added[0]
+	}
+	add("g", "old", &v1alpha1.BaseSet{Faults: []v1alpha1.Object{{"kind": "latency", "delay": map[string]any{"min": "1ms"}}}})
+	s := b.watch(control.WatchRequest{Group: "g"})
+	all := b.watch(control.WatchRequest{})
+	want := []string{"component running broker", "component running module-controller",
+		"base old-1 up", "base old-1 ready", "base old-1 connected", "fault old-1 set fault-1", "synced"}
+	if diff := cmp.Diff(want, s.until("synced")); diff != "" {
+		t.Errorf("what is (-want +got):\n%s", diff)
+	}
+	all.until("synced")
+
+	add("other", "web", nil)
+	if _, err := b.Inject(t.Context(), "g-old-1", []byte(`{"kind": "error", "code": "User.DiskFull", "match": {"version": "9"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
+	m, err := b.daemon.now().fleet.Find(web.HostName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := func(name, body string) {
+		t.Helper()
+		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/"+name, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
+	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
+	for _, action := range []control.Action{control.Pause, control.Resume, control.Stop, control.Start} {
+		if err := b.Act(t.Context(), "broker", action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Act(t.Context(), "module-controller", control.Kill); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
+		t.Fatal(err)
+	}
+	told := s.until("base web-1 removed")
+	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") }) // comes and goes with the broker
+	want = []string{"fault old-1 set fault-2 User.DiskFull", "base web-1 up", "base web-1 ready", "base web-1 connected",
+		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
+		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1",
+		"component paused broker", "component running broker", "component exited broker", "component running broker",
+		"component exited module-controller", "base web-1 down", "base web-1 removed"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("what happens (-want +got):\n%s", diff)
+	}
+	if told := all.until("base g-web-1 removed"); !slices.Contains(told, "base other-web-1 up") || !slices.Contains(told, "module g-web-1 ACTIVATED biz1") {
+		t.Errorf("who watches all was told %q", told)
+	}
+	s.cancel()
+	if err := <-s.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled watch gave %v", err)
+	}
+	s.ended <- nil
+	if err := b.Down(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-all.ended; err != nil {
+		t.Errorf("with the daemon's end the watch gave %v", err)
+	}
+	all.ended <- nil
+}
+
+// When the owner of a group goes, in any way, the group goes: bases, traffic, and
+// what comes too late.
+func TestOwnerGoes(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	s := b.watch(control.WatchRequest{Group: "g", Own: true})
+	s.until("synced")
+	conflict := func(what string, err error) {
+		t.Helper()
+		var refused *control.Error
+		if !errors.As(err, &refused) || refused.Code != http.StatusConflict {
+			t.Errorf("%s gave %v", what, err)
+		}
+	}
+	conflict("a second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(timeline.Event) {}))
+	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(timeline.Event) {}); err == nil || !strings.Contains(err.Error(), "name one") {
+		t.Errorf("owning everything gave %v", err)
+	}
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g"}); err != nil {
+		t.Fatal(err)
+	}
+	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Via: v1alpha1.ViaBases, Module: "biz1"}}
+	if err := b.StartTraffic(t.Context(), "g", spec); err != nil {
+		t.Fatal(err)
+	}
+	s.cancel()
+	b.eventually(func() error {
+		bases, err := b.Bases(t.Context(), "g")
+		if err == nil && len(bases) > 0 {
+			err = fmt.Errorf("there are still %d bases", len(bases))
+		}
+		return err
+	})
+	b.eventually(func() error {
+		streams, err := b.Traffic(t.Context(), "g")
+		if err == nil && len(streams) > 0 {
+			err = fmt.Errorf("there are still %d streams", len(streams))
+		}
+		return err
+	})
+	_, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"})
+	conflict("adding bases too late", err)
+	conflict("traffic too late", b.StartTraffic(t.Context(), "g", spec))
+	b.watch(control.WatchRequest{Group: "g", Own: true}).until("synced")
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"}); err != nil {
+		t.Errorf("with a new owner, adding gave %v", err)
+	}
+}
+
+// A stream that is not read ends with an error, and keeps nobody waiting.
+func TestSlowSubscriber(t *testing.T) {
+	s := newSubscriber("")
+	s.limit = 3
+	e := timeline.Event{Kind: timeline.Base, State: "up"}
+	for range 10 { // what is, counts for nothing
+		s.push(e)
+	}
+	s.sync()
+	var read int
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := s.follow(ctx, nil, func(timeline.Event) {
+		if read++; read == 11 {
+			cancel()
+		}
+	}); err != nil || read != 11 {
+		t.Errorf("read %d events, then %v", read, err)
+	}
+	for range 4 {
+		s.push(e)
+	}
+	read = 0
+	err := s.follow(t.Context(), nil, func(timeline.Event) { read++ })
+	var refused *control.Error
+	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != 3 {
+		t.Errorf("read %d events, then %v", read, err)
+	}
+}
+
+func TestTraffic(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	all := b.watch(control.WatchRequest{})
+	all.until("synced")
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g", Set: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	s := b.watch(control.WatchRequest{Group: "g"})
+	spec := traffic.Spec{Traffic: v1alpha1.Traffic{Name: "load", Via: v1alpha1.ViaBases, Module: "biz1", Bases: v1alpha1.BaseNames{"web"}}}
+	if err := b.StartTraffic(t.Context(), "g", spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range []struct {
+		*stream
+		prefix string
+	}{{s, ""}, {all, "g-"}} { // no base has the module
+		stream.until("request " + stream.prefix + "web-1 notFound load")
+		stream.until("request " + stream.prefix + "web-2 notFound load")
+	}
+	for what, c := range map[string]struct {
+		code int
+		err  error
+	}{
+		"a second stream of the name": {http.StatusConflict, b.StartTraffic(t.Context(), "g", spec)},
+		"a rate without end":          {http.StatusBadRequest, b.StartTraffic(t.Context(), "g", traffic.Spec{Traffic: v1alpha1.Traffic{Name: "x", Rate: new(int), Via: "ox"}})},
+		"stopping what is not":        {http.StatusNotFound, func() error { _, err := b.StopTraffic(t.Context(), "g", "none"); return err }()},
+		"reading what is not":         {http.StatusNotFound, b.TrafficRecords(t.Context(), "g", "none", func(traffic.Record) {})},
+	} {
+		var refused *control.Error
+		if !errors.As(c.err, &refused) || refused.Code != c.code {
+			t.Errorf("%s gave %v, not status %d", what, c.err, c.code)
+		}
+	}
+	running, err := b.Traffic(t.Context(), "g")
+	if err != nil || len(running) != 1 || running[0].Name != "load" || running[0].Sent == 0 || !running[0].Ended.IsZero() {
+		t.Errorf("while it runs: %+v, %v", running, err)
+	}
+	end, err := b.StopTraffic(t.Context(), "g", "load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records int
+	if err := b.TrafficRecords(t.Context(), "g", "load", func(traffic.Record) { records++ }); err != nil {
+		t.Error(err)
+	}
+	if end.Sent == 0 || end.Lost != end.Sent || len(end.LostRequests) == 0 || records != end.Sent {
+		t.Errorf("of %d requests %d were lost, %d told, %d recorded", end.Sent, end.Lost, len(end.LostRequests), records)
+	}
+	status, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The controller's way to a base: the gateway connects it to arklet.
+	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.daemon.now().fleet.Find(added[0].HostName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(m.Base.HTTPAddr(), ":")
+	client := &http.Client{Transport: &http.Transport{Proxy: proxyTo(t, status.Gateway), DisableKeepAlives: true}}
+	response, err := client.Post("http://"+m.IP+":"+port+"/queryAllBiz", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	var answer struct{ Code, BaseIdentity string }
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || answer.Code != "SUCCESS" || answer.BaseIdentity != added[0].Identity {
+		t.Errorf("through the gateway: %+v, %v", answer, err)
+	}
+}
+
+// Lists of targets are made anew only when bases come, go or start again.
+func TestTargets(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g", Set: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	f := b.daemon.now().fleet
+	targets := &targets{ctx: t.Context(), fleet: func() *fleet.Fleet { return f }}
+	first := targets.Group("g")
+	var got []string
+	for _, one := range first {
+		got = append(got, fmt.Sprintf("%s %s %s %t %q", one.IP, one.Base, one.Host, one.Web != "", one.Arklet))
+	}
+	if diff := cmp.Diff([]string{`198.18.0.2 web-1 g-web-1 true ""`, `198.18.0.3 web-2 g-web-2 true ""`}, got); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	if again := targets.Group("g"); &again[0] != &first[0] {
+		t.Error("the list is another one, though nothing has changed")
+	}
+	if _, err := b.RestartBase(t.Context(), "g-web-1", control.RestartRequest{NewIdentity: true}); err != nil {
+		t.Fatal(err)
+	}
+	if again := targets.Group("g"); &again[0] == &first[0] || again[0].Web != first[0].Web {
+		t.Errorf("after a restart the list is %+v, before it was %+v", again, first)
+	}
+	if one, ok := targets.ByIP("198.18.0.3"); !ok || one != first[1] {
+		t.Errorf("by address: %+v, %t", one, ok)
+	}
+	if none := targets.Group("none"); len(none) != 0 {
+		t.Errorf("a group that is not has %v", none)
+	}
+	if _, ok := targets.ByIP("198.18.9.9"); ok {
+		t.Error("an address that nobody has is found")
+	}
+}
