@@ -27,6 +27,7 @@
 //	web.go actuator.go         module traffic and actuator
 //	endpoint.go pool.go        servers that vanish and come back; worker pools
 //	internal/mqtt              a small MQTT client
+//	recording                  what a real base was seen to answer
 //	cmd/fakebase               bases by hand, against any controller
 //
 // # Cost
@@ -37,7 +38,7 @@
 // commands one each. Timers belong to the Go runtime. A heartbeat takes about
 // 1 µs, so a hundred idle bases need some 10 µs of a core per second.
 //
-// The source of every behaviour is the protocol specification, cited by
+// The source of every behaviour is the protocol specification, PROTOCOL.md, cited by
 // section in comments. The package shares no code with the controller: the two
 // are independent readings of one protocol.
 package fakebase

@@ -233,6 +233,7 @@ func TestWebAddrBeforeStart(t *testing.T) {
 
 func TestActuatorDocuments(t *testing.T) {
 	disk := `"diskSpace":{"status":"UP","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}}`
+	nested := `"diskSpace":{"details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true},"status":{"status":"UP"}}`
 	tests := []struct {
 		name   string
 		opts   Options
@@ -246,7 +247,7 @@ func TestActuatorDocuments(t *testing.T) {
 			want: `{"status":"UP","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
 			name: "health of a faithful base", opts: Options{Faithful: true}, path: "/actuator/health", status: 200,
-			want: `{"status":"UP","components":{"baseStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}},"compositeAllBiz":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},` + disk + `,"ping":{"status":"UP"}}}`,
+			want: `{"status":"UP","components":{"baseStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}},"compositeAllBiz":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + nested + `,"pingHe":{"details":{},"status":{"status":"UP"}}}}}},` + disk + `,"ping":{"status":"UP"}}}`,
 		}, {
 			name: "module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"DOWN","details":{"biz1:1":{"status":"DOWN","details":{` + disk + `,"pingHe":{"status":"DOWN","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,

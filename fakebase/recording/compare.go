@@ -23,18 +23,18 @@ type Difference struct {
 }
 
 // CompareHTTP compares two HTTP answers: heads as text, bodies as JSON where they are that.
-func CompareHTTP(real, fake string) []Difference {
-	realHead, realBody, _ := strings.Cut(real, "\r\n\r\n")
+func CompareHTTP(seen, fake string) []Difference {
+	seenHead, seenBody, _ := strings.Cut(seen, "\r\n\r\n")
 	fakeHead, fakeBody, _ := strings.Cut(fake, "\r\n\r\n")
 	var out []Difference
-	if realHead != fakeHead {
-		out = append(out, Difference{"head", realHead, fakeHead})
+	if seenHead != fakeHead {
+		out = append(out, Difference{"head", seenHead, fakeHead})
 	}
-	return append(out, ComparePayload(realBody, fakeBody)...)
+	return append(out, ComparePayload(seenBody, fakeBody)...)
 }
 
 // CompareMessages compares what came over MQTT: topics and, where they agree, payloads.
-func CompareMessages(real, fake []Message) []Difference {
+func CompareMessages(seen, fake []Message) []Difference {
 	topics := func(list []Message) string {
 		all := make([]string, len(list))
 		for i, m := range list {
@@ -42,33 +42,33 @@ func CompareMessages(real, fake []Message) []Difference {
 		}
 		return strings.Join(all, " ")
 	}
-	if r, f := topics(real), topics(fake); r != f {
+	if r, f := topics(seen), topics(fake); r != f {
 		return []Difference{{"topics", cmp.Or(r, absent), cmp.Or(f, absent)}}
 	}
 	var out []Difference
-	for i := range real {
-		out = append(out, ComparePayload(real[i].Payload, fake[i].Payload)...)
+	for i := range seen {
+		out = append(out, ComparePayload(seen[i].Payload, fake[i].Payload)...)
 	}
 	return out
 }
 
 // ComparePayload compares two texts, as JSON if both are that. Lists of objects
 // are sets: a base lists its modules and commands in no order.
-func ComparePayload(real, fake string) []Difference {
+func ComparePayload(seen, fake string) []Difference {
 	var r, f any
-	if json.Unmarshal([]byte(real), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
-		if real == fake {
+	if json.Unmarshal([]byte(seen), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
+		if seen == fake {
 			return nil
 		}
-		return []Difference{{"$", real, fake}}
+		return []Difference{{"$", seen, fake}}
 	}
 	var out []Difference
 	compare("$", r, f, &out)
 	return out
 }
 
-func compare(path string, real, fake any, out *[]Difference) {
-	switch r := real.(type) {
+func compare(path string, seen, fake any, out *[]Difference) {
+	switch r := seen.(type) {
 	case map[string]any:
 		f, ok := fake.(map[string]any)
 		if !ok {
@@ -100,7 +100,7 @@ func compare(path string, real, fake any, out *[]Difference) {
 			break
 		}
 		if len(r) != len(f) {
-			*out = append(*out, Difference{path, show(real), show(fake)})
+			*out = append(*out, Difference{path, show(seen), show(fake)})
 			return
 		}
 		sortObjects(r)
@@ -110,7 +110,7 @@ func compare(path string, real, fake any, out *[]Difference) {
 		}
 		return
 	}
-	if r, f := show(real), show(fake); r != f {
+	if r, f := show(seen), show(fake); r != f {
 		*out = append(*out, Difference{path, r, f})
 	}
 }

@@ -22,6 +22,8 @@ type Versions struct {
 	SpringBoot string `json:"springBoot"`
 	Fastjson   string `json:"fastjson"`
 	Java       string `json:"java"`
+	// MQTT says whose MQTT tunnel it was.
+	MQTT string `json:"mqtt,omitempty"`
 }
 
 // Tunnel is how the base was reached.

@@ -95,8 +95,17 @@ class Mqtt implements MqttCallbackExtended {
         if (!known) {
             known = true;
             publish("base/queryBaseline", Heart.metadata(hook));
-            // As in the runtime: one that throws is the last.
-            clock.scheduleAtFixedRate(() -> publish("base/heart", Heart.status(hook, 0)), 0, 10, TimeUnit.SECONDS);
+            clock.scheduleAtFixedRate(this::beat, 0, 10, TimeUnit.SECONDS);
+        }
+    }
+
+    /** As in the runtime, one that cannot be sent is the last: a scheduled task that throws is not run again. */
+    private void beat() {
+        try {
+            publish("base/heart", Heart.status(hook, 0));
+        } catch (RuntimeException e) {
+            System.err.println("that was the last heartbeat: " + e);
+            throw e;
         }
     }
 

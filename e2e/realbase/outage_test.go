@@ -1,0 +1,69 @@
+package realbase
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/fakebase/recording"
+)
+
+// beat is the time between two heartbeats over MQTT.
+const beat = 10 * time.Second
+
+// A broker that goes away for longer than the pause between heartbeats ends
+// those of a base for good. The base takes commands all the same when the broker is back, and
+// the controller goes on to use it.
+func TestHeartbeatsEnd(t *testing.T) {
+	o := options(t, recording.MQTT, recording.Settings{})
+	b, ns := start(t, o), namespace(t)
+	must(t, shared.Must(t.Context(), "component", "stop", "broker"))
+	eventually(t, "the base has sent its last heartbeat", func(context.Context) error {
+		log, err := os.ReadFile(o.Log)
+		if err == nil && !strings.Contains(string(log), "that was the last heartbeat") {
+			err = errors.New("the base's log does not say so")
+		}
+		return err
+	})
+	must(t, shared.Must(t.Context(), "component", "start", "broker"))
+	hearts := listen(t, "koupleless_"+mqtt.Env+"/"+o.Identity+"/base/heart")
+	over := time.After(beat + beat/2)
+
+	pod := module.Pod(ns, "shop", shop(b, "shop", "1.0.0", fileURL(ShopJar1)))
+	_, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
+	must(t, err)
+	ready(t, ns, "shop")
+	b.has(t, "shop:1.0.0 activated")
+	select {
+	case payload := <-hearts:
+		t.Errorf("the base sends heartbeats again: %s", payload)
+	case <-over:
+	}
+	remove(t, ns, "shop")
+	b.has(t)
+}
+
+// listen subscribes to a topic as the controller may.
+func listen(t *testing.T, topic string) <-chan string {
+	t.Helper()
+	messages := make(chan string, 100)
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + mqtt.Addr).SetClientID("listener").
+		SetUsername("controller").SetPassword(mqtt.Passwords.Controller))
+	done := func(token paho.Token) {
+		t.Helper()
+		if !token.WaitTimeout(patience) || token.Error() != nil {
+			t.Fatalf("listening to %s: %v", topic, token.Error())
+		}
+	}
+	done(c.Connect())
+	t.Cleanup(func() { c.Disconnect(0) })
+	done(c.Subscribe(topic, 1, func(_ paho.Client, m paho.Message) { messages <- string(m.Payload()) }))
+	return messages
+}
