@@ -21,7 +21,7 @@ const (
 // Source is a YAML file that has been parsed.
 type Source struct {
 	name string
-	line int        // where it begins
+	line int        // of its ---, if there is one
 	root *yaml.Node // nil: there is nothing to decode
 }
 
@@ -101,8 +101,13 @@ func resolve(n *yaml.Node, depth int, nodes *int) (*yaml.Node, error) {
 // Empty tells whether there is nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
 
-// Line is the line in which the source begins.
-func (s *Source) Line() int { return s.line }
+// Line is the line of the source's first field; 0 when it is empty.
+func (s *Source) Line() int {
+	if s.root == nil {
+		return 0
+	}
+	return s.root.Line
+}
 
 // Expand returns a copy in which strings are replaced: value gets each and tells
 // what to put in its place, or false to leave it.

@@ -1,0 +1,157 @@
+package strictyaml_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+)
+
+type thing struct {
+	Name   string         `json:"name"`
+	Count  *int           `json:"count"`
+	On     bool           `json:"on"`
+	List   []string       `json:"list"`
+	Object map[string]any `json:"object"`
+	Any    any            `json:"any"`
+	Inner  *thing         `json:"inner"`
+}
+
+func isExpression(text string) bool { return strings.Contains(text, "${{") }
+
+// A value of any type keeps the types of JSON, and every field in it its line.
+func TestAny(t *testing.T) {
+	const text = `object:
+  spec:
+    replicas: 3
+    share: 0.5
+    date: 2026-11-20
+    nothing: null
+    "a.b/c": [x, {y: true}]
+any:
+  - 1
+  - key: "2"
+`
+	var got thing
+	doc, problems := strictyaml.Decode("f.yaml", []byte(text), &got)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := thing{
+		Object: map[string]any{"spec": map[string]any{"replicas": int64(3), "share": 0.5, "date": "2026-11-20", "nothing": nil,
+			"a.b/c": []any{"x", map[string]any{"y": true}}}},
+		Any: []any{int64(1), map[string]any{"key": "2"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("value (-want +got):\n%s", diff)
+	}
+	for field, line := range map[string]int{"object.spec.replicas": 3, "object.spec[a.b/c][1].y": 7, "any[1].key": 10, "object.spec.gone": 2} {
+		if got := doc.Line(field); got != line {
+			t.Errorf("%s stands in line %d, want %d", field, got, line)
+		}
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"any: {a: 1, a: 2}":                      "f:1: any.a: is given twice, first in line 1: remove one",
+		"any: .inf":                              "f:1: any: .inf is no number that JSON has: put it in quotes",
+		"any: 99999999999999999999999999":        "",
+		"any: {<<: {a: 1}}":                      "f:1: any: << is not read here: write the fields out",
+		"name: a\n---\nname: b":                  "f:2: a second document starts here, but only one is read: remove it",
+		"inner: &a {inner: *a}":                  "f:1: is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+		"object: {\"${{ x }}\": 1}":              "",
+		"list: &a [x]\nobject: {l: *a}\nany: *a": "",
+		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": "f:1: is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+	} {
+		var got thing
+		_, problems := strictyaml.Decode("f", []byte(text), &got)
+		message := ""
+		if err := problems.Err(); err != nil {
+			message = err.Error()
+		}
+		if message != want {
+			t.Errorf("%.40q: %s\nwant: %s", text, message, want)
+		}
+	}
+}
+
+// A string that stands for a value fits any field, and is told with its place and
+// the type that is wanted.
+func TestExpressions(t *testing.T) {
+	const text = `name: ${{ a }}
+count: ${{ b }}
+on: ${{ c }}
+list: ${{ d }}
+object:
+  x: |
+    ${{ e }}
+inner: {name: "x", on: true}
+`
+	source, problems := strictyaml.Parse("f.yaml", []byte(text))
+	var got thing
+	doc, more := source.Decode(&got, strictyaml.Options{Expression: isExpression})
+	if problems = append(problems, more...); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	type found struct {
+		Field string
+		Line  int
+		Text  string
+		Want  string
+	}
+	var all []found
+	for _, e := range doc.Expressions() {
+		all = append(all, found{e.Field, e.Line, e.Text, e.Want.String()})
+	}
+	want := []found{
+		{"name", 1, "${{ a }}", "string"}, {"count", 2, "${{ b }}", "int"}, {"on", 3, "${{ c }}", "bool"}, {"list", 4, "${{ d }}", "[]string"},
+		{"object.x", 7, "${{ e }}\n", "interface {}"},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("expressions (-want +got):\n%s", diff)
+	}
+	values := map[string]any{"${{ a }}": "true", "${{ b }}": int64(4), "${{ c }}": true, "${{ d }}": []any{"x", "1"}, "${{ e }}\n": map[string]any{"y": 1.5}}
+	expanded := source.Expand(func(text string) (any, bool) { v, ok := values[text]; return v, ok })
+	got = thing{}
+	doc, problems = expanded.Decode(&got, strictyaml.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	four := 4
+	if diff := cmp.Diff(thing{Name: "true", Count: &four, On: true, List: []string{"x", "1"}, Object: map[string]any{"x": map[string]any{"y": 1.5}},
+		Inner: &thing{Name: "x", On: true}}, got); diff != "" {
+		t.Errorf("expanded (-want +got):\n%s", diff)
+	}
+	if line := doc.Line("object.x.y"); line != 6 {
+		t.Errorf("an expanded field stands in line %d, want that of its expression, 6", line)
+	}
+	// The source itself is as it was.
+	again := thing{}
+	if doc, _ := source.Decode(&again, strictyaml.Options{Expression: isExpression}); len(doc.Expressions()) != len(want) {
+		t.Error("Expand has changed the source")
+	}
+	if reflect.DeepEqual(again, got) {
+		t.Error("Expand has changed the source")
+	}
+	if _, problems := source.Decode(&thing{}, strictyaml.Options{}); len(problems) != 3 {
+		t.Errorf("without expressions there are these problems: %v, want 3", problems)
+	}
+}
+
+func TestParseAll(t *testing.T) {
+	sources, problems := strictyaml.ParseAll("f", []byte("# one\na: 1\n---\n# nothing\n---\nb: 2\n---\n[\n"))
+	var lines []int
+	for _, s := range sources {
+		lines = append(lines, s.Line())
+	}
+	if diff := cmp.Diff([]int{2, 6}, lines); diff != "" {
+		t.Errorf("documents (-want +got):\n%s", diff)
+	}
+	if len(problems) != 1 {
+		t.Errorf("problems: %v", problems)
+	}
+}
