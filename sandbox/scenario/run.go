@@ -84,10 +84,14 @@ func (e *execution) perform(ctx context.Context) *Run {
 	e.must(e.body(limited))
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
 	defer cancelLast()
+	blind := errors.Is(context.Cause(limited), errBroken)
+	if !blind {
+		e.settleDown(last) // under the traffic that goes on: an uninstall must not lose requests either
+	}
 	e.must(e.stage.StopAll(last))
 	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
 	e.must(e.joinAll())
-	if !errors.Is(context.Cause(limited), errBroken) {
+	if !blind && len(spec.Finally) > 0 {
 		e.settleDown(last)
 	}
 	e.verdicts()
