@@ -51,8 +51,7 @@ type Status struct {
 	// connected to the broker.
 	BaseCount      int `json:"baseCount"`
 	BasesConnected int `json:"basesConnected"`
-	// Gateway is host:port of the HTTP proxy to Services and bases; empty until
-	// something has needed it.
+	// Gateway is host:port of the HTTP proxy to Services and bases.
 	Gateway string `json:"gateway,omitempty"`
 	// Bases are there only when they were asked for.
 	Bases []Base `json:"bases,omitempty"`
