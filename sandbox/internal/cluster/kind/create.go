@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (p *Provider) create(ctx context.Context) error {
 			return nil
 		}
 		err = fmt.Errorf("creating kind cluster %s: %w", p.name, plain(err))
-		return errors.Join(p.keepLogs(ctx, err), p.delete())
+		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete())
 	case <-ctx.Done():
 	}
 	// kind knows no context, but its commands fail when their containers are gone.
@@ -124,6 +125,17 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	return c
 }
 
+// reason is what a command said last, stack traces apart: kubeadm prints one under its error.
+func reason(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	for _, line := range slices.Backward(lines) {
+		if rest, ok := strings.CutPrefix(line, "error: "); ok {
+			return rest
+		}
+	}
+	return lines[len(lines)-1]
+}
+
 // componentArgs are flags of the control plane's components that differ from kubeadm's.
 var componentArgs = []struct{ component, flag, value string }{
 	// The API server finds the controller, which answers for the logs of module Pods, by an address of the first type only.
@@ -168,7 +180,7 @@ func plain(err error) error {
 	if !errors.As(err, &run) {
 		return err
 	}
-	said := lastLine(string(run.Output))
+	said := reason(string(run.Output))
 	if strings.Contains(string(run.Output), "no space left on device") {
 		said = "no space left on device: free some disk space for the container engine"
 	}

@@ -66,8 +66,10 @@ func TestPlain(t *testing.T) {
 		err  error
 		want string
 	}{
-		"not of a command":       {errors.New("a: b: c"), "a: b: c"},
-		"the last line":          {failed("first\nlast\n"), "failed to init node: last"},
+		"not of a command": {errors.New("a: b: c"), "a: b: c"},
+		"the last line":    {failed("first\nlast\n"), "failed to init node: last"},
+		"kubeadm's, above a stack trace": {failed("x\nerror: failed while waiting for the kubelet\nmain.main\n\tproc.go:250"),
+			"failed to init node: failed while waiting for the kubelet"},
 		"a full disk, far above": {failed("write: no space left on device\nlast"), "failed to init node: no space left on device: free some disk space for the container engine"},
 	} {
 		if got := plain(tc.err).Error(); got != tc.want {

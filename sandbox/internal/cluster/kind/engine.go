@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -145,6 +147,28 @@ func (e *Engine) suffices(ctx context.Context) error {
 			e.Command, e.Root, float64(usage.Free)/1e9, float64(minDisk)/1e9, e.Command)
 	}
 	return nil
+}
+
+const (
+	// inotifyLimit is where Linux says how many watchers of files a user may have at once.
+	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
+	// minInotify is enough for some clusters: the programs of one take about 30, and those of all clusters are the same user's.
+	minInotify = 512
+)
+
+// scarceInotify says, after a creation has failed, that the machine has few watchers of files: the commonest reason why a further
+// cluster does not start, which none of its logs names plainly. A limit that cannot be read is none.
+func scarceInotify(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil //nolint:nilerr // another system, or one that does not tell
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || limit >= minInotify {
+		return nil //nolint:nilerr // as above
+	}
+	return fmt.Errorf("fs.inotify.max_user_instances is %d, which a few clusters use up: if others run here, raise it with: sysctl -w fs.inotify.max_user_instances=%d",
+		limit, minInotify)
 }
 
 // option is how kind is told of the engine.

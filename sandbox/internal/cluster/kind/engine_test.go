@@ -84,6 +84,24 @@ func TestEngineThatDoesNotSuffice(t *testing.T) {
 	}
 }
 
+func TestScarceInotify(t *testing.T) {
+	for text, want := range map[string]string{
+		"128\n": "fs.inotify.max_user_instances is 128, which a few clusters use up: if others run here, raise it with: sysctl -w fs.inotify.max_user_instances=512",
+		"512\n": "<nil>", "many": "<nil>",
+	} {
+		path := filepath.Join(t.TempDir(), "limit")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(scarceInotify(path)); got != want {
+			t.Errorf("limit %q: %s, want %s", text, got, want)
+		}
+	}
+	if err := scarceInotify(filepath.Join(t.TempDir(), "none")); err != nil {
+		t.Errorf("no limit: %v", err)
+	}
+}
+
 func TestChoose(t *testing.T) {
 	def, _, _ := strings.Cut(defaults.Image, "@")
 	// An engine with some images; it notes what it pulls, which only works for those called reachable.

@@ -1,0 +1,64 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+// The system's Pods run, all of them, and none is on a base, where no kubelet would run it.
+func TestSystemRunsOnItsOwnNodes(t *testing.T) {
+	vnodes := map[string]bool{}
+	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		vnodes[n.Name] = true
+	}
+	if len(vnodes) != bases {
+		t.Fatalf("%d Nodes of bases, want %d", len(vnodes), bases)
+	}
+	eventually(t, "every Pod of the system runs on a node of its own", func(ctx context.Context) error {
+		names := map[string]int{}
+		for _, namespace := range []string{"kube-system", "koupleless-system"} {
+			pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			for i := range pods.Items {
+				p := &pods.Items[i]
+				if vnodes[p.Spec.NodeName] || !module.IsReady(p) {
+					return fmt.Errorf("Pod %s is %s on node %q", p.Name, p.Status.Phase, p.Spec.NodeName)
+				}
+				names[p.Labels["k8s-app"]+p.Labels["app.kubernetes.io/name"]]++
+			}
+		}
+		for _, name := range []string{"kube-proxy", "kube-dns", "module-controller"} {
+			if names[name] == 0 {
+				return fmt.Errorf("there is no %s; there are %v", name, names)
+			}
+		}
+		return nil
+	})
+}
+
+// Kubernetes' own node is a real one, with a kubelet that answers for its Pods.
+func TestRealNodeAnswersForItsPods(t *testing.T) {
+	pods, err := client.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-proxy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) == 0 {
+		t.Fatal("there is no kube-proxy")
+	}
+	text, err := client.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	if err != nil || len(text) == 0 {
+		t.Errorf("the log of %s has %d bytes: %v", pods.Items[0].Name, len(text), err)
+	}
+}

@@ -1,0 +1,10 @@
+// Package kind proves the provider kind on a real container engine: a cluster with the controller in it, real traffic during a
+// rolling update, and what up and down do about clusters that are there already.
+//
+//	main_test.go      finds the engine, and has one sandbox for all
+//	cluster_test.go   what runs in the cluster
+//	rollout_test.go   a rolling update under traffic; logs; the controller killed
+//	owner_test.go     clusters that are not ours, halves, adoption, down
+//
+// Without a container engine the tests are skipped, and say so. With E2E_KIND=required that is a failure: so does CI.
+package kind

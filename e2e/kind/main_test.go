@@ -1,0 +1,164 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = 2 * time.Minute
+	// poll is the pause between two looks.
+	poll = 100 * time.Millisecond
+	// bases of the shared sandbox.
+	bases = 3
+)
+
+// What all tests use; TestMain sets it.
+var (
+	programs string // folder of the built programs
+	home     string // folder of all sandboxes of this run
+	engine   string // the container engine's command
+	shared   *box.Box
+	up       *sandbox.Sandbox // the Go API of shared
+	client   kubernetes.Interface
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	if err := findEngine(ctx); err != nil {
+		if os.Getenv("E2E_KIND") == "required" {
+			fmt.Fprintf(os.Stderr, "e2e/kind: %v\n", err)
+			return 1
+		}
+		fmt.Printf("\n*** e2e/kind: ALL TESTS ARE SKIPPED: %v ***\n\n", err)
+		return 0
+	}
+	err := prepare()
+	defer func() { _ = os.RemoveAll(home) }() // a folder for temporary files
+	if err == nil {
+		err = bringUp(ctx)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	}
+	if shared != nil {
+		err = errors.Join(err, shared.Down(ctx))
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "e2e/kind: %v\n", err)
+		return 1
+	}
+	return code
+}
+
+// findEngine takes the first container engine that answers.
+func findEngine(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for _, command := range []string{"docker", "podman"} {
+		if exec.CommandContext(ctx, command, "ps").Run() == nil {
+			engine = command
+			return nil
+		}
+	}
+	return errors.New("neither docker nor podman answers: start one of them")
+}
+
+// prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.
+func prepare() error {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return fmt.Errorf("finding the repository: %w", err)
+	}
+	programs = filepath.Join(root, "bin")
+	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
+		programs = elsewhere
+	}
+	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
+		return fmt.Errorf("making a folder for sandboxes: %w", err)
+	}
+	return box.CheckPrograms(programs)
+}
+
+// newBox names a sandbox that no other run uses.
+func newBox(kind string) *box.Box {
+	return &box.Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
+}
+
+// spec has the controller in the cluster.
+func spec() v1alpha1.Spec {
+	count := bases
+	return v1alpha1.Spec{
+		Bases:      v1alpha1.Bases{Count: &count},
+		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster},
+	}
+}
+
+func bringUp(ctx context.Context) error {
+	shared = newBox("kind")
+	start := time.Now()
+	if err := shared.Up(ctx, spec()); err != nil {
+		return err
+	}
+	fmt.Printf("sandbox %s is up after %.1fs\n", shared.Name, time.Since(start).Seconds())
+	var err error
+	if up, err = shared.Open(ctx); err != nil {
+		return err
+	}
+	client, err = clientOf(shared)
+	return err
+}
+
+func clientOf(b *box.Box) (kubernetes.Interface, error) {
+	config, err := b.REST()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// eventually waits until check finds nothing wrong; otherwise it fails the test with what was wrong last.
+func eventually(t *testing.T, what string, check func(context.Context) error) {
+	t.Helper()
+	last := errors.New("nothing was looked at")
+	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
+	}
+}
+
+// containers lists the names of the containers of a sandbox's cluster, running or not.
+func containers(t *testing.T, name string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), engine, "ps", "--all", "--filter", "label=io.x-k8s.kind.cluster=koup-"+name,
+		"--format", "{{.Names}}").CombinedOutput()
+	if err != nil {
+		t.Fatalf("listing containers: %v: %s", err, out)
+	}
+	return strings.Fields(string(out))
+}

@@ -1,0 +1,150 @@
+package kind
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+// A cluster of the sandbox's name that somebody else has made is refused in one sentence, and stays.
+func TestForeignClusterIsNotTouched(t *testing.T) {
+	b := newBox("alien")
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
+	if err != nil || len(nodes.Items) != 1 {
+		t.Fatalf("%d control planes, error %v", len(nodes.Items), err)
+	}
+	image, err := exec.CommandContext(t.Context(), engine, "inspect", "--format", "{{.Config.Image}}", nodes.Items[0].Name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "koup-" + b.Name + "-control-plane"
+	out, err := exec.CommandContext(t.Context(), engine, "create", "--name", name, "--label", "io.x-k8s.kind.cluster=koup-"+b.Name,
+		"--label", "io.x-k8s.kind.role=control-plane", strings.TrimSpace(string(image))).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command(engine, "rm", "--force", "--volumes", name).CombinedOutput(); err != nil {
+			t.Errorf("removing the container: %v: %s", err, out)
+		}
+	})
+	file, err := b.WriteConfig(spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Run(t.Context(), "up", "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "there is a kind cluster koup-" + b.Name + " that no sandbox has made"; r.Status != 1 || !strings.Contains(r.Err, want) {
+		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
+	}
+	untouched := func(command string) {
+		t.Helper()
+		if got := containers(t, b.Name); !slices.Equal(got, []string{name}) {
+			t.Errorf("after %s the containers are %v, want %s alone", command, got, name)
+		}
+	}
+	untouched("up")
+	if err := b.Down(t.Context()); err != nil {
+		t.Error(err)
+	}
+	untouched("down")
+}
+
+// A second sandbox is adopted after its daemon was killed, with the Pods that are in it; Ctrl-C during creation and down leave
+// nothing behind.
+func TestLifeOfACluster(t *testing.T) {
+	b := newBox("life")
+	t.Cleanup(func() {
+		if err := b.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	file, err := b.WriteConfig(spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	interrupted(t, b, file)
+
+	if err := b.Must(t.Context(), "up", "--config", file); err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientOf(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := module.Pod("default", "kept", module.Template("kept", module.Container("kept", "1.0.0")))
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := b.Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, err := box.Find(list, "daemon")
+	if err == nil {
+		err = daemon.Kill(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := b.Run(t.Context(), "up", "--config", file)
+	if err != nil || r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
+		t.Fatalf("status %d, error %v:\n%s%s", r.Status, err, r.Out, r.Err)
+	}
+	if client, err = clientOf(b); err == nil {
+		_, err = client.CoreV1().Pods("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	}
+	if err != nil {
+		t.Errorf("what was in the cluster is gone: %v", err)
+	}
+	if err := b.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nothing(t, b)
+}
+
+// interrupted presses Ctrl-C when the node's container is there.
+func interrupted(t *testing.T, b *box.Box, file string) {
+	t.Helper()
+	command := b.Command(t.Context(), "up", "--config", file)
+	var said strings.Builder
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the creation has begun", func(context.Context) error {
+		if len(containers(t, b.Name)) == 0 {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+	if err := command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "koupsandbox: stopped") {
+		t.Errorf("up ended with %v:\n%s", err, said.String())
+	}
+	nothing(t, b)
+}
+
+// nothing is left of a sandbox: no container, no file.
+func nothing(t *testing.T, b *box.Box) {
+	t.Helper()
+	if left := containers(t, b.Name); len(left) > 0 {
+		t.Errorf("the containers %v are left", left)
+	}
+	if left, err := filepath.Glob(filepath.Join(b.Folder(), "*")); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, error %v", left, err)
+	}
+}
