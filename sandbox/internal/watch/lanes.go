@@ -116,12 +116,7 @@ func modules(l *lanes.Lane, colours palette) func(period) cell {
 		case marked(l, lanes.Failure, p):
 			return cell{"×", bad}
 		}
-		best, rank := empty, 0
-		better := func(c cell, r int) {
-			if r > rank {
-				best, rank = c, r
-			}
-		}
+		life, serves, comes, rests := empty, empty, empty, empty
 		for _, s := range l.Spans {
 			g := during(s, p)
 			if g == nil {
@@ -129,23 +124,35 @@ func modules(l *lanes.Lane, colours palette) func(period) cell {
 			}
 			switch {
 			case s.Thing == lanes.Life && g.State == lanes.Down:
-				better(cell{"x", bad}, 6)
+				life = cell{"x", bad}
 			case s.Thing == lanes.Life && g.State == lanes.Disconnected:
-				better(cell{"~", warn}, 1)
+				life = cell{"~", warn}
 			case s.Thing == lanes.Life:
-				better(cell{"·", weak}, 1)
+				life = cell{"·", weak}
 			case s.Thing != lanes.Module:
 			case g.State == "ACTIVATED":
-				better(cell{"█", colours.of(s.Version)}, 4)
+				serves = cell{"█", colours.of(s.Version)}
+			case g.State == "RESOLVED":
+				comes = cell{"▒", colours.of(s.Version)}
 			case g.State == "BROKEN":
-				better(cell{"×", bad}, 3)
-			case g.State == "DEACTIVATED":
-				better(cell{"░", colours.of(s.Version)}, 2)
+				rests = cell{"×", bad}
 			default:
-				better(cell{"▒", colours.of(s.Version)}, 5)
+				rests = cell{"░", colours.of(s.Version)}
 			}
 		}
-		return best
+		switch {
+		case life.char == "x":
+			return life
+		case serves != empty && comes != empty:
+			return cell{"▓", serves.colour}
+		case serves != empty:
+			return serves
+		case comes != empty:
+			return comes
+		case rests != empty:
+			return rests
+		}
+		return life
 	}
 }
 

@@ -25,8 +25,9 @@ const (
 	tidy = 10 * time.Second
 	// mostEvents is how many lines of events the screen keeps.
 	mostEvents = 200
-	// nameWidth and nowWidth are the columns beside a lane.
-	nameWidth, nowWidth = 22, 44
+	// leastName is the width of the column with the names, which grows with them to
+	// a quarter of the screen; nowWidth that of what is beside a lane, on a wide one.
+	leastName, nowWidth = 20, 44
 )
 
 // spans are how much time a screen may show.
@@ -173,7 +174,7 @@ func (m *model) View() tea.View {
 }
 
 func (m *model) draw() string {
-	if m.width < nameWidth+20 || m.height < 8 {
+	if m.width < 2*leastName || m.height < 8 {
 		return "the terminal is too small"
 	}
 	s := m.screen
@@ -201,7 +202,7 @@ func (m *model) draw() string {
 	}
 	lines = append(lines, paint(weak, strings.Repeat("─", m.width)))
 	lines = append(lines, s.events[len(s.events)-log:]...)
-	lines = append(lines, paint(weak, "q end   + − time   space pause   ↑ ↓ scroll   p Pods      █ serves ▒ installs ░ deactivated ━ Pod Ready ! lost × failed x down"))
+	lines = append(lines, paint(weak, "q end   + − time   space pause   ↑ ↓ scroll   p Pods      █ serves ▓ and installs ▒ installs ░ deactivated ━ Pod Ready ! lost × failed x down"))
 	for i, l := range lines {
 		lines[i] = ansi.Truncate(l, m.width, "…")
 	}
@@ -234,6 +235,11 @@ func (m *model) head(at time.Time) string {
 // are drawn.
 func (m *model) lanes(at time.Time) []func() string {
 	s := m.screen
+	names := 0
+	for _, l := range s.board.Lanes() {
+		names = max(names, ansi.StringWidth(plain(l.Name)))
+	}
+	nameWidth := max(min(names, m.width/4), leastName)
 	n, beside := m.width-nameWidth-1, false
 	if m.width > nameWidth+2*nowWidth {
 		n, beside = n-nowWidth, true
