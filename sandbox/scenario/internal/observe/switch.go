@@ -1,22 +1,25 @@
 package observe
 
 import (
+	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-// States of a module: those between which a base switches, and that of one that is
+// States of a module: of one that another version has replaced, and of one that is
 // gone, which no list of modules shows any more (protocol 5.1).
 const (
-	activated   = "ACTIVATED"
 	deactivated = "DEACTIVATED"
 	stopped     = "STOPPED"
 )
 
-// otherHalf is how long the other half of a switch may take to come; both are sent
-// in one go.
-const otherHalf = 20 * time.Millisecond
+// switched begins what a base says of the version that it switches from (protocol
+// 5.2); the other half of the switch follows at once.
+const switched = "switch to new "
+
+// otherHalf is how long the other half may take to come: a busy machine's worst.
+const otherHalf = time.Second
 
 // hold keeps the first half of a switch until the second has come, and tells
 // whether it has taken care of the event. A base that switches from one version to
@@ -34,9 +37,7 @@ func (w *World) hold(e timeline.Event) bool {
 			w.announce(first)
 		}
 	}
-	b := w.bases[e.Base]
-	if e.Kind != timeline.Module || e.State != deactivated || b == nil ||
-		b.Modules[timeline.ModuleRef{Name: e.Module, Version: e.Version}] != activated {
+	if e.Kind != timeline.Module || e.State != deactivated || !strings.HasPrefix(e.Message, switched) {
 		return false
 	}
 	w.held[e.Base] = e

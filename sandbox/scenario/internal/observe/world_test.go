@@ -168,29 +168,31 @@ func TestSwitchIsOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := newWorld(t)
 		at := time.Now()
-		module := func(version, state string, after time.Duration) {
-			w.Note(timeline.Event{Time: at.Add(after), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: version, State: state})
+		module := func(version, state, message string, after time.Duration) {
+			w.Note(timeline.Event{Time: at.Add(after), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: version, State: state, Message: message})
 		}
 		w.Note(timeline.Event{Time: at, Kind: timeline.Base, Base: "base-1", State: baseReady})
-		module("1", activated, 0)
-		module("2", "RESOLVED", 0)
+		module("1", "ACTIVATED", "", 0)
+		module("2", "RESOLVED", "", 0)
 		var seen []string
 		stop := w.Watch(func(c Change) {
 			states := c.View.Bases()["base-1"].Modules
 			seen = append(seen, states[timeline.ModuleRef{Name: "stock", Version: "1"}]+" "+states[timeline.ModuleRef{Name: "stock", Version: "2"}])
 		})
 		defer stop()
-		module("1", deactivated, time.Second)
-		module("2", activated, time.Second)
-		module("2", deactivated, 2*time.Second) // the beginning of an uninstall: nothing belongs to it
+		module("1", "DEACTIVATED", "switch to new biz stock:2", time.Second)
+		module("2", "ACTIVATED", "switch from old biz: stock:1", time.Second)
+		module("2", "DEACTIVATED", "", 2*time.Second) // the beginning of an uninstall
+		module("2", "STOPPED", "", 3*time.Second)
+		module("1", "ACTIVATED", "", 4*time.Second)
+		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // whose other half never comes
 		<-time.After(2 * otherHalf)
-		module("2", "STOPPED", 3*time.Second)
-		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED "}
+		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ", "ACTIVATED ", "DEACTIVATED "}
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("states at changes (-want +got):\n%s", diff)
 		}
-		if n := len(w.Events()); n != 7 {
-			t.Errorf("%d events, want 7", n)
+		if n := len(w.Events()); n != 9 {
+			t.Errorf("%d events, want 9", n)
 		}
 	})
 }
