@@ -12,7 +12,8 @@
 //
 //	kind: Scenario
 //
-//	scenario.go                  the types: the language
+//	scenario.go                  the types: the scenario, its bases, its steps
+//	scenario_actions.go          what a step can do
 //	scenario_steps.go            walking through steps, and naming them
 //	scenario_defaults.go         SetScenarioDefaults
 //	scenario_validate.go         ValidateScenario: the scenario as a whole

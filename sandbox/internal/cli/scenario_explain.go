@@ -20,7 +20,7 @@ func (s *commands) scenarioExplain() *cli.Command {
 		Description: `FIELD is a path such as spec.bases.tunnel or steps.apply, STEP an action such as
 traffic; fault, and each kind of fault; checks, and each of them; expressions;
 rules, and the id of each rule of lint.`,
-		BashComplete: func(c *cli.Context) {
+		BashComplete: func(*cli.Context) {
 			for _, topic := range s.topics() {
 				say(s.Out, "%s\n", topic)
 			}

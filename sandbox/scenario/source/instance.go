@@ -82,8 +82,8 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	i.Scenario, i.doc, wrong = v1alpha1.DecodeScenario(s.File, expanded)
 	problems = append(problems, wrong...)
 	for name, value := range vars {
-		if i.Scenario.Spec.Vars != nil {
-			i.Scenario.Spec.Vars[name] = value
+		if i.Spec.Vars != nil {
+			i.Spec.Vars[name] = value
 		}
 	}
 	v1alpha1.SetScenarioDefaults(i.Scenario)

@@ -273,7 +273,7 @@ func FuzzTemplate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		tpl, err := e.Template(text)
 		if err == nil {
 			_, _ = tpl.Eval(expr.Data{"vars": map[string]any{"a": "b"}})

@@ -206,7 +206,7 @@ func native(v ref.Val) (any, error) {
 	case types.Null:
 		return nil, nil
 	case types.Duration:
-		return v.Duration.String(), nil
+		return v.String(), nil
 	case types.Timestamp:
 		return v.Format(time.RFC3339Nano), nil
 	case traits.Mapper:

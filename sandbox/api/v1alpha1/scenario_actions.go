@@ -1,0 +1,265 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Any is a value of any type.
+type Any any
+
+// Object is an object of Kubernetes, or a part of one.
+type Object map[string]Any
+
+// Unstructured returns the object for clients of the API.
+func (o Object) Unstructured() *unstructured.Unstructured {
+	content := make(map[string]any, len(o))
+	for k, v := range o {
+		content[k] = v
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// Ref names objects: one by its name, or several by labels.
+type Ref struct {
+	// APIVersion and Kind are required.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Name of one object. Default: by Labels.
+	Name string `json:"name,omitempty"`
+	// Labels that the objects bear. Default: by Name.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Namespace of the objects. Default: that of the run.
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Apply creates or updates objects. A module Pod, or the template of one, is
+// bound to the bases of the run by a node selector.
+type Apply struct {
+	// File is the path of a file with manifests, relative to the scenario; it may
+	// contain expressions too. Default: Resource.
+	File string `json:"file,omitempty"`
+	// Resource is the object itself. Default: File.
+	Resource Object `json:"resource,omitempty"`
+	// Vars are further values for expressions in File, as vars.NAME. Default: none.
+	Vars map[string]Any `json:"vars,omitempty"`
+	// Refused is a part of the error with which the API must refuse. Default: it
+	// must accept.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Patch changes one object.
+type Patch struct {
+	Ref `json:",inline"`
+	// Type is merge, strategic or json. Default: strategic, and merge for custom
+	// resources.
+	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
+	// Patch is the patch; a list for json.
+	Patch Any `json:"patch"`
+	// Refused is as in Apply.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Delete deletes objects.
+type Delete struct {
+	Ref `json:",inline"`
+	// GracePeriod of the deletion. Default: that of the objects.
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+	// NoWait ends the step before the objects are gone. Default: false.
+	NoWait bool `json:"noWait,omitempty"`
+}
+
+// Scale sets the replicas of a workload.
+type Scale struct {
+	Ref `json:",inline"`
+	// Replicas is how many there are to be. An expression may give it.
+	Replicas Any `json:"replicas"`
+}
+
+// Rollback takes a Deployment, DaemonSet or StatefulSet back.
+type Rollback struct {
+	Ref `json:",inline"`
+	// Revision to go back to. Default: the one before the present one.
+	Revision *int64 `json:"revision,omitempty"`
+}
+
+// BaseNames names bases: SET for all of a set, SET-N for one, * for all of the run.
+// One that matches nothing fails the step.
+type BaseNames []string
+
+// BaseAction does something to bases: exactly one field is set. It ends when the
+// controller shows the result: Nodes are Ready, or gone.
+type BaseAction struct {
+	// Add adds Count bases to a set, with the settings of the set of that name; a
+	// new set may be defined here.
+	Add *BaseSet `json:"add,omitempty"`
+	// Remove ends bases as kill -9 would.
+	Remove BaseNames `json:"remove,omitempty"`
+	// Restart ends the processes of bases and starts them again.
+	Restart *BaseRestart `json:"restart,omitempty"`
+	// Upgrade replaces a set by bases of another version.
+	Upgrade *BaseUpgrade `json:"upgrade,omitempty"`
+}
+
+// BaseRestart restarts bases.
+type BaseRestart struct {
+	// Bases to restart.
+	Bases BaseNames `json:"bases"`
+	// NewIdentity gives each a new identity, as a new container has. Default: false.
+	NewIdentity bool `json:"newIdentity,omitempty"`
+}
+
+// BaseUpgrade replaces bases by ones of another version: the release of a base.
+type BaseUpgrade struct {
+	// Set to upgrade.
+	Set string `json:"set"`
+	// Version of the new bases.
+	Version string `json:"version"`
+	// Batch is how many are replaced at a time. Default: 1.
+	Batch *int `json:"batch,omitempty"`
+	// OldFirst ends old bases before new ones start. Default: false, new ones first.
+	OldFirst bool `json:"oldFirst,omitempty"`
+}
+
+// FaultAction sets or clears faults: exactly one field is set.
+type FaultAction struct {
+	Set   *FaultSet   `json:"set,omitempty"`
+	Clear *FaultClear `json:"clear,omitempty"`
+}
+
+// FaultSet sets a fault.
+type FaultSet struct {
+	// Bases that get it.
+	Bases BaseNames `json:"bases"`
+	// Fault as fakebase describes it: kind, match, count and so on; see
+	// koupsandbox scenario explain fault.
+	Fault Object `json:"fault"`
+}
+
+// FaultClear clears faults.
+type FaultClear struct {
+	// Bases that lose them.
+	Bases BaseNames `json:"bases"`
+	// IDs of the faults. Default: all.
+	IDs []string `json:"ids,omitempty"`
+}
+
+// ComponentAction does something to a component.
+type ComponentAction struct {
+	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts
+	// one that was killed.
+	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start"`
+	// Replica of the controller, from 1. Default: 1.
+	Replica *int `json:"replica,omitempty"`
+}
+
+// TrafficAction starts or stops requests: exactly one field is set.
+type TrafficAction struct {
+	Start *Traffic     `json:"start,omitempty"`
+	Stop  *TrafficStop `json:"stop,omitempty"`
+}
+
+// Via says which way requests take to a module.
+type Via string
+
+// The ways.
+const (
+	// ViaService sends to a Service, which picks an endpoint as kube-proxy does.
+	ViaService Via = "service"
+	// ViaBases sends to every base in turn, whatever its Pods say, as a load
+	// balancer in front of the base application does.
+	ViaBases Via = "bases"
+)
+
+// Traffic is a stream of requests to a module, at a fixed rate. A request never
+// waits for another's answer.
+type Traffic struct {
+	// Name of the stream, in expressions traffic.NAME. Default: traffic.
+	Name string `json:"name,omitempty"`
+	// Via is service or bases. Default: service.
+	Via Via `json:"via,omitempty" jsonschema:"enum=service,enum=bases"`
+	// Service that the requests go to, with ViaService.
+	Service string `json:"service,omitempty"`
+	// Port of the Service, by name or number. Default: its first.
+	Port string `json:"port,omitempty"`
+	// Bases that the requests go to, with ViaBases: those that match at any time.
+	// Default: all of the run.
+	Bases BaseNames `json:"bases,omitempty"`
+	// Module is the name of the module, the first part of the path.
+	Module string `json:"module"`
+	// Rate is requests a second, 1 to 5000. Default: 100.
+	Rate *int `json:"rate,omitempty"`
+	// Timeout of a request. Default: 2s.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// Reuse sends requests over connections that stay, as clients with a pool do.
+	// Default: false, a connection for each, so that each meets the endpoints of
+	// its moment.
+	Reuse bool `json:"reuse,omitempty"`
+	// Versions of the module that may answer; any other is a wrong version.
+	// Default: all.
+	Versions []string `json:"versions,omitempty"`
+	// Judge is the CEL expression over this stream that must be true at the end,
+	// with its figures by name: sent, ok, lost, noEndpoint, refused, reset,
+	// notFound, unavailable, timeout, wrongVersion, other. Default: lost == 0.
+	// At least one request must have been sent in any case.
+	Judge string `json:"judge,omitempty"`
+}
+
+// TrafficStop stops a stream and waits for the answers that are on their way.
+type TrafficStop struct {
+	// Name of the stream. Default: traffic.
+	Name string `json:"name,omitempty"`
+}
+
+// Script runs a shell script on the machine that runs the scenario, with
+// KUBECONFIG, NAMESPACE and the variables of Env.
+type Script struct {
+	// Content is the script, run by sh -eu -c.
+	Content string `json:"content"`
+	// Env are environment variables. Default: none.
+	Env map[string]string `json:"env,omitempty"`
+	// Until is a CEL expression over stdout, stderr and exitCode; the script runs
+	// again until it is true. Default: it runs once and must exit with 0.
+	Until string `json:"until,omitempty"`
+	// Output is the name under which later steps find what it printed, as
+	// outputs.NAME. Default: none.
+	Output string `json:"output,omitempty"`
+}
+
+// Wait waits: exactly one field is set.
+type Wait struct {
+	// Rollout of a Deployment, DaemonSet or StatefulSet to be complete, as kubectl
+	// rollout status.
+	Rollout *Ref `json:"rollout,omitempty"`
+	// Ready: all objects (Pods, Nodes) have the condition Ready.
+	Ready *Ref `json:"ready,omitempty"`
+	// Gone: there are no such objects.
+	Gone *Ref `json:"gone,omitempty"`
+	// Step in the background to end.
+	Step string `json:"step,omitempty"`
+}
+
+// Assert checks objects or an expression until it is so: exactly one of Resource
+// and CEL is set.
+type Assert struct {
+	// Resource is a part of an object. Every field in it must be the same in the
+	// object of its apiVersion, kind and name or labels; elements of a list must be
+	// there in this order. Without a name, some object of the labels must match.
+	Resource Object `json:"resource,omitempty"`
+	// CEL is a boolean expression over bases, traffic, and the objects of the run's
+	// namespace: pods, deployments, replicasets, daemonsets, statefulsets, services,
+	// endpointslices, events; and nodes, those of the run's bases.
+	CEL string `json:"cel,omitempty"`
+	// Absent: no object matches Resource. Default: false.
+	Absent bool `json:"absent,omitempty"`
+	// For is how long it must stay so. Default: 0s.
+	For *metav1.Duration `json:"for,omitempty"`
+}
+
+// Sleep does nothing for a time.
+type Sleep struct {
+	// For is how long.
+	For metav1.Duration `json:"for"`
+	// Reason says why nothing else will do.
+	Reason string `json:"reason"`
+}
