@@ -106,6 +106,7 @@ func bringUp(ctx context.Context) error {
 		"HTTP_TUNNEL_LISTEN_PORT":             "0",
 		"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 		"INSTALL_ATTEMPTS":                    "2",
+		"INSTALL_TIMEOUT":                     "1m",
 		"LIST_INTERVAL":                       "2s",
 	}}})
 	if err != nil {
