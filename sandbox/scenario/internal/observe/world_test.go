@@ -179,7 +179,6 @@ func TestSwitchIsOneChange(t *testing.T) {
 			states := c.View.Bases()["base-1"].Modules
 			seen = append(seen, states[timeline.ModuleRef{Name: "stock", Version: "1"}]+" "+states[timeline.ModuleRef{Name: "stock", Version: "2"}])
 		})
-		defer stop()
 		module("1", "DEACTIVATED", "switch to new biz stock:2", time.Second)
 		module("2", "ACTIVATED", "switch from old biz: stock:1", time.Second)
 		module("2", "DEACTIVATED", "", 2*time.Second) // the beginning of an uninstall
@@ -187,6 +186,7 @@ func TestSwitchIsOneChange(t *testing.T) {
 		module("1", "ACTIVATED", "", 4*time.Second)
 		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // whose other half never comes
 		<-time.After(2 * otherHalf)
+		stop()
 		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ", "ACTIVATED ", "DEACTIVATED "}
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("states at changes (-want +got):\n%s", diff)
