@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v4/load"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -104,6 +105,7 @@ func (b *bench) upTime(ctx context.Context, bases int) (float64, error) {
 	err := b.Up(ctx, v1alpha1.Spec{
 		Bases:      v1alpha1.Bases{Count: &bases},
 		Controller: v1alpha1.Controller{Env: map[string]string{"PROFILING": "true"}},
+		Wait:       &metav1.Duration{Duration: limit}, // the figure says how long it took
 	})
 	took := time.Since(start).Seconds()
 	if err != nil {
