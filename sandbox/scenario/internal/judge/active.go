@@ -37,6 +37,7 @@ type track struct{ base, module string }
 type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
+	ended  *gap                 // the last one in which nobody wanted the module
 	last   *timeline.PodState   // the Pod that was deleted last
 }
 
@@ -80,7 +81,22 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 				s.last = &state
 			}
 			c.look(w, t, e.Time, o, false, e.pod)
+			c.lookBack(s, e.pod, m.Name, e.Time, o)
 		}
+	}
+}
+
+// lookBack judges a gap again that was over before the watch told of the Pod that
+// ended it.
+func (c *activeCheck) lookBack(s *served, came *pod, module string, now time.Time, o *Options) {
+	g := s.ended
+	if g == nil || !came.wants(module) {
+		return
+	}
+	s.ended = nil
+	if now.Sub(g.to) <= o.Window && s.replacedBy(came, g, o, g.to) {
+		g.free = false
+		c.found = append(c.found, *g)
 	}
 }
 
@@ -120,6 +136,9 @@ func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended b
 			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
 		} else {
 			c.close(g, now)
+			if g != nil && g.free && !g.excused {
+				g.to, s.ended = now, g
+			}
 		}
 		s.gap = nil
 		return
@@ -129,7 +148,7 @@ func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended b
 		s.gap = &gap{track: t, from: now, excused: ended, free: !wanted, alone: !w.readyAnywhere(t.module)}
 	case ended:
 		g.excused = true
-	case g.free && wanted && s.replacedBy(came, t.module) && now.Sub(g.from) <= o.ReplacedWithin:
+	case g.free && wanted && came != nil && s.replacedBy(came, g, o, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks, t) // a first installation begins
@@ -148,15 +167,17 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	c.found = append(c.found, *g)
 }
 
-func (s *served) replacedBy(p *pod, module string) bool {
-	if p == nil || s.last == nil {
+// replacedBy tells whether a Pod that wants the module since now is the replacement
+// of the one whose deletion began the gap.
+func (s *served) replacedBy(p *pod, g *gap, o *Options, now time.Time) bool {
+	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
 		return p.Owner == s.last.Owner
 	}
 	old := pod{PodState: *s.last}
-	return s.gap.alone && old.version(module) != p.version(module)
+	return g.alone && old.version(g.module) != p.version(g.module)
 }
 
 func (w *world) readyAnywhere(module string) bool {

@@ -5,6 +5,7 @@
 //	world.go     the bases, Pods and endpoints as the events leave them
 //	active.go    activeVersion: no base is without an active version
 //	truth.go     truth: Ready, and ready endpoints, against what the base serves
+//	outage.go    when nobody could know or write what a base serves
 //	order.go     order: old Not Ready before new Ready
 //	installs.go  installedOnce
 //	rest.go      nothingLeft and maxPodWrites

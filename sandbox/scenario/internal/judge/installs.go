@@ -8,9 +8,9 @@ import (
 )
 
 // installCheck looks for installations of what is installed: an installBiz that came
-// after the version had come to the base, while it was neither gone, by an uninstall,
-// a failure or a restart, nor broken; or, where commands are not told, a version that is
-// resolved twice. A repetition is excused if, since the version came, the base was
+// after the version had come to the base, other than the one that had brought it, while it
+// was neither gone, by an uninstall, a failure or a restart, nor broken; or, where
+// commands are not told, a version that is resolved twice. A repetition is excused if, since the version came, the base was
 // disconnected, a fault happened or was set there, or a component ended or was
 // paused: the answer to the first one may never have arrived.
 type installCheck struct {
@@ -29,8 +29,9 @@ type install struct {
 
 // life is a version on a base, from when it is resolved until it is gone.
 type life struct {
-	since  time.Time
-	broken bool
+	since    time.Time
+	answered bool // the command that brought it
+	broken   bool
 }
 
 func (c *installCheck) note(_ *world, e change) {
@@ -61,9 +62,15 @@ func (c *installCheck) note(_ *world, e change) {
 	case timeline.Module:
 		c.module(key, e)
 	case timeline.Command:
-		// A command began when it arrived; the one that installs comes before its module.
 		l := c.lives[key]
-		if began := e.Time.Add(-e.Elapsed); e.Name == installBiz && l != nil && !l.broken && began.After(l.since) {
+		if e.Name != installBiz || l == nil || l.broken {
+			return
+		}
+		began := e.Time.Add(-e.Elapsed) // when it arrived
+		switch {
+		case e.Code == "" && !l.answered:
+			l.answered = true
+		case began.After(l.since):
 			c.repeated(key, l, began, "was installed again after %v, and answered: "+answerOf(e))
 		}
 	}

@@ -14,113 +14,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// at is a moment, in milliseconds from the beginning.
-func at(ms int) time.Time { return zero.Add(time.Duration(ms) * time.Millisecond) }
-
-// biz is a change of a module, named as version@base of the module biz.
-func biz(ms int, where, state string) timeline.Event {
-	version, base, _ := strings.Cut(where, "@")
-	return timeline.Event{Time: at(ms), Kind: timeline.Module, Base: base, Module: "biz", Version: version, State: state}
-}
-
-func host(ms int, name, state string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Base, Base: name, State: state}
-}
-
-// vpod is a write of a Pod; flags are ready, deleting, gone, failed, or owner=….
-func vpod(ms int, name, where string, flags ...string) timeline.Event {
-	version, base, _ := strings.Cut(where, "@")
-	p := &timeline.PodState{
-		Name: name, UID: "uid-" + name, Owner: "ReplicaSet/" + version, Phase: "Running", Writes: 1,
-		Modules: []timeline.ModuleRef{{Name: "biz", Version: version}},
-		Ready:   slices.Contains(flags, "ready"), Deleting: slices.Contains(flags, "deleting"), Gone: slices.Contains(flags, "gone"),
-	}
-	for _, f := range flags {
-		if owner, ok := strings.CutPrefix(f, "owner="); ok {
-			p.Owner = owner
-		}
-		if f == "failed" {
-			p.Phase = "Failed"
-		}
-	}
-	return timeline.Event{Time: at(ms), Kind: timeline.Pod, Base: base, Pod: p}
-}
-
-// endpoints are those of the Service svc that are ready, as Pod@base.
-func endpoints(ms int, ready ...string) timeline.Event {
-	e := timeline.Event{Time: at(ms), Kind: timeline.Endpoints, Name: "svc"}
-	for _, r := range ready {
-		name, base, _ := strings.Cut(r, "@")
-		e.Endpoints = append(e.Endpoints, timeline.Endpoint{Pod: name, Base: base, Ready: true, Serving: true})
-	}
-	return e
-}
-
-func lost(ms int, base string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Request, Name: "traffic", State: "notFound", Base: base}
-}
-
-func command(ms int, where, name, code string, elapsed time.Duration) timeline.Event {
-	version, base, _ := strings.Cut(where, "@")
-	return timeline.Event{Time: at(ms), Kind: timeline.Command, Base: base, Name: name, Module: "biz", Version: version, Code: code, Elapsed: elapsed}
-}
-
-// installed is a version that is resolved, then active.
-func installed(ms int, where string) []timeline.Event {
-	return []timeline.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"), command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
-}
-
-// removed ends an active version.
-func removed(ms int, where string) []timeline.Event {
-	return []timeline.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
-}
-
-// swap is the moment at which version 2 replaces version 1.
-func swap(ms int, base string) []timeline.Event {
-	return []timeline.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
-}
-
-type list = []timeline.Event
-
-func script(parts ...any) list {
-	var out list
-	for _, p := range parts {
-		switch p := p.(type) {
-		case timeline.Event:
-			out = append(out, p)
-		case list:
-			out = append(out, p...)
-		}
-	}
-	return out
-}
-
-// judged returns the result of one check at 60 s.
-func judged(name string, o Options, events list) Result {
-	j := New(o)
-	for _, e := range events {
-		j.Observe(e)
-	}
-	for _, r := range j.Results(at(60_000)) {
-		if r.Name == name {
-			return r
-		}
-	}
-	return Result{}
-}
-
-// rolling is a lossless update of base a, while base b serves.
-var rolling = script(
-	host(0, "a", "up"), host(0, "b", "up"), host(1, "a", "ready"), host(1, "b", "ready"),
-	vpod(10, "p1", "1@a"), installed(20, "1@a"), vpod(40, "p1", "1@a", "ready"),
-	vpod(10, "q1", "1@b"), installed(20, "1@b"), vpod(40, "q1", "1@b", "ready"), endpoints(45, "p1@a", "q1@b"),
-	vpod(1000, "p2", "2@a"), biz(1010, "2@a", "RESOLVED"), swap(1020, "a"), command(1021, "2@a", "installBiz", "", 12*time.Millisecond),
-	vpod(1030, "p1", "1@a"), vpod(1035, "p2", "2@a", "ready"), endpoints(1040, "p2@a", "q1@b"),
-	vpod(1050, "p1", "1@a", "deleting"), biz(3000, "1@a", "STOPPED"), vpod(3010, "p1", "1@a", "gone"),
-)
-
 func TestChecks(t *testing.T) {
 	type want struct {
 		compared            int
@@ -180,6 +73,12 @@ func TestChecks(t *testing.T) {
 			check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
 				vpod(1000, "p1", "1@a", "owner=DaemonSet/d", "deleting"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "owner=DaemonSet/d", "gone"),
 				vpod(3020, "p2", "2@a", "owner=DaemonSet/d"), installed(3030, "2@a")),
+			want: want{1, []string{"3s a: a has no active version of biz for 40ms"}, nil, "1 module on bases, 1 gap, the longest 40ms"},
+		},
+		"active: the same, and the watch tells of it later": {
+			check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
+				vpod(1000, "p1", "1@a", "owner=DaemonSet/d", "deleting"), removed(3000, "1@a"), installed(3030, "2@a"),
+				vpod(3050, "p1", "1@a", "owner=DaemonSet/d", "gone"), vpod(3060, "p2", "2@a", "owner=DaemonSet/d")),
 			want: want{1, []string{"3s a: a has no active version of biz for 40ms"}, nil, "1 module on bases, 1 gap, the longest 40ms"},
 		},
 		"active: another DaemonSet is no replacement": {
@@ -269,6 +168,31 @@ func TestChecks(t *testing.T) {
 				Endpoints: []timeline.Endpoint{{Pod: "p1", Base: "a", Serving: true, Terminating: true}}}),
 			want: want{0, nil, nil, "0 times something became Ready, always true"},
 		},
+		"truth: the controller is away": {
+			check: Truth, events: script(up, component(500, "module-controller", "exited"), removed(1000, "1@a"), component(3000, "module-controller", "running"), vpod(53_500, "p1", "1@a")),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 52.5s, 52s of it while something was away"},
+				"1 time something became Ready, 1 disagreement with the base, the longest 52.5s"},
+		},
+		"truth: the controller was away, and takes too long": {
+			check: Truth, events: script(up, component(500, "module-controller", "exited"), removed(1000, "1@a"), component(3000, "module-controller", "running"), vpod(54_500, "p1", "1@a")),
+			want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 53.5s, 52s of it while something was away"}, nil,
+				"1 time something became Ready, 1 disagreement with the base, the longest 53.5s"},
+		},
+		"truth: another base is disconnected": {
+			check: Truth, events: script(up, host(500, "b", "disconnected"), removed(1000, "1@a"), vpod(2500, "p1", "1@a")),
+			want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.5s"}, nil,
+				"1 time something became Ready, 1 disagreement with the base, the longest 1.5s"},
+		},
+		"truth: the base is disconnected twice": {
+			check: Truth, events: script(up, removed(1000, "1@a"), host(1100, "a", "disconnected"), host(1200, "a", "connected"), host(2000, "a", "disconnected"), host(3000, "a", "connected"), vpod(23_800, "p1", "1@a")),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 22.8s, 21.9s of it while something was away"},
+				"1 time something became Ready, 1 disagreement with the base, the longest 22.8s"},
+		},
+		"truth: the broker never returns": {
+			check: Truth, events: script(up, component(500, "broker", "exited"), removed(1000, "1@a")),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 59s, 59s of it while something was away"},
+				"1 time something became Ready, 1 disagreement with the base, the longest 59s"},
+		},
 		"truth: a version that the Pod does not name": {
 			check: Truth, events: script(installed(20, "1@a"), vpod(40, "p1", "@a", "ready")),
 			want: want{1, nil, nil, "1 time something became Ready, always true"},
@@ -300,6 +224,10 @@ func TestChecks(t *testing.T) {
 			check: Order, events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready")),
 			want: want{0, nil, nil, "0 handovers"},
 		},
+		"order: the old one belongs to a process that has ended": {
+			check: Order, events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"), onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
+			want: want{0, nil, nil, "0 handovers"},
+		},
 		"order: the old one comes back": {
 			check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"), vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
 			want: want{1, []string{"1s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order"},
@@ -310,6 +238,14 @@ func TestChecks(t *testing.T) {
 		"installed: a second command": {
 			check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 			want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: Arklet.RepeatBiz"}, nil, "1 installation, 1 repeated"},
+		},
+		"installed: the command's clock is a little ahead": {
+			check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
+			want: want{1, nil, nil, "1 installation, none twice"},
+		},
+		"installed: a second command that succeeds": {
+			check: InstalledOnce, events: script(up, command(1000, "1@a", "installBiz", "", time.Millisecond)),
+			want: want{1, []string{"999ms a: biz:1 was installed again after 979ms, and answered: success"}, nil, "1 installation, 1 repeated"},
 		},
 		"installed: after an uninstall": {
 			check: InstalledOnce, events: script(up, removed(500, "1@a"), installed(1000, "1@a")),
@@ -329,7 +265,7 @@ func TestChecks(t *testing.T) {
 			want: want{2, []string{"1s a: biz:1 was resolved again after 980ms"}, nil, "2 installations, 1 repeated"},
 		},
 		"installed: the broker went in between": {
-			check: InstalledOnce, events: script(up, timeline.Event{Time: at(500), Kind: timeline.Component, Name: "broker", State: "exited"},
+			check: InstalledOnce, events: script(up, component(500, "broker", "exited"),
 				command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 			want: want{1, nil, []string{"999ms a: biz:1 was installed again after 979ms, and answered: Arklet.RepeatBiz (the first answer may have been lost)"},
 				"1 installation, none twice; 1 more repeated after a disturbance"},

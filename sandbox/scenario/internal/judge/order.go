@@ -13,7 +13,8 @@ import (
 // Ready on a base where an older Pod has been Ready for another version. The older one
 // must be Not Ready by then, or be on its way out, in the order of the watch. It need not
 // be if it was the only Ready Pod of the module: then the Service would have no
-// endpoint in between. Pods of one version hand nothing over.
+// endpoint in between. Pods of one version hand nothing over, nor do Pods of a process
+// of the base that has ended: they have another Node.
 type orderCheck struct {
 	wasReady map[string]bool // by UID
 	open     map[handover]*Violation
@@ -53,7 +54,7 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 
 func (c *orderCheck) turnedReady(w *world, p *pod, m timeline.ModuleRef, now time.Time, o *Options) {
 	for _, old := range w.all() {
-		if !old.before(p) || old.base != p.base || old.Gone || !c.wasReady[old.UID] || !old.has(m.Name) || old.version(m.Name) == m.Version {
+		if !old.before(p) || old.base != p.base || old.Node != p.Node || old.Gone || !c.wasReady[old.UID] || !old.has(m.Name) || old.version(m.Name) == m.Version {
 			continue
 		}
 		c.compared++

@@ -15,7 +15,9 @@ import (
 //
 // Each disagreement is reported with its length. It is a violation if it is longer
 // than Options.TruthWithin, or if a request to this base was lost in it. It is excused if the
-// base's process ended: see the package.
+// base's process ended: see the package. Time does not count in which a component was
+// away, or the base disconnected, and until it can have caught up: nobody could know, or
+// write, what has changed.
 type truthCheck struct {
 	open  map[claim]*lie
 	known map[claim]struct{} // claims that hold at present
@@ -23,6 +25,7 @@ type truthCheck struct {
 	compared int
 	lies     []lie
 	lost     []loss
+	outages  outages
 }
 
 // claim is a Pod that says it is Ready, or an endpoint of a Service for it.
@@ -50,7 +53,12 @@ func (c *truthCheck) note(w *world, e change) {
 		if e.Base != "" {
 			c.lost = append(c.lost, loss{e.Base, e.Time.Add(-e.Elapsed), e.Time})
 		}
+	case timeline.Component:
+		c.outages.note(e.Name, "", e.State != "running", e.Time)
 	case timeline.Base, timeline.Module:
+		if e.Kind == timeline.Base && (e.State == "disconnected" || e.State == "connected") {
+			c.outages.note("", e.Base, e.State == "disconnected", e.Time)
+		}
 		c.compare(w, e.Time, func(k claim) bool { return k.base == e.Base })
 	case timeline.Pod:
 		if e.pod != nil {
@@ -174,7 +182,11 @@ func (c *truthCheck) result(end time.Time, o *Options) Result {
 		}
 		disagreements++
 		longest = max(longest, length)
-		if lost > 0 || length > o.TruthWithin {
+		counted := c.outages.countable(l.base, l.from, l.to)
+		if counted < length {
+			v.Message += fmt.Sprintf(", %v of it while something was away", brief(length-counted))
+		}
+		if lost > 0 && counted == length || counted > o.TruthWithin {
 			r.Violations = append(r.Violations, v)
 		} else {
 			r.Excused = append(r.Excused, v)

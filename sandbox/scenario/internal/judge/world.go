@@ -21,6 +21,7 @@ const (
 	baseReady   = "ready"
 	baseDown    = "down"
 	installBiz  = "installBiz"
+	controller  = "module-controller" // and -2, and so on
 	daemonSet   = "DaemonSet/"
 	statefulSet = "StatefulSet/"
 )
