@@ -61,6 +61,7 @@ type Gateway struct {
 	rnd      *rand.Rand
 	backends map[types.NamespacedName]*backend
 	sticky   map[stickyKey]stick
+	change   chan struct{} // closed at the next change of backends
 }
 
 type stickyKey struct {
@@ -104,6 +105,7 @@ func NewGateway(o GatewayOptions) *Gateway {
 		o: o, wanted: make(chan struct{}), synced: make(chan struct{}),
 		rnd:      rand.New(rand.NewPCG(o.Seed, 0)),
 		backends: map[types.NamespacedName]*backend{}, sticky: map[stickyKey]stick{},
+		change: make(chan struct{}),
 	}
 	g.want = sync.OnceFunc(func() { close(g.wanted) })
 	g.proxy.init(g)
@@ -210,6 +212,8 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	close(g.change)
+	g.change = make(chan struct{})
 	if b != nil {
 		g.backends[key] = b
 		return
@@ -218,6 +222,26 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	for k := range g.sticky {
 		if k.service == key {
 			delete(g.sticky, k)
+		}
+	}
+}
+
+// settle waits until a Service has an endpoint, or ctx ends.
+func (g *Gateway) settle(ctx context.Context, r Route) {
+	for {
+		g.mu.Lock()
+		change := g.change
+		b := g.backends[r.key()]
+		g.mu.Unlock()
+		if b != nil {
+			if p, ok := b.port(r.Port); ok && len(p.endpoints) > 0 {
+				return
+			}
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -256,6 +256,37 @@ func TestStreamViaService(t *testing.T) {
 	}
 }
 
+// The endpoint of a Pod that has just turned Ready is waited for; one that is not to
+// come is lost requests.
+func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
+	r := newRig(t)
+	createService(t, r.client, service())
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1"))})
+	if err := r.gateway.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan error, 1)
+	go func() {
+		began <- r.generator.Begin(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
+	}()
+	select {
+	case err := <-began:
+		t.Fatalf("the stream began without an endpoint: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	offer(t, r.client, at("198.18.0.1", "a", ready))
+	if err := <-began; err != nil {
+		t.Fatal(err)
+	}
+	if end := r.finish(t, "s"); end.Results[OK] != 1 {
+		t.Errorf("%+v", end.Summary)
+	}
+	end := r.run(t, spec("never", 1000, 1, viaService, func(s *Spec) { s.Port = "admin" }))
+	if end.Results[NoEndpoint] != 1 {
+		t.Errorf("%+v", end.Summary)
+	}
+}
+
 // proxied is a client that uses the gateway as its proxy.
 func proxied(t testing.TB, r *rig) (*http.Client, string) {
 	addr := serve(t, r.gateway)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -65,8 +66,13 @@ func (g *Generator) Start(ctx context.Context) error {
 	return nil
 }
 
+// settleTime is how long a stream waits for the first endpoint of its Service.
+const settleTime = 2 * time.Second
+
 // Begin starts a stream of a run. Via service it waits first until the gateway knows
-// the Services; ctx bounds that. A run has each name once, stopped ones too.
+// the Services, bounded by ctx; and for up to 2 s until the Service has an endpoint: a
+// Pod is Ready some moments before its Service knows, and those are no loss of the
+// rollout's. A run has each name once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	p, err := spec.plan()
 	if err != nil {
@@ -77,6 +83,9 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 		if err := g.o.Gateway.Ready(ctx); err != nil {
 			return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 		}
+		settling, cancel := context.WithTimeout(ctx, settleTime)
+		g.o.Gateway.settle(settling, Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port})
+		cancel()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
