@@ -28,8 +28,9 @@ func (s *commands) base() *cli.Command {
 				Action: s.addBases,
 			},
 			{
-				Name: "remove", Usage: "remove bases: those named, or the N youngest", ArgsUsage: "[BASE...]",
-				Flags:  []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"}},
+				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run", ArgsUsage: "[BASE...]",
+				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
+					&cli.StringFlag{Name: "group", Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
 				Action: s.removeBases,
 			},
 			{
@@ -121,15 +122,21 @@ func (s *commands) removeBases(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if (len(list) == 0) == (c.Int("count") == 0) {
-		return usageError{fmt.Errorf("remove takes the names of bases, or --count, but not both")}
+	ways := 0
+	for _, given := range []bool{len(list) > 0, c.Int("count") != 0, c.String("group") != ""} {
+		if given {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return usageError{fmt.Errorf("remove takes the names of bases, or --count, or --group, but only one of these")}
 	}
 	up, err := open(c)
 	if err != nil {
 		return err
 	}
 	defer up.Close()
-	removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count")})
+	removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"logs", "etcd", "-f"}, result{2, "", "koupsandbox: logs: put -f in front of the arguments" + usage}},
 		{[]string{"base", "list"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"base", "add", "some"}, result{2, "", `koupsandbox: add takes how many bases to add, and "some" is no number` + usage}},
-		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, but not both" + usage}},
+		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, or --group, but only one of these" + usage}},
 		{[]string{"base", "inject", "base-1"}, result{2, "", "koupsandbox: inject takes a fault, or --file, but not both" + usage}},
 		{[]string{"component", "kill"}, result{2, "", "koupsandbox: kill takes a component; see: koupsandbox status" + usage}},
 		{[]string{"completion", "tcsh"}, result{2, "", `koupsandbox: completion takes one of bash, zsh and fish, not "tcsh"` + usage}},

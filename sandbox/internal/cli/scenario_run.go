@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/urfave/cli/v2"
+	"k8s.io/klog/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -87,6 +89,7 @@ func (s *commands) runScenarios(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return s.tellPlan(scenarios, c.Int("repeat"))
 	}
+	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
 	up, down, err := s.sandboxFor(c)
 	if err != nil {
 		return err

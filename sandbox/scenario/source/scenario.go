@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -111,7 +112,7 @@ func (s *Scenario) cells() {
 					values = map[string]any{}
 				}
 				values[name] = value
-				label := fmt.Sprintf("%s=%v", name, value)
+				label := name + "=" + plain(value)
 				if cell.Name != "" {
 					label = cell.Name + "," + label
 				}
@@ -126,6 +127,25 @@ func (s *Scenario) cells() {
 	if len(s.Cells) == 0 { // a dimension without values: validation says so
 		s.Cells = []Cell{{}}
 	}
+}
+
+// plain writes a value of the matrix in short.
+func plain(value any) string {
+	switch v := value.(type) {
+	case map[string]any:
+		var fields []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			fields = append(fields, name+": "+plain(v[name]))
+		}
+		return "{" + strings.Join(fields, ", ") + "}"
+	case []any:
+		var items []string
+		for _, item := range v {
+			items = append(items, plain(item))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return fmt.Sprint(value)
 }
 
 // static gathers the names that expressions may use.
