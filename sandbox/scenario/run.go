@@ -85,6 +85,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
 	defer cancelLast()
 	blind := errors.Is(context.Cause(limited), errBroken)
+	e.must(e.stage.Repair(last)) // nothing settles without the platform
 	if !blind {
 		e.settleDown(last) // under the traffic that goes on: an uninstall must not lose requests either
 	}
@@ -92,6 +93,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
 	e.must(e.joinAll())
 	if !blind && len(spec.Finally) > 0 {
+		e.must(e.stage.Repair(last))
 		e.settleDown(last)
 	}
 	e.verdicts()

@@ -18,6 +18,7 @@ const (
 	baseDown         = "down"
 	baseConnected    = "connected"
 	baseDisconnected = "disconnected"
+	baseRemoved      = "removed"
 )
 
 // nodePrefix begins the name of a base's Node; its identity follows.
@@ -102,6 +103,10 @@ func (w *World) noteBase(e timeline.Event) {
 	known := w.bases[e.Base]
 	if known == nil && (e.Kind == timeline.Module || e.State == baseDown || e.State == baseDisconnected) {
 		return // the last words of a base that was removed
+	}
+	if e.Kind == timeline.Base && e.State == baseRemoved {
+		delete(w.bases, e.Base)
+		return
 	}
 	b := w.base(e.Base)
 	w.identify(b, e.Identity)

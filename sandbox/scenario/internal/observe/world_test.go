@@ -132,6 +132,9 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w.Forget("base-1")
 	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseDown}) // its last word comes late
 	look(map[string]any{})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseReady})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseRemoved})
+	look(map[string]any{})
 }
 
 func TestLostRequestsCountAtOnce(t *testing.T) {
