@@ -101,6 +101,11 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 // typed reads the kinds that modules are made of.
 func (l *linter) typed(o object, text []byte) error {
 	w := &workload{object: o, at: "spec.template"}
+	keep := func(err error, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, selector *metav1.LabelSelector) error {
+		w.meta, w.template, w.selector = meta, template, selector
+		l.workloads = append(l.workloads, w)
+		return err
+	}
 	switch o.kind {
 	case "Service":
 		s := &service{object: o}
@@ -111,40 +116,28 @@ func (l *linter) typed(o object, text []byte) error {
 	case "Pod":
 		var pod corev1.Pod
 		err := json.Unmarshal(text, &pod)
-		w.at, w.meta = "", pod.ObjectMeta
-		w.template = corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
-		l.workloads = append(l.workloads, w)
-		return err
+		w.at = ""
+		return keep(err, pod.ObjectMeta, corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, nil)
 	case "Deployment":
 		w.deployment = &appsv1.Deployment{}
 		err := json.Unmarshal(text, w.deployment)
-		w.meta, w.template, w.selector = w.deployment.ObjectMeta, w.deployment.Spec.Template, w.deployment.Spec.Selector
-		l.workloads = append(l.workloads, w)
-		return err
+		return keep(err, w.deployment.ObjectMeta, w.deployment.Spec.Template, w.deployment.Spec.Selector)
 	case "DaemonSet":
 		w.daemonSet = &appsv1.DaemonSet{}
 		err := json.Unmarshal(text, w.daemonSet)
-		w.meta, w.template, w.selector = w.daemonSet.ObjectMeta, w.daemonSet.Spec.Template, w.daemonSet.Spec.Selector
-		l.workloads = append(l.workloads, w)
-		return err
+		return keep(err, w.daemonSet.ObjectMeta, w.daemonSet.Spec.Template, w.daemonSet.Spec.Selector)
 	case "StatefulSet":
 		w.statefulSet = &appsv1.StatefulSet{}
 		err := json.Unmarshal(text, w.statefulSet)
-		w.meta, w.template, w.selector = w.statefulSet.ObjectMeta, w.statefulSet.Spec.Template, w.statefulSet.Spec.Selector
-		l.workloads = append(l.workloads, w)
-		return err
+		return keep(err, w.statefulSet.ObjectMeta, w.statefulSet.Spec.Template, w.statefulSet.Spec.Selector)
 	case "ReplicaSet":
 		var set appsv1.ReplicaSet
 		err := json.Unmarshal(text, &set)
-		w.meta, w.template, w.selector = set.ObjectMeta, set.Spec.Template, set.Spec.Selector
-		l.workloads = append(l.workloads, w)
-		return err
+		return keep(err, set.ObjectMeta, set.Spec.Template, set.Spec.Selector)
 	case "Job":
 		var job batchv1.Job
 		err := json.Unmarshal(text, &job)
-		w.meta, w.template, w.selector = job.ObjectMeta, job.Spec.Template, job.Spec.Selector
-		l.workloads = append(l.workloads, w)
-		return err
+		return keep(err, job.ObjectMeta, job.Spec.Template, job.Spec.Selector)
 	}
 	return nil
 }
