@@ -28,7 +28,7 @@ func TestPageOfManyEventsStaysSmall(t *testing.T) {
 		}
 		return page.Len()
 	}
-	small, big := large(50, 10), large(50, 1000)
+	small, big := large(10, 10), large(10, 1000)
 	events := len(big.Runs[0].Timeline) - len(small.Runs[0].Timeline)
 	if each := (sizeOf(big) - sizeOf(small)) / events; each > most {
 		t.Errorf("%d bytes for each of %d events, want %d at most", each, events, most)

@@ -1,0 +1,113 @@
+package report_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
+)
+
+// drawn is what the page's script has drawn of a run: how many boxes for the whole
+// run, a tenth of it, and on paper, and what stands at places.
+type drawn struct {
+	Titles  []string          `json:"titles"`
+	Whole   int               `json:"whole"`
+	Zoomed  int               `json:"zoomed"`
+	Printed int               `json:"printed"`
+	Places  map[string]string `json:"places"`
+}
+
+// place is where a browser is asked what stands there: a lane, microseconds of the
+// run, and pixels beneath the lane's top.
+type place [3]any
+
+// browse runs the page's script in node, on a browser that is just enough for it.
+func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not there, which runs the script of the page")
+	}
+	page := filepath.Join(t.TempDir(), "report.html")
+	if err := report.Save(page, r, report.WriteHTML); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := json.Marshal(append([]place{}, places...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), node, "testdata/browser.js", page, string(asked))
+	text, err := cmd.Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			t.Fatalf("the script fails: %v\n%s", err, failed.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var list []drawn
+	if err := json.Unmarshal(text, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestScriptDrawsWhatTheReportSays(t *testing.T) {
+	got := browse(t, sample.Report(),
+		place{"base-1", 1.6e6, 30}, place{"base-1", 1.432e6, 20}, place{"base-1", 0.9e6, 6}, place{"module-controller", 1.8e6, 9}, place{"Service stock", 0.8e6, 9},
+		place{"requests: traffic", 0.9285e6, 30}, place{"steps", 1.165e6, 20}, place{"faults", 0.905e6, 9})
+	if len(got) != 3 { // one of the four was skipped, and has no timeline
+		t.Fatalf("%d timelines, want 3", len(got))
+	}
+	wantTitles := []string{"steps", "requests: service", "requests: bases", "broker", "module-controller", "Service stock", "Pods without a base", "base-1", "base-2", "base-3", "base-4"}
+	if diff := cmp.Diff(wantTitles, got[0].Titles); diff != "" {
+		t.Errorf("lanes (-want +got):\n%s", diff)
+	}
+	for i, want := range []map[string]string{
+		{
+			"base-1 1600000 30":           "module stock:1.0.0: DEACTIVATED\n1.429 s to 3.389 s, 1.96 s",
+			"base-1 1432000 20":           "command: installBiz stock:2.0.0: ok\n1.230 s to 1.431 s, 201 ms",
+			"base-1 900000 6":             "life base-1: ready\nc9a1f0e2-0001\n0.002 s to 5.180 s, 5.18 s",
+			"module-controller 1800000 9": "process module-controller: exited\nsignal: killed\n1.705 s to 1.960 s, 255 ms",
+			"Service stock 800000 9":      "endpoints stock: all\n4 of 4 ready\n0.410 s to 5.180 s, 4.77 s",
+			"steps 1165000 20":            "version 2: passed\npatch\n1.160 s to 1.190 s, 30 ms",
+		},
+		{
+			"base-1 1600000 30": "module stock:2.0.0: RESOLVED\n0.905 s to 1.700 s, 795 ms",
+			"base-1 1432000 20": "",
+			"base-1 900000 6": "command: uninstallBiz stock:1.0.0: ok\n0.880 s to 0.900 s, 20 ms\nlost: notFound: 404: no active biz \"stock\"\n0.907 s\n" +
+				"life base-1: ready\nc9a1f0e2-0001\n0.002 s to 3.004 s, 3.00 s",
+			"module-controller 1800000 9": "process module-controller: running\n0.000 s to 3.004 s, 3.00 s",
+			"Service stock 800000 9":      "endpoints stock: none\n0 of 1 ready; not ready: base-1\n0.710 s to 1.716 s, 1.01 s",
+			"requests: traffic 928500 30": "lost: notFound at 0.928 s; base-1; 127.0.0.1:36511; 404: no active biz \"stock\"\n0.0 s to 1.0 s: 40 sent, 5 lost\n1.0.0: 35",
+			"steps 1165000 20":            "",
+			"faults 905000 9":             "fired: fault-1 on base-1: installBiz of stock:2.0.0 waits 700ms\n0.905 s\nfault fault-1 on base-1: set\ndelay 700ms of installBiz\n0.607 s to 3.004 s, 2.40 s",
+		},
+	} {
+		if diff := cmp.Diff(want, got[i].Places); diff != "" {
+			t.Errorf("what stands in run %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// What is drawn grows with the pixels, not with the events, so that a browser can
+// move through many of them.
+func TestScriptDrawsNoMoreThanThereArePixels(t *testing.T) {
+	const most = 45000 // boxes: some for each pixel of each of the rows that a window of 900 pixels shows
+	got := browse(t, large(10, 5000))
+	if len(got) != 1 {
+		t.Fatalf("%d timelines, want 1", len(got))
+	}
+	if g := got[0]; g.Whole < 1000 || g.Whole > most || g.Zoomed > most {
+		t.Errorf("%d boxes for all of 50,000 events, %d for a tenth, want 1,000 to %d", g.Whole, g.Zoomed, most)
+	} else {
+		t.Logf("%d boxes for all, %d for a tenth, %d on paper", g.Whole, g.Zoomed, g.Printed)
+	}
+}
