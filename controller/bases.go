@@ -29,13 +29,20 @@ func (c *Controller) baseChanged(change base.Change) {
 		}
 		c.provider.BaseChanged(change)
 	case base.Restarted:
+		c.dialog.Lost(change.Identity, restarted)
 		c.provider.BaseChanged(change)
 	}
 	if change.Kind == base.LivenessChanged {
+		if change.Liveness == base.Alive {
+			c.dialog.Lost(change.Identity, "the base was silent meanwhile")
+		}
 		c.logger.Info("a base changed its liveness", "base", change.Identity, "liveness", change.Liveness.String())
 		c.wake()
 	}
 }
+
+// restarted is why a base gives no answer to what its process before was asked.
+const restarted = "the base has restarted"
 
 // wake has the sweep run soon.
 func (c *Controller) wake() {
@@ -132,6 +139,7 @@ func (l *listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 func (l *listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
 	l.registry.Touch(from.Identity)
 	l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
+	l.dialog.Lost(from.Identity, restarted)
 	return (*Controller)(l).baselineFor(base.Info{
 		Identity: from.Identity, Name: m.Name, Version: m.Version, Cluster: m.Cluster, Tunnel: from.Tunnel,
 	})

@@ -123,8 +123,12 @@ func (c *Controller) wireTunnels() error {
 		c.mqtt = mqtt.New(mqtt.Options{
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
 			ClientID: prefix + "@@@" + c.opts.ClientID, Env: c.opts.Env,
-			OnConnected: func() { c.registry.ProbeAll(); c.wake() },
-			Logger:      c.logger,
+			OnConnected: func() {
+				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
+				c.registry.ProbeAll()
+				c.wake()
+			},
+			Logger: c.logger,
 		}, (*listener)(c))
 		c.dialog.Use(c.mqtt)
 	}

@@ -90,7 +90,7 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 }
 
 // Do sends install, uninstall or switch and waits for the base's answer, at
-// most until ctx ends: then the error is ErrNoAnswer. Where the tunnel knows
+// most until ctx ends or the answer is Lost: then the error is ErrNoAnswer. Where the tunnel knows
 // that there will be no answer, Do returns at once with what the tunnel said,
 // of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer too.
 // A second Do for the same command, base and module while one is under way is an error.
@@ -168,6 +168,31 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 		return hand(c, reply{err: err})
 	}
 	return d.hear(query{identity, r.Command}, reply{err: err})
+}
+
+// Lost tells whoever waits for the answer to an install, uninstall or switch of a
+// base that it will not come any more, and why: the base has restarted, say. What
+// became of the module shows in the base's list.
+func (d *Dialog) Lost(identity, why string) {
+	d.lost(why, func(q question) bool { return q.base == identity })
+}
+
+// LostAll is Lost for every base of a tunnel.
+func (d *Dialog) LostAll(key tunnel.Key, why string) {
+	d.lost(why, func(q question) bool {
+		s, known := d.registry.Get(q.base)
+		return known && s.Tunnel == key
+	})
+}
+
+func (d *Dialog) lost(why string, concerns func(question) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for q, c := range d.waiting {
+		if concerns(q) {
+			hand(c, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
+		}
+	}
 }
 
 // HealthCame hands a health document to those who wait for the base's next one.

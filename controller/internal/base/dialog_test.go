@@ -90,6 +90,33 @@ func TestDo(t *testing.T) {
 	})
 }
 
+// Who waits for an answer that is lost learns it at once, and only he.
+func TestLost(t *testing.T) {
+	install := func(name string) arklet.Request {
+		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
+	}
+	for name, c := range map[string]struct {
+		lose func(*Dialog)
+		want error
+	}{
+		"of this base":             {func(d *Dialog) { d.Lost("a", "it has restarted") }, ErrNoAnswer},
+		"of another base":          {func(d *Dialog) { d.Lost("b", "it has restarted") }, nil},
+		"of all bases of a tunnel": {func(d *Dialog) { d.LostAll(tunnel.MQTT, "the broker was away") }, ErrNoAnswer},
+		"of another tunnel":        {func(d *Dialog) { d.LostAll(tunnel.HTTP, "nobody listens") }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDialog(func(d *Dialog, r arklet.Request) error {
+				c.lose(d)
+				d.Answered("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
+				return nil
+			})
+			if _, err := d.Do(t.Context(), "a", install("biz1")); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
 func TestModulesAreNotOlderThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0
