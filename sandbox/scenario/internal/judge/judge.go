@@ -24,6 +24,9 @@ type Options struct {
 	// milliseconds each; a kubelet that probes at its defaults takes 10 s to 30 s.
 	// Default: 1s.
 	TruthWithin time.Duration
+	// SwitchWithin is the same where another version serves: requests are answered, and
+	// the handover needs its writes one after the other. Default: 5s.
+	SwitchWithin time.Duration
 	// ReplacedWithin is how soon a Pod must come to a base that has lost the module by
 	// the deletion of a Pod so that it counts as its replacement. Default: 10s.
 	ReplacedWithin time.Duration
@@ -79,7 +82,7 @@ type Judge struct {
 // New returns a Judge who has seen nothing.
 func New(o Options) *Judge {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.TruthWithin: time.Second, &o.ReplacedWithin: 10 * time.Second,
+		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second,
 		&o.AloneWithin: 250 * time.Millisecond, &o.Window: time.Second,
 	} {
 		if *p == 0 {

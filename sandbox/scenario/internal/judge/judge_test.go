@@ -112,8 +112,8 @@ func TestChecks(t *testing.T) {
 		"truth: a lossless update": {
 			check: Truth, events: rolling,
 			want: want{6, nil, []string{
-				"1.02s a p1: Pod p1 is Ready, and a has no active biz:1 for 10ms",
-				"1.02s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 20ms",
+				"1.02s a p1: Pod p1 is Ready, and a has no active biz:1 for 10ms, where another version serves",
+				"1.02s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 20ms, where another version serves",
 			}, "6 times something became Ready, 2 disagreements with the base, the longest 20ms"},
 		},
 		"truth: Ready too early, and a request is lost": {
@@ -167,6 +167,21 @@ func TestChecks(t *testing.T) {
 			check: Truth, events: script(vpod(10, "p1", "1@a"), timeline.Event{Time: at(20), Kind: timeline.Endpoints, Name: "svc",
 				Endpoints: []timeline.Endpoint{{Pod: "p1", Base: "a", Serving: true, Terminating: true}}}),
 			want: want{0, nil, nil, "0 times something became Ready, always true"},
+		},
+		"truth: Ready long after a switch": {
+			check: Truth, events: script(up, swap(1000, "a"), vpod(6000, "p1", "1@a")),
+			want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 5s, where another version serves"},
+				"1 time something became Ready, 1 disagreement with the base, the longest 5s"},
+		},
+		"truth: Ready too long after a switch": {
+			check: Truth, events: script(up, swap(1000, "a"), vpod(6001, "p1", "1@a")),
+			want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 5.001s, where another version serves"}, nil,
+				"1 time something became Ready, 1 disagreement with the base, the longest 5.001s"},
+		},
+		"truth: after a while no version serves": {
+			check: Truth, events: script(up, swap(1000, "a"), removed(1500, "2@a"), vpod(2501, "p1", "1@a")),
+			want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.501s"}, nil,
+				"1 time something became Ready, 1 disagreement with the base, the longest 1.501s"},
 		},
 		"truth: the controller is away": {
 			check: Truth, events: script(up, component(500, "module-controller", "exited"), removed(1000, "1@a"), component(3000, "module-controller", "running"), vpod(53_500, "p1", "1@a")),

@@ -14,7 +14,8 @@ import (
 // version.
 //
 // Each disagreement is reported with its length. It is a violation if it is longer
-// than Options.TruthWithin, or if a request to this base was lost in it. It is excused if the
+// than Options.TruthWithin, or, as long as another version serves, than
+// Options.SwitchWithin; or if a request to this base was lost in it. It is excused if the
 // base's process ended: see the package. Time does not count in which a component was
 // away, or the base disconnected, and until it can have caught up: nobody could know, or
 // write, what has changed.
@@ -36,6 +37,19 @@ type lie struct {
 	from, to time.Time
 	missing  string
 	excused  bool
+	// bare is how long no version at all served, since when if it lasts.
+	bare      time.Duration
+	bareSince time.Time
+}
+
+// serve notes whether some version of each module serves.
+func (l *lie) serve(serves bool, now time.Time) {
+	switch {
+	case !serves && l.bareSince.IsZero():
+		l.bareSince = now
+	case serves && !l.bareSince.IsZero():
+		l.bare, l.bareSince = l.bare+now.Sub(l.bareSince), time.Time{}
+	}
 }
 
 // loss is a request that was lost on a base.
@@ -90,9 +104,13 @@ func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool
 		case missing == "":
 			c.close(k, now)
 		case l == nil:
-			c.open[k] = &lie{claim: k, from: now, missing: missing, excused: !b.running}
+			l = &lie{claim: k, from: now, missing: missing, excused: !b.running}
+			c.open[k] = l
 		case !b.running:
 			l.excused = true
+		}
+		if missing != "" {
+			l.serve(b.servesAll(p), now)
 		}
 	}
 }
@@ -100,6 +118,7 @@ func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool
 func (c *truthCheck) close(k claim, now time.Time) {
 	if l := c.open[k]; l != nil {
 		l.to = now
+		l.serve(true, now)
 		c.lies = append(c.lies, *l)
 		delete(c.open, k)
 	}
@@ -142,12 +161,23 @@ func (b *base) missing(p *pod) string {
 	return strings.Join(out, " and ")
 }
 
+// servesAll tells whether some version of each module of the Pod is active.
+func (b *base) servesAll(p *pod) bool {
+	for _, m := range p.Modules {
+		if !b.isActive(m.Name, "") {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *truthCheck) result(end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
 	lies := slices.Clone(c.lies)
 	for _, l := range c.open {
 		last := *l
 		last.to = end
+		last.serve(true, end)
 		lies = append(lies, last)
 	}
 	var longest, longestExcused time.Duration
@@ -164,6 +194,9 @@ func (c *truthCheck) result(end time.Time, o *Options) Result {
 		v := Violation{
 			Time: l.from, Length: length, Base: l.base, Pod: l.pod,
 			Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
+		}
+		if l.bare == 0 {
+			v.Message += ", where another version serves"
 		}
 		lost := 0
 		for _, q := range c.lost {
@@ -186,7 +219,7 @@ func (c *truthCheck) result(end time.Time, o *Options) Result {
 		if counted < length {
 			v.Message += fmt.Sprintf(", %v of it while something was away", brief(length-counted))
 		}
-		if lost > 0 && counted == length || counted > o.TruthWithin {
+		if lost > 0 && counted == length || counted > o.SwitchWithin || l.bare > o.TruthWithin && counted > o.TruthWithin {
 			r.Violations = append(r.Violations, v)
 		} else {
 			r.Excused = append(r.Excused, v)
