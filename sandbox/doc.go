@@ -5,6 +5,7 @@
 //	launch.go     the daemon's process, or the daemon in this process
 //	inspect.go    List, and the status of a sandbox whose daemon is gone
 //	programs.go   where the programs are
+//	provider.go   what the provider auto means on this machine
 //
 // The rooms below:
 //

@@ -56,7 +56,7 @@ func (p Programs) daemon() daemon.Programs {
 
 // check says in one sentence which program is missing, and what to do.
 func (p Programs) check(config *v1alpha1.Sandbox, inProcess bool) error {
-	provider, _ := daemon.EffectiveProvider(config)
+	provider := daemon.EffectiveProvider(config)
 	for _, needed := range []struct {
 		name, path string
 		by         bool

@@ -111,8 +111,15 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		return s, nil
 	}
 	steps := progress.New(o.Progress, nil)
+	var why string
+	if o.Config, why, err = settle(ctx, dir, o.Config); err != nil {
+		return nil, err
+	}
 	if err := prepare(ctx, dir, o, steps); err != nil {
 		return nil, err
+	}
+	if why != "" {
+		steps.Note(why)
 	}
 	err = steps.Step(ctx, "Starting daemon", func(ctx context.Context) (err error) {
 		s.process, err = launch(ctx, dir, o)
@@ -238,13 +245,22 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 // forget removes what a sandbox whose daemon is gone has made in a cluster that
 // stays.
 func forget(ctx context.Context, dir state.Dir) error {
-	text, err := os.ReadFile(dir.Config())
+	config, err := effective(dir)
 	if err != nil {
-		return fmt.Errorf("reading the effective configuration: %w", err)
+		return err
 	}
+	return daemon.Forget(ctx, dir, config)
+}
+
+// effective reads the configuration with which a sandbox was brought up.
+func effective(dir state.Dir) (*v1alpha1.Sandbox, error) {
+	text, err := os.ReadFile(dir.Config())
 	var config v1alpha1.Sandbox
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		return fmt.Errorf("reading the effective configuration: %w", err)
+	if err == nil {
+		err = yaml.Unmarshal(text, &config)
 	}
-	return daemon.Forget(ctx, dir, &config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the effective configuration: %w", err)
+	}
+	return &config, nil
 }

@@ -67,6 +67,7 @@ func bench(t *testing.T, patient bool) sandbox.Options {
 		}
 	}
 	config := &v1alpha1.Sandbox{}
+	config.Spec.Provider = v1alpha1.ProviderEmbedded
 	config.Spec.Wait = &metav1.Duration{Duration: 30 * time.Second}
 	v1alpha1.SetDefaults(config)
 	return sandbox.Options{Home: home, Config: config, Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
@@ -197,5 +198,56 @@ func TestFindPrograms(t *testing.T) {
 	t.Setenv("PATH", "")
 	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
 		t.Errorf("found nowhere %+v", p)
+	}
+}
+
+// What the provider auto means is told, and an earlier run decides before the machine does.
+func TestAutoIsSettled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		docker string // a program of that name
+		stored string // the configuration of an earlier run
+		want   string // part of a note; empty means that there is none
+	}{
+		"no engine": {want: "the provider is embedded: no container engine: docker is not installed; podman is not installed"},
+		"an engine without an image": {
+			docker: `case $1 in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`,
+			want:   "the provider is embedded: docker has no node image"},
+		"an earlier run": {
+			docker: `case $1 in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) echo amd64;; esac`,
+			stored: "spec: {provider: embedded}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := bench(t, false)
+			o.Config.Spec.Provider = v1alpha1.ProviderAuto
+			path := t.TempDir()
+			t.Setenv("PATH", path)
+			if tc.docker != "" {
+				if err := os.WriteFile(filepath.Join(path, "docker"), []byte("#!/bin/sh\n"+tc.docker+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			dir := state.Home(o.Home).Dir("koup")
+			if tc.stored != "" {
+				if err := dir.Create(); err != nil {
+					t.Fatal(err)
+				}
+				if err := state.WriteFile(dir.Config(), []byte(tc.stored)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var notes []string
+			o.Progress = func(e sandbox.Event) {
+				if strings.HasPrefix(e.Step, "the provider is") {
+					notes = append(notes, e.Step)
+				}
+			}
+			// The control plane of these tests fails, so the provider embedded was taken.
+			if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the disk is on fire") {
+				t.Errorf("error %v", err)
+			}
+			if got := strings.Join(notes, "\n"); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+				t.Errorf("notes %q, want %q", got, tc.want)
+			}
+		})
 	}
 }

@@ -75,6 +75,9 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 // of bases and the patience.
 func otherSettings(a, b *v1alpha1.Sandbox) bool {
 	x, y := *a, *b
+	if y.Spec.Provider == v1alpha1.ProviderAuto { // what that meant was settled when the sandbox came up
+		y.Spec.Provider, y.Spec.Kind, y.Spec.Cluster = x.Spec.Provider, x.Spec.Kind, x.Spec.Cluster
+	}
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil
 	}

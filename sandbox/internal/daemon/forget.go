@@ -22,7 +22,7 @@ import (
 // objects with its label, and the mark. A cluster that does not bear the sandbox's mark is left
 // alone, and so is one that goes with the sandbox; a cluster of kind is removed as a whole.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
-	switch provider, _ := EffectiveProvider(config); provider {
+	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderExisting:
 	case v1alpha1.ProviderKind:
 		return kind.Forget(ctx, kindOptions(dir, config, nil, nil))

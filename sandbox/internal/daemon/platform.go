@@ -50,17 +50,17 @@ type platform interface {
 	Down(ctx context.Context) error
 }
 
-// EffectiveProvider says which provider a configuration leads to, and why.
-func EffectiveProvider(s *v1alpha1.Sandbox) (provider v1alpha1.Provider, why string) {
+// EffectiveProvider is the provider of a configuration, or embedded where auto was not settled: it needs nothing but this machine.
+func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
-		return v1alpha1.ProviderEmbedded, "auto chose it: it needs nothing but this machine"
+		return v1alpha1.ProviderEmbedded
 	}
-	return s.Spec.Provider, ""
+	return s.Spec.Provider
 }
 
 // newPlatform makes the platform of a configuration; note is told what a person should know.
 func newPlatform(d *Daemon, config *v1alpha1.Sandbox, note func(string)) (platform, error) {
-	switch provider, _ := EffectiveProvider(config); provider {
+	switch provider := EffectiveProvider(config); provider {
 	case v1alpha1.ProviderEmbedded:
 		c, err := embedded.New(embedded.Options{
 			Sandbox:    config.Metadata.Name,

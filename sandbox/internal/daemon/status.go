@@ -26,7 +26,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		status.Problems = append(status.Problems, fmt.Sprintf("the sandbox is %s", phase))
 	}
 	if s.config != nil {
-		status.Provider, _ = EffectiveProvider(s.config)
+		status.Provider = EffectiveProvider(s.config)
 		status.Env = s.config.Spec.Env
 		status.Broker.TLS = s.config.Spec.Broker.TLS
 	}

@@ -20,7 +20,10 @@ func run(ctx context.Context, stdin io.Reader, name string, args ...string) (str
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		err = fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, lastLine(stderr.String()))
+		err = fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		if said := lastLine(stderr.String()); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
 	}
 	return strings.TrimSpace(stdout.String()), err
 }

@@ -53,7 +53,7 @@ func FindEngine(ctx context.Context) (*Engine, error) {
 		}
 		reasons = append(reasons, err.Error())
 	}
-	return nil, fmt.Errorf("%w: %s; start one, or use --provider embedded, which needs none", ErrNoEngine, strings.Join(reasons, "; "))
+	return nil, fmt.Errorf("%w: %s", ErrNoEngine, strings.Join(reasons, "; "))
 }
 
 func askDocker(ctx context.Context) (*Engine, error) {

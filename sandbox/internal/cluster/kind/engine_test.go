@@ -36,7 +36,6 @@ func fakeEngine(t *testing.T, name, script string) {
 
 func TestFindEngine(t *testing.T) {
 	const none = "no container engine: "
-	const advice = "; start one, or use --provider embedded, which needs none"
 	for name, tc := range map[string]struct {
 		engine, script string
 		want           *Engine
@@ -46,14 +45,14 @@ func TestFindEngine(t *testing.T) {
 			&Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9, Root: "/d"}, ""},
 		"podman": {"podman", `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
 			&Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g"}, ""},
-		"neither": {"", "", nil, none + "docker is not installed; podman is not installed" + advice},
+		"neither": {"", "", nil, none + "docker is not installed; podman is not installed"},
 		"not running": {"docker", `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			nil, none + "docker is installed, but does not run; podman is not installed" + advice},
+			nil, none + "docker is installed, but does not run; podman is not installed"},
 		"not running, but its client says something": {"docker",
 			`echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
-			nil, none + "docker is installed, but does not run; podman is not installed" + advice},
+			nil, none + "docker is installed, but does not run; podman is not installed"},
 		"not allowed": {"docker", `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
-			nil, none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed" + advice},
+			nil, none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fakeEngine(t, tc.engine, tc.script)
@@ -81,6 +80,28 @@ func TestEngineThatDoesNotSuffice(t *testing.T) {
 	elsewhere := &Engine{Command: "docker", Memory: 8e9, Root: filepath.Join(t.TempDir(), "of", "another", "machine")}
 	if err := elsewhere.suffices(t.Context()); err != nil {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestAtHand(t *testing.T) {
+	const docker = `case "$1" in
+info) echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"x86_64","MemTotal":%d}';;
+image) case "$*" in *%s*) echo amd64;; *) exit 1;; esac;;
+esac`
+	for name, tc := range map[string]struct{ script, want string }{
+		"an image": {fmt.Sprintf(docker, 8000000000, "kindest"), short(defaults.Image) + " <nil>"},
+		"no image": {fmt.Sprintf(docker, 8000000000, "other"), " docker has no node image; with --provider kind it gets " + short(defaults.Image)},
+		"too little memory": {fmt.Sprintf(docker, 1000000000, "kindest"),
+			" docker has 1.0 GB of memory and a cluster of kind needs 2.1: give it more, or use --provider embedded"},
+		"no engine": {"exit 1", " no container engine: docker cannot be used: docker info --format {{json .}}: exit status 1; podman is not installed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fakeEngine(t, "docker", tc.script)
+			image, err := AtHand(t.Context())
+			if got := fmt.Sprint(image, " ", err); got != tc.want {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -129,7 +129,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 func (p *Provider) ask(ctx context.Context) error {
 	engine, err := FindEngine(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; start one, or use --provider embedded, which needs none", err)
 	}
 	p.engine = engine
 	p.kind = kindcluster.NewProvider(engine.option(), kindcluster.ProviderWithLogger(logger{p.o.Logger}))

@@ -16,20 +16,13 @@ const OwnImage = "koupsandbox/node"
 // kind, or the one built here if that alone is at hand. Nothing is downloaded while an image is at hand.
 func (p *Provider) choose(ctx context.Context) error {
 	candidates := p.candidates(ctx)
-	for i, image := range candidates {
-		architecture, err := p.engine.run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
-		if err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			continue // it is not there
-		}
-		if architecture != p.engine.Architecture {
-			return fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
-				image, architecture, p.engine.Command, p.engine.Architecture)
-		}
+	image, err := p.engine.first(ctx, candidates)
+	if err != nil {
+		return err
+	}
+	if image != "" {
 		p.image = image
-		if i > 0 {
+		if image != candidates[0] {
 			p.note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
 		}
 		return nil
@@ -40,6 +33,42 @@ func (p *Provider) choose(ctx context.Context) error {
 	}
 	p.image = candidates[0]
 	return nil
+}
+
+// AtHand returns the image that a cluster would be made of by default, if an engine answers, suffices, and has one. The error says what
+// is missing.
+func AtHand(ctx context.Context) (image string, err error) {
+	engine, err := FindEngine(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := engine.suffices(ctx); err != nil {
+		return "", err
+	}
+	candidates := (&Provider{engine: engine}).candidates(ctx)
+	image, err = engine.first(ctx, candidates)
+	if err == nil && image == "" {
+		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", engine.Command, short(candidates[0]))
+	}
+	return short(image), err
+}
+
+// first returns the first of some images that the engine has, empty if it has none. One for another architecture is an error.
+func (e *Engine) first(ctx context.Context, images []string) (string, error) {
+	for _, image := range images {
+		architecture, err := e.run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
+		switch {
+		case ctx.Err() != nil:
+			return "", err
+		case err != nil: // it is not there
+		case architecture != e.Architecture:
+			return "", fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
+				image, architecture, e.Command, e.Architecture)
+		default:
+			return image, nil
+		}
+	}
+	return "", nil
 }
 
 // candidates lists the images that would do, the best first. The first is the one to download if none is there.
