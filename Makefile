@@ -99,6 +99,15 @@ record: realbase ## Record anew what a real base answers, for the conformance te
 e2e-realbase: build realbase ## Let the controller drive real bases
 	E2E_REALBASE=1 go test -race -count=1 -timeout 30m ./e2e/realbase/
 
+# E2E_KIND=required makes it a failure that no engine answers: so does CI.
+.PHONY: e2e-kind
+e2e-kind: build ## Prove the provider kind, if a container engine answers
+	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \
+	  E2E_KIND=1 go test -race -count=1 -timeout 20m ./e2e/kind; \
+	else \
+	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
+	fi
+
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase

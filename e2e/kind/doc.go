@@ -4,7 +4,7 @@
 //	main_test.go      finds the engine, and has one sandbox for all
 //	cluster_test.go   what runs in the cluster
 //	rollout_test.go   a rolling update under traffic; logs; the controller killed
-//	owner_test.go     clusters that are not ours, halves, adoption, down
+//	owner_test.go     clusters that are not ours, halves, adoption
 //
-// Without a container engine the tests are skipped, and say so. With E2E_KIND=required that is a failure: so does CI.
+// They need a container engine and minutes, so they run with E2E_KIND=1 only: `make e2e-kind`, which says so where no engine answers.
 package kind

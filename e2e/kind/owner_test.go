@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
-	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
 // A cluster of the sandbox's name that somebody else has made is refused in one sentence, and stays.
@@ -61,33 +61,10 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	untouched("down")
 }
 
-// A second sandbox is adopted after its daemon was killed, with the Pods that are in it; Ctrl-C during creation and down leave
-// nothing behind.
-func TestLifeOfACluster(t *testing.T) {
-	b := newBox("life")
-	t.Cleanup(func() {
-		if err := b.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	file, err := b.WriteConfig(spec())
-	if err != nil {
-		t.Fatal(err)
-	}
-	interrupted(t, b, file)
-
-	if err := b.Must(t.Context(), "up", "--config", file); err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientOf(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := module.Pod("default", "kept", module.Template("kept", module.Container("kept", "1.0.0")))
-	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	list, err := b.Processes(t.Context())
+// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it.
+func TestClusterIsAdoptedAfterACrash(t *testing.T) {
+	kept := deploy(t, "kept")
+	list, err := shared.Processes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,25 +75,30 @@ func TestLifeOfACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.Run(t.Context(), "up", "--config", file)
+	file, err := shared.WriteConfig(spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := shared.Run(t.Context(), "up", "--config", file)
 	if err != nil || r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
 		t.Fatalf("status %d, error %v:\n%s%s", r.Status, err, r.Out, r.Err)
 	}
-	if client, err = clientOf(b); err == nil {
-		_, err = client.CoreV1().Pods("default").Get(t.Context(), "kept", metav1.GetOptions{})
-	}
-	if err != nil {
-		t.Errorf("what was in the cluster is gone: %v", err)
-	}
-	if err := b.Down(t.Context()); err != nil {
+	if err := open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	nothing(t, b)
+	again, err := client.CoreV1().Pods(kept.Namespace).Get(t.Context(), kept.Name, metav1.GetOptions{})
+	if err != nil || again.UID != kept.UID {
+		t.Errorf("what was in the cluster is gone: %v", err)
+	}
 }
 
-// interrupted presses Ctrl-C when the node's container is there.
-func interrupted(t *testing.T, b *box.Box, file string) {
-	t.Helper()
+// Ctrl-C while the cluster is made leaves nothing behind.
+func TestInterruptedCreation(t *testing.T) {
+	b := newBox("half")
+	file, err := b.WriteConfig(spec())
+	if err != nil {
+		t.Fatal(err)
+	}
 	command := b.Command(t.Context(), "up", "--config", file)
 	var said strings.Builder
 	command.Stdout, command.Stderr = &said, &said
@@ -125,7 +107,7 @@ func interrupted(t *testing.T, b *box.Box, file string) {
 	}
 	eventually(t, "the creation has begun", func(context.Context) error {
 		if len(containers(t, b.Name)) == 0 {
-			return os.ErrNotExist
+			return errors.New("there is no container")
 		}
 		return nil
 	})
@@ -135,12 +117,6 @@ func interrupted(t *testing.T, b *box.Box, file string) {
 	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "koupsandbox: stopped") {
 		t.Errorf("up ended with %v:\n%s", err, said.String())
 	}
-	nothing(t, b)
-}
-
-// nothing is left of a sandbox: no container, no file.
-func nothing(t *testing.T, b *box.Box) {
-	t.Helper()
 	if left := containers(t, b.Name); len(left) > 0 {
 		t.Errorf("the containers %v are left", left)
 	}
