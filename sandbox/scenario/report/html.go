@@ -17,23 +17,29 @@ import (
 //go:embed page
 var files embed.FS
 
-// page is the page's fixed part. Its policy lets the browser run this script and
-// no other, load nothing and send nothing, whatever the texts of a report say.
-var page = struct {
+// page is the part of the page that is the same for all reports.
+var page = newFrame()
+
+// frame is a page without its texts. Its policy lets the browser run this script
+// and no other, load nothing and send nothing, whatever the texts of a report say.
+type frame struct {
 	template      *template.Template
 	script, style string
 	policy        string
-}{}
+}
 
-func init() {
-	page.style = read("style.css")
-	page.script = "(() => {\n'use strict';\n" + read("data.js") + read("layout.js") + read("draw.js") + read("timeline.js") + read("page.js") + "})();\n"
-	page.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'",
-		hash(page.script), hash(page.style))
-	page.template = template.Must(template.New("page.html").Funcs(template.FuncMap{
+func newFrame() *frame {
+	f := &frame{
+		style:  read("style.css"),
+		script: "(() => {\n'use strict';\n" + read("data.js") + read("layout.js") + read("draw.js") + read("timeline.js") + read("page.js") + "})();\n",
+	}
+	f.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(f.script), hash(f.style))
+	f.template = template.Must(template.New("page.html").Funcs(template.FuncMap{
 		"name": Name, "seconds": seconds, "length": length, "since": since, "requests": requests, "count": count, "number": Number,
 		"micros": func(run *scenario.Run, t time.Time) int64 { return t.Sub(run.Started).Microseconds() },
-		"share":  func(d time.Duration) int64 { return d.Microseconds() },
+		"share":  time.Duration.Microseconds,
+		"deeper": func(depth int) int { return depth + 1 },
+		"nested": func(run *scenario.Run, list []*scenario.Step, depth int) nested { return nested{run, list, depth} },
 		"verdict": func(v scenario.Verdict) string { // a class of the style sheet, or none
 			switch v {
 			case scenario.Passed, scenario.Failed, scenario.Skipped, scenario.Errored:
@@ -41,10 +47,9 @@ func init() {
 			}
 			return ""
 		},
-		"deeper": func(depth int) int { return depth + 1 },
-		"nested": func(run *scenario.Run, list []*scenario.Step, depth int) nested { return nested{run, list, depth} },
-		"time":   func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
+		"time": func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
 	}).Parse(read("page.html")))
+	return f
 }
 
 func read(name string) string {
