@@ -209,9 +209,9 @@ func cellsOf(scenarios []*source.Scenario) int {
 func stepsOf(scenarios []*source.Scenario) []string {
 	var names []string
 	for _, sc := range scenarios {
-		for _, step := range sc.Scenario.Spec.Steps {
-			if !slices.Contains(names, step.Name) {
-				names = append(names, step.Name)
+		for _, step := range sc.Steps {
+			if !slices.Contains(names, step) {
+				names = append(names, step)
 			}
 		}
 	}

@@ -103,8 +103,8 @@ func TestScenarioMistakes(t *testing.T) {
 		{[]string{"run", "--selector", "area in (", "HOME/s.yaml"}, `koupsandbox: --selector "area in (" cannot be read: ` + notLabels.Error()},
 		{[]string{"run", "--selector", "area=base", "HOME/s.yaml"},
 			"koupsandbox: the scenarios cannot be run:\nno scenario is selected: look at their names and labels with koupsandbox scenario list"},
-		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, `koupsandbox: no scenario has a step "updat"; there are: install, apply Service/${{ vars.module }}, ` +
-			"wait for rollout of Deployment/${{ vars.module }}, start traffic, update, wait for rollout of Deployment/${{ vars.module }} (2), every base serves the new version, stop traffic"},
+		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, `koupsandbox: no scenario has a step "updat"; there are: install, apply Service/biz1, ` +
+			"wait for rollout of Deployment/biz1, start traffic, update, wait for rollout of Deployment/biz1 (2), every base serves the new version, stop traffic"},
 		{[]string{"new", "No"}, `koupsandbox: the name "No" must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends`},
 		{[]string{"lint", "-"}, "koupsandbox: nothing comes in for -"},
 		{[]string{"lint", "HOME/none.yaml"}, "koupsandbox: reading manifests: lstat HOME/none.yaml: no such file or directory"},

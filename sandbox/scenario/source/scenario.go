@@ -25,6 +25,9 @@ type Scenario struct {
 	// there is no matrix.
 	Cells []Cell
 
+	// Steps are the names of its steps in any cell, expressions replaced.
+	Steps []string
+
 	source *strictyaml.Source
 	doc    *strictyaml.Document
 	env    *expr.Env
@@ -85,6 +88,11 @@ func (s *Scenario) prepare(o Options) Problems {
 			}
 		}
 		problems = append(problems, instance.manifests(used)...)
+		for _, step := range instance.Spec.Steps {
+			if !slices.Contains(s.Steps, step.Name) {
+				s.Steps = append(s.Steps, step.Name)
+			}
+		}
 	}
 	return append(problems, s.unused(used, problems)...)
 }

@@ -8,6 +8,10 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
+// costLimit bounds one evaluation, in CEL's units: loops over a thousand Pods, or
+// over pairs of them, stay far below; what is beyond would take seconds.
+const costLimit = 50_000_000
+
 // Program is a compiled expression. It may be used concurrently.
 type Program struct {
 	text    string
@@ -50,7 +54,7 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 		return nil, Problems{{Line: 1, Column: 1, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
 	}
 	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()), parts: partsOf(checked)}
-	options := []cel.ProgramOption{cel.InterruptCheckFrequency(1000), cel.CostLimit(50_000_000)}
+	options := []cel.ProgramOption{cel.CostLimit(costLimit)}
 	if len(p.parts) > 0 {
 		options = append(options, cel.EvalOptions(cel.OptTrackState))
 	}
