@@ -73,7 +73,7 @@ func writeFrame(w io.Writer, r *scenario.Report) error {
 	for _, tag := range []string{"script", "style"} {
 		text = strings.Replace(text, between(text, "<"+tag+">", "</"+tag+">"), "…", 1)
 	}
-	_, err := io.WriteString(w, regexp.MustCompile(`sha256-[^&]*`).ReplaceAllString(text, "sha256-…"))
+	_, err := io.WriteString(w, regexp.MustCompile(`sha256-.*?&#39;`).ReplaceAllString(text, "sha256-…&#39;"))
 	return err
 }
 
