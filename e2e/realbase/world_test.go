@@ -85,6 +85,9 @@ type jvm struct {
 // options are those of a new base for a test; its name is no other's.
 func options(t *testing.T, tunnel recording.Tunnel, settings recording.Settings) Options {
 	t.Helper()
+	if missing != nil {
+		t.Skip(missing)
+	}
 	n := numbers.Add(1)
 	name := envconf.RandomName("base", 12)
 	o := Options{Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, name+".log"),

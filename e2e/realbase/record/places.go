@@ -37,6 +37,7 @@ func openPlaces(folder, target string) (*places, error) {
 		if err != nil {
 			return nil, err
 		}
+		delete(manifest, "build-time") // nobody reads it, and it differs from build to build
 		p.manifests[name] = manifest
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -147,7 +147,8 @@ class Mqtt implements MqttCallbackExtended {
         } catch (Throwable e) { // also the errors of a JVM that runs out of memory
             StringWriter trace = new StringWriter();
             e.printStackTrace(new PrintWriter(trace));
-            answer.put("response", Output.ofFailed(Map.of("code", "FAILED", "message", trace.toString()), e.getMessage()));
+            answer.put("response", Output.ofFailed(
+                new TreeMap<>(Map.of("code", "FAILED", "message", trace.toString())), e.getMessage()));
         }
         publish("base/bizOperation", answer);
     }
