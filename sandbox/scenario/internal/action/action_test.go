@@ -13,6 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
@@ -42,13 +43,13 @@ func TestAssertResource(t *testing.T) {
 	r.create(configMaps, configMap)
 	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c is so")
 	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`, "ConfigMap with the labels app=x is so")
-	f := r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
+	details := r.ill(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
 		`ConfigMap c: data.a: want "3", got "1" (and 1 more)`)
 	want := []Detail{
 		{"what differs", "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
 		{"ConfigMap c, last seen", "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  name: c\n  namespace: run-x\n"},
 	}
-	if diff := cmp.Diff(want, f.Details); diff != "" {
+	if diff := cmp.Diff(want, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`, "there is no such ConfigMap")
@@ -73,8 +74,8 @@ func TestAssertWaitsUntilItIsSo(t *testing.T) {
 func TestAssertCondition(t *testing.T) {
 	r := newRig(t)
 	r.ill(`assert: {cel: "pods.all(p, true)"}`, "it compared nothing, because there were no elements in pods")
-	f := r.ill(`assert: {cel: "bases.exists(b, bases[b].ready)"}`, "it is not true")
-	if diff := cmp.Diff([]Detail{{"what there was", "bases: none"}}, f.Details); diff != "" {
+	details := r.ill(`assert: {cel: "bases.exists(b, bases[b].ready)"}`, "it is not true")
+	if diff := cmp.Diff([]Detail{{"what there was", "bases: none"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
@@ -130,7 +131,7 @@ func TestApplyReadsFiles(t *testing.T) {
 	if len(objects) != 1 {
 		t.Fatalf("%d objects, want 1", len(objects))
 	}
-	want := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stock}, data: {version: 1.0.0}}`)
+	want := apitest.Object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stock}, data: {version: 1.0.0}}`)
 	if diff := cmp.Diff(want.Object, objects[0].Object); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
@@ -257,8 +258,8 @@ func TestScript(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"said": "run-x /kubeconfig z"}, r.outputs); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
-	f := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
-	if diff := cmp.Diff([]Detail{{"standard output", "out\n"}, {"standard error", "err\n"}}, f.Details); diff != "" {
+	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
+	if diff := cmp.Diff([]Detail{{"standard output", "out\n"}, {"standard error", "err\n"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
@@ -279,9 +280,16 @@ func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
-	if err == nil && !strings.Contains(string(state), ") Z ") {
-		t.Errorf("what the script has started goes on: %s", state)
+	for deadline := time.After(patience); ; {
+		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+		if err != nil || strings.Contains(string(state), ") Z ") { // a zombie has ended
+			return
+		}
+		select { // the kernel takes its time on a busy machine
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("what the script has started goes on: %s", state)
+		}
 	}
 }
 

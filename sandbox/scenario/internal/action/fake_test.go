@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	typedfake "k8s.io/client-go/kubernetes/fake"
@@ -20,6 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
@@ -147,6 +147,7 @@ func newRig(t *testing.T) *rig {
 		mapper.Add(kind, scope)
 	}
 	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme)}
+	apitest.Gapless(r.dynamic)
 	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
 	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
 	var err error
@@ -185,7 +186,7 @@ func (r *rig) node(b control.Base, there bool) {
 
 func (r *rig) create(resource schema.GroupVersionResource, text string) {
 	r.t.Helper()
-	o := object(r.t, text)
+	o := apitest.Object(r.t, text)
 	if err := r.dynamic.Tracker().Create(resource, o, o.GetNamespace()); err != nil {
 		r.t.Error(err)
 	}
@@ -193,19 +194,10 @@ func (r *rig) create(resource schema.GroupVersionResource, text string) {
 
 func (r *rig) update(resource schema.GroupVersionResource, text string) {
 	r.t.Helper()
-	o := object(r.t, text)
+	o := apitest.Object(r.t, text)
 	if err := r.dynamic.Tracker().Update(resource, o, o.GetNamespace()); err != nil {
 		r.t.Error(err)
 	}
-}
-
-func object(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	return o
 }
 
 // action reads an action as a scenario writes it.
@@ -237,16 +229,16 @@ func (r *rig) well(text, want string) {
 	}
 }
 
-// ill does an action that must fail with a part of a text.
-func (r *rig) ill(text, want string) *Failure {
+// ill does an action that must fail with a part of a text, and returns the details.
+func (r *rig) ill(text, want string) []Detail {
 	r.t.Helper()
 	_, err := r.do(text, 100*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
 	}
 	var f *Failure
-	if !errors.As(err, &f) {
-		f = &Failure{}
+	if errors.As(err, &f) {
+		return f.Details
 	}
-	return f
+	return nil
 }

@@ -4,18 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
-)
 
-func object(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
+)
 
 func TestRollout(t *testing.T) {
 	const deployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, generation: 2}, `
@@ -66,7 +57,7 @@ func TestRollout(t *testing.T) {
 			Progress{Failed: true, Message: "a Pod has no rollout: name a Deployment, DaemonSet or StatefulSet"}},
 	}
 	for _, tt := range tests {
-		o := object(t, tt.object)
+		o := apitest.Object(t, tt.object)
 		t.Run(o.GetKind()+" "+tt.name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, Rollout(o)); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
@@ -88,7 +79,7 @@ func TestReady(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Ready(object(t, tt.object))); diff != "" {
+			if diff := cmp.Diff(tt.want, Ready(apitest.Object(t, tt.object))); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 		})
@@ -106,11 +97,11 @@ func TestBind(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before, o := object(t, tt.object), object(t, tt.object)
+			before, o := apitest.Object(t, tt.object), apitest.Object(t, tt.object)
 			got, bound := Bind(o, "g")
 			want := before
 			if tt.want != "" {
-				want = object(t, tt.want)
+				want = apitest.Object(t, tt.want)
 			}
 			if diff := cmp.Diff(want.Object, got.Object); diff != "" || bound != (tt.want != "") {
 				t.Errorf("bound %t, object (-want +got):\n%s", bound, diff)

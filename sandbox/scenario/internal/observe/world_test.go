@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
-	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
@@ -28,22 +28,14 @@ func newWorld(t *testing.T) (*World, *table) {
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		Pods: "PodList", Nodes: "NodeList", EndpointSlices: "EndpointSliceList",
 	})
+	apitest.Gapless(client)
 	w := New(Options{Client: client, Namespace: group, Group: group, Now: func() time.Time { return at }})
 	return w, w.table(Subject{Resource: Pods, Namespace: group}) // Start does not run: nothing else fills it
 }
 
-func object(t *testing.T, text string) *unstructured.Unstructured {
-	t.Helper()
-	o := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 func pod(t *testing.T, version, uid, node, ready string) *unstructured.Unstructured {
 	t.Helper()
-	return object(t, `
+	return apitest.Object(t, `
 apiVersion: v1
 kind: Pod
 metadata: {name: p, namespace: run-x, uid: `+uid+`, resourceVersion: "`+version+`"}
@@ -245,12 +237,12 @@ func TestFollow(t *testing.T) {
 	defer cancel()
 	w, _ := newWorld(t)
 	nodes := NodesOf(group)
-	node := object(t, `{apiVersion: v1, kind: Node, metadata: {name: vnode.id-1, labels: {base.koupleless.io/cluster-name: run-x, base.koupleless.io/host-name: run-x-base-1}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
+	node := apitest.Object(t, `{apiVersion: v1, kind: Node, metadata: {name: vnode.id-1, labels: {base.koupleless.io/cluster-name: run-x, base.koupleless.io/host-name: run-x-base-1}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Nodes, node, ""))
 	done := make(chan error, 1)
 	go func() { done <- w.Start(ctx) }()
 	must(t, w.Follow(ctx, nodes))
-	slice := object(t, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
+	slice := apitest.Object(t, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
 	must(t, w.Follow(ctx, Subject{Resource: EndpointSlices, Namespace: group}))
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(EndpointSlices, slice, group))
 	must(t, w.Until(ctx, func(v View) (bool, error) {
