@@ -157,7 +157,8 @@ type AddRequest struct {
 }
 
 // RemoveRequest says which bases to remove: those that it names by identity or
-// host name, or the Count youngest, or all of a Group; exactly one of the three.
+// host name, or the Count youngest of the sandbox's own, or all of a Group, whose
+// traffic ends too; exactly one of the three.
 type RemoveRequest struct {
 	Bases []string `json:"bases,omitempty"`
 	Count int      `json:"count,omitempty"`

@@ -67,14 +67,15 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	wait := d.now().config.Spec.Wait.Duration
 	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
 	defer cancel()
-	if err := d.setControllers(limited, r); err != nil {
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
-		defer cancel()
-		stop := context.AfterFunc(d.ending, cancel)
-		defer stop()
-		return before, errors.Join(err, d.setControllers(back, before))
+	if err = d.setControllers(limited, r); err == nil {
+		return before, nil
 	}
-	return before, nil
+	back, enough, usingErr := d.using(context.WithoutCancel(ctx))
+	if usingErr != nil {
+		return before, err
+	}
+	defer enough()
+	return before, errors.Join(err, d.setControllers(back, before))
 }
 
 // controllerConfig is the configuration of the controllers with a request upon it.

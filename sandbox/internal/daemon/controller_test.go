@@ -105,8 +105,7 @@ func TestSetController(t *testing.T) {
 
 // Each controller gets each heartbeat; one that is away or hangs keeps nobody.
 func TestHearts(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	h := newHearts(ctx)
+	h := newHearts()
 	var mu sync.Mutex
 	heard := map[string]string{}
 	hanging := make(chan struct{})
@@ -124,7 +123,7 @@ func TestHearts(t *testing.T) {
 		t.Cleanup(s.Close)
 		return strings.TrimPrefix(s.URL, "http://")
 	}
-	defer func() { close(hanging); cancel(); h.wait() }() // before the servers wait for those that hang
+	defer func() { close(hanging); h.wait() }() // before the servers wait for those that hang
 	beat := func() (int, error) {
 		client := &http.Client{Transport: h, Timeout: patience}
 		response, err := client.Post("http://module-controller/heartbeat", "application/json", strings.NewReader("{}"))

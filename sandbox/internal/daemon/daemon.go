@@ -132,7 +132,7 @@ func New(o Options) *Daemon {
 	d.ending, d.end = context.WithCancelCause(context.Background())
 	d.life, d.endLife = context.WithCancel(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
-	d.hearts = newHearts(d.life)
+	d.hearts = newHearts()
 	return d
 }
 

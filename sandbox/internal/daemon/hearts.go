@@ -21,7 +21,6 @@ const heartTimeout = 5 * time.Second
 // over MQTT: each of them must know of every base to take it over. It answers as
 // soon as one has answered.
 type hearts struct {
-	ctx       context.Context // ends posts that nobody waits for
 	transport *http.Transport
 
 	mu    sync.Mutex
@@ -29,8 +28,8 @@ type hearts struct {
 	posts sync.WaitGroup
 }
 
-func newHearts(ctx context.Context) *hearts {
-	return &hearts{ctx: ctx, addrs: map[string]string{}, transport: &http.Transport{
+func newHearts() *hearts {
+	return &hearts{addrs: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
@@ -52,7 +51,8 @@ func (h *hearts) list() []string {
 	return slices.Collect(maps.Values(h.addrs))
 }
 
-// wait blocks until no post is under way; ctx has ended.
+// wait blocks until no post is under way: for heartTimeout at most, and no longer
+// than the controllers live.
 func (h *hearts) wait() {
 	h.posts.Wait()
 	h.transport.CloseIdleConnections()
@@ -66,6 +66,7 @@ func (h *hearts) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a heartbeat: %w", err)
 	}
+	ctx := r.Context()
 	type outcome struct {
 		response *http.Response
 		err      error
@@ -74,7 +75,7 @@ func (h *hearts) RoundTrip(r *http.Request) (*http.Response, error) {
 	outcomes := make(chan outcome, len(addrs))
 	for _, addr := range addrs {
 		h.posts.Go(func() {
-			response, err := h.post(r, addr, body)
+			response, err := h.post(ctx, r, addr, body)
 			outcomes <- outcome{response, err}
 		})
 	}
@@ -88,15 +89,16 @@ func (h *hearts) RoundTrip(r *http.Request) (*http.Response, error) {
 			if last.response == nil {
 				last = o
 			}
-		case <-r.Context().Done():
-			return nil, context.Cause(r.Context())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
 	return last.response, last.err
 }
 
-func (h *hearts) post(r *http.Request, addr string, body []byte) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(h.ctx, heartTimeout)
+// post goes on when nobody waits for it any more: another controller has answered.
+func (h *hearts) post(ctx context.Context, r *http.Request, addr string, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), heartTimeout)
 	defer cancel()
 	url := *r.URL
 	url.Host = addr

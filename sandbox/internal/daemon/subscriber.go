@@ -70,8 +70,10 @@ func (s *subscriber) follow(ctx context.Context, end <-chan struct{}, sink func(
 		s.queue = nil
 		s.mu.Unlock()
 		for _, e := range events {
-			if ctx.Err() != nil {
+			select {
+			case <-ctx.Done():
 				return nil
+			default:
 			}
 			sink(e)
 		}
