@@ -72,6 +72,9 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
 	one := 1 // the scenarios bring their own
 	config.Spec.Bases.Count, config.Spec.Wait = &one, &metav1.Duration{Duration: waitTime}
+	if o.Programs.ControlPlane != "" {
+		config.Spec.Provider = v1alpha1.ProviderEmbedded // there in seconds; kind, the default where it can be, is not
+	}
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
 	}
