@@ -50,7 +50,7 @@ func (s *commands) explain(topic string) error {
 	}
 	for _, rule := range lint.Rules() {
 		if rule.ID == topic {
-			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n", rule.ID, rule.Level, rule.Title, rule.Explanation)
+			say(s.Out, "RULE:   %s (%s)\n\n%s.\n\n%s\n\nWhat to do: %s.\n", rule.ID, rule.Level, rule.Title, rule.Explanation, rule.Fix)
 			return nil
 		}
 	}

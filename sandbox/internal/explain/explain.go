@@ -178,10 +178,16 @@ func (e *Explainer) fields(b *strings.Builder, object *schema) {
 	}
 }
 
-// fault writes a kind of fault with the fields of faults.
+// needed are the fields that a kind of fault must have, for examples.
+var needed = map[string]string{
+	"error": ", code: User.DiskFull", "latency": ", delay: {min: 1s}", "slowLink": ", delay: {min: 1s}", "delay": ", delay: {min: 1s}",
+	"clockSkew": ", skew: 1m",
+}
+
+// fault writes a kind of fault with an example.
 func (e *Explainer) fault(kind *schema) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "FAULT:  %s\n\n%s %s\n\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {kind: %s}\n\nSee: koupsandbox scenario explain fault\n",
-		kind.Const, kind.Const, kind.Description, kind.Const)
+	fmt.Fprintf(&b, "FAULT:  %s\n\n%s %s\n\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {kind: %s%s}\n\nSee: koupsandbox scenario explain fault\n",
+		kind.Const, kind.Const, kind.Description, kind.Const, needed[kind.Const])
 	return b.String()
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
 )
@@ -69,6 +71,23 @@ func TestUnknown(t *testing.T) {
 	} {
 		if _, err := explainer(t).Topic(topic); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", topic, err, want)
+		}
+	}
+}
+
+// The example of each kind of fault can be used as it is.
+func TestFaultExamples(t *testing.T) {
+	for _, kind := range fakebase.FaultKinds() {
+		text, err := explainer(t).Topic(string(kind))
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		_, example, _ := strings.Cut(text, "fault: {")
+		example, _, _ = strings.Cut(example, "\n")
+		var fault fakebase.Fault
+		if err := yaml.UnmarshalStrict([]byte("{"+example), &fault); err != nil || fault.Validate() != nil {
+			t.Errorf("%s: the example {%s is refused: %v, %v", kind, example, err, fault.Validate())
 		}
 	}
 }

@@ -97,7 +97,7 @@ type linter struct {
 func (l *linter) find(rule string, o *object, field, message string, args ...any) {
 	r := ruleOf(rule)
 	l.findings = append(l.findings, Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
-		Message: fmt.Sprintf(message, args...), Fix: r.fix})
+		Message: fmt.Sprintf(message, args...), Fix: r.Fix})
 }
 
 // findMilder is find for what is not as bad as the rule's name says.

@@ -14,8 +14,8 @@ type Rule struct {
 	Title string `json:"title"`
 	// Explanation says why, and what happens otherwise.
 	Explanation string `json:"explanation"`
-
-	fix string
+	// Fix says what to do, without a full stop.
+	Fix string `json:"fix"`
 }
 
 // Rules returns all rules, sorted by ID.
