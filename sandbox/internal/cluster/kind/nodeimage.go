@@ -22,7 +22,7 @@ func (p *Provider) choose(ctx context.Context) error {
 	}
 	if image != "" {
 		p.image = image
-		if image != candidates[0] {
+		if short(image) != short(candidates[0]) {
 			p.note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
 		}
 		return nil
@@ -80,7 +80,8 @@ func (p *Provider) candidates(ctx context.Context) []string {
 		tag := "v" + strings.TrimPrefix(p.o.Version, "v")
 		return []string{"kindest/node:" + tag, OwnImage + ":" + tag}
 	}
-	list := []string{defaults.Image}
+	// The second is the first where it came in a file: its digest is known only to who has pulled it.
+	list := []string{defaults.Image, short(defaults.Image)}
 	if tags, err := p.engine.run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {
 			list = append(list, OwnImage+":"+tag)

@@ -1,0 +1,48 @@
+package kind
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSaveAndLoad(t *testing.T) {
+	fakeEngine(t, "docker", `case "$1 $2" in
+info*) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
+"image ls") echo v1.36.3;;
+"image inspect") case "$5" in `+OwnImage+`:v1.36.3) echo amd64;; *) exit 1;; esac;;
+"save --output") echo "$4" >"$3";;
+"load --input") printf 'Loaded image: '; cat "$3";;
+esac
+`)
+	path := filepath.Join(t.TempDir(), "image.tar")
+	image, err := Save(t.Context(), path)
+	if err != nil || image != OwnImage+":v1.36.3" {
+		t.Fatalf("saved %q, error %v", image, err)
+	}
+	images, err := LoadFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Errorf("%d files beside the image (%v)", len(left)-1, err)
+	}
+}
+
+func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
+	fakeEngine(t, "docker", `case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
+	path := filepath.Join(t.TempDir(), "image.tar")
+	if _, err := Save(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
+		t.Errorf("saving: %v", err)
+	}
+	if _, err := LoadFile(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), "there is no file "+path) {
+		t.Errorf("loading: %v", err)
+	}
+}
