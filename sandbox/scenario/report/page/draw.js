@@ -110,7 +110,7 @@ class Painter {
       if (height > 8 && right - left > 3) { g.fillRect(left, y, right - left, 1); g.fillRect(left, y + height - 1, right - left, 1); }
     }
     if (x1 >= GUTTER) g.fillRect(left, y, 1, height);
-    if (label && height >= 12 && right - left > 34) {
+    if (label && height >= 12 && right - left > (way === 'hatched' ? g.measureText(label).width + 16 : 34)) {
       g.save(); g.beginPath(); g.rect(left, y, right - left, height); g.clip();
       if (way === 'hatched') { g.fillStyle = this.colours.back; g.fillRect(left + 2, y + 1, g.measureText(label).width + 4, height - 2); }
       g.fillStyle = way === 'solid' ? this.colours.back : this.colours.text; g.textAlign = 'left'; g.fillText(label, left + 4, y + height / 2 + 0.5);
