@@ -26,14 +26,13 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	if e.stage != nil {
 		errs = append(errs, e.stage.Repair(ctx))
 	}
-	if e.before != nil && !e.r.o.Keep {
+	if e.before != nil { // even if the run is kept: others need the controllers as they were
 		_, err := e.r.o.Sandbox.SetController(ctx, *e.before)
 		errs = append(errs, err)
 	}
 	if e.r.o.Keep {
 		e.end()
-		return join(errs, fmt.Sprintf("kept: namespace %s and its bases; remove them with: koupsandbox base remove --group %s && kubectl delete namespace %s",
-			e.in.name, e.in.name, e.in.name))
+		return join(errs, e.left())
 	}
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
@@ -44,6 +43,12 @@ func (e *execution) cleanUp(ctx context.Context) string {
 		errs = append(errs, err)
 	}
 	return join(errs, "")
+}
+
+// left says what a run that is kept has left, and how to remove it.
+func (e *execution) left() string {
+	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
+		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
 }
 
 // end ends the watches of the run.

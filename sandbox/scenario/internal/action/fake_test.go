@@ -232,7 +232,7 @@ func (r *rig) well(text, want string) {
 // ill does an action that must fail with a part of a text, and returns the details.
 func (r *rig) ill(text, want string) []Detail {
 	r.t.Helper()
-	_, err := r.do(text, 100*time.Millisecond)
+	_, err := r.do(text, 300*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
 	}
