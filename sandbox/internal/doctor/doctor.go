@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 )
 
 const (
@@ -47,6 +48,7 @@ func Run(ctx context.Context, home string, programs sandbox.Programs) []Check {
 		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
 		program(sandbox.ControllerProgram, programs.Controller),
 		provider(programs),
+		engine(ctx),
 		writable(home),
 		freeDisk(ctx, home),
 		freeMemory(ctx),
@@ -71,6 +73,18 @@ func provider(programs sandbox.Programs) Check {
 		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneProgram)
 		c.Fix = "install it, or use --provider existing with --context"
 	}
+	return c
+}
+
+// engine tells what the provider kind would find; whoever has none uses another provider.
+func engine(ctx context.Context) Check {
+	c := Check{Name: "container engine", OK: true}
+	image, err := kind.AtHand(ctx)
+	if err != nil {
+		c.Detail = fmt.Sprintf("not needed; for the provider %s: %v", v1alpha1.ProviderKind, err)
+		return c
+	}
+	c.Detail = fmt.Sprintf("the provider %s is at hand, with %s", v1alpha1.ProviderKind, image)
 	return c
 }
 
