@@ -202,10 +202,10 @@ func (p *Provider) publish(ctx context.Context, key laneKey, b base.Snapshot) er
 	views := slices.DeleteFunc(p.store.lane(key), func(v view) bool { return v.deleting })
 	byKey := map[string]view{}
 	pods := make([]handover.Pod, 0, len(views))
-	for _, v := range views {
+	for i, v := range views {
 		byKey[string(v.uid)] = v
 		target := p.target(v.entry, b, *v.pod.Status.DeepCopy())
-		pods = append(pods, handover.Pod{Key: string(v.uid), Created: v.pod.CreationTimestamp.Time, Seen: v.seen, IsReady: p.writer.isReady(v.entry, v.pod), Ready: isReady(&target)})
+		pods = append(pods, handover.Pod{Key: string(v.uid), Created: v.pod.CreationTimestamp.Time, Seen: uint64(i), IsReady: p.writer.isReady(v.entry, v.pod), Ready: isReady(&target)})
 	}
 	leave := func() {}
 	steps := handover.Order(pods, func() (ok bool) {

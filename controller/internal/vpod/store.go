@@ -19,6 +19,7 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
+	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
 	accepted time.Time
 	deleting bool
@@ -68,9 +69,33 @@ type view struct {
 	notReadySince time.Time
 }
 
-// older orders views by creation, then by when they were seen.
+// older orders views by creation, then by how far they were when they came, then by
+// when they came. A controller that starts in the middle of a rollout gets the Pods
+// of one second in any order: what was written to them tells which one is to serve.
 func older(a, b view) int {
-	return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
+	return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
+}
+
+// stage is how far a Pod's life has gone, the furthest first.
+type stage int
+
+const (
+	stageReplaced stage = iota // another Pod has taken its place, or is about to
+	stageReady
+	stageNew
+)
+
+func stageOf(pod *corev1.Pod) stage {
+	c := condition(&pod.Status, corev1.PodReady)
+	switch {
+	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred, c != nil && c.Reason == ReasonDeactivated:
+		return stageReplaced
+	case isReady(&pod.Status):
+		return stageReady
+	default:
+		return stageNew
+	}
 }
 
 // store holds the entries by UID and finds them by name, base and module.
@@ -100,7 +125,7 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 	if !known {
 		s.next++
 		e = &entry{
-			uid: pod.UID, identity: identity, seen: s.next, accepted: now, rv: pod.ResourceVersion,
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, accepted: now, rv: pod.ResourceVersion,
 			failures: map[string]failure{}, removed: map[string]bool{}, takenOver: map[string]time.Time{}, notReadySince: notReadySince(pod),
 		}
 		s.byUID[pod.UID] = e

@@ -75,6 +75,9 @@ func (w *writer) isReady(e *entry, pod *corev1.Pod) bool {
 	return isReady(&w.newest(e, pod).Status)
 }
 
+// preferred is the deletion cost of a Pod that is to be deleted before others.
+const preferred = "-1"
+
 // preferDeletion marks a Pod as the first of its ReplicaSet to be deleted.
 func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) error {
 	e.mu.Lock()
@@ -82,7 +85,7 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) 
 	if e.cost {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"-1"}}}`, corev1.PodDeletionCost)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, corev1.PodDeletionCost, preferred)
 	written, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound(fmt.Errorf("marking pod %s for deletion first: %w", nameOf(pod), err))

@@ -1,0 +1,51 @@
+package vpod
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A controller that starts in mid-rollout gets Pods of one second in any order,
+// and finds out which one is to serve by what was written to them.
+func TestPodsOfOneSecond(t *testing.T) {
+	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
+	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: created}}
+		p.Spec.Containers = []corev1.Container{{Name: "m", Image: "https://modules.example/m-1-ark-biz.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1"}}}}
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready, Reason: reason}}
+		if cost != "" {
+			p.Annotations = map[string]string{corev1.PodDeletionCost: cost}
+		}
+		return p
+	}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	for _, c := range []struct {
+		name string
+		pods []*corev1.Pod // as they come
+	}{
+		{"the new one is not Ready yet", []*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
+		{"the old one is not Ready any more", []*corev1.Pod{pod("new", yes, "", ""), pod("old", no, ReasonDeactivated, "")}},
+		{"both are Ready, the old one is to be deleted first", []*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
+		{"nothing was written: the first one", []*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStore()
+			for _, p := range c.pods {
+				s.put(p, "base", time.Now())
+			}
+			var got []string
+			for _, v := range s.lane(laneKey{"base", "m"}) {
+				got = append(got, v.pod.Name)
+			}
+			if diff := cmp.Diff([]string{"old", "new"}, got); diff != "" {
+				t.Errorf("oldest first (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
