@@ -11,18 +11,24 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
+// vnodes are the names of the bases' Nodes.
+func vnodes(ctx context.Context) (map[string]bool, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, n := range list.Items {
+		names[n.Name] = true
+	}
+	return names, nil
+}
+
 // The system's Pods run, all of them, and none is on a base, where no kubelet would run it.
 func TestSystemRunsOnItsOwnNodes(t *testing.T) {
-	vnodes := map[string]bool{}
-	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range list.Items {
-		vnodes[n.Name] = true
-	}
-	if len(vnodes) != bases {
-		t.Fatalf("%d Nodes of bases, want %d", len(vnodes), bases)
+	of, err := vnodes(t.Context())
+	if err != nil || len(of) != bases {
+		t.Fatalf("%d Nodes of bases, error %v; want %d", len(of), err, bases)
 	}
 	eventually(t, "every Pod of the system runs on a node of its own", func(ctx context.Context) error {
 		names := map[string]int{}
@@ -33,7 +39,7 @@ func TestSystemRunsOnItsOwnNodes(t *testing.T) {
 			}
 			for i := range pods.Items {
 				p := &pods.Items[i]
-				if vnodes[p.Spec.NodeName] || !module.IsReady(p) {
+				if of[p.Spec.NodeName] || !module.IsReady(p) {
 					return fmt.Errorf("Pod %s is %s on node %q", p.Name, p.Status.Phase, p.Spec.NodeName)
 				}
 				names[p.Labels["k8s-app"]+p.Labels["app.kubernetes.io/name"]]++

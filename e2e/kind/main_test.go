@@ -177,8 +177,8 @@ func nothingIsLeft(ctx context.Context) error {
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("down has left the containers %v", left)
 	}
-	if _, statErr := os.Stat(shared.Folder()); !os.IsNotExist(statErr) {
-		err = errors.Join(err, fmt.Errorf("down has left the folder %s (%v)", shared.Folder(), statErr))
+	if _, statErr := os.Stat(shared.Folder()); statErr == nil {
+		err = errors.Join(err, fmt.Errorf("down has left the folder %s", shared.Folder()))
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,13 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	if err != nil || again.UID != kept.UID {
 		t.Errorf("what was in the cluster is gone: %v", err)
 	}
+	eventually(t, "the Nodes of the bases that ended with the daemon are gone", func(ctx context.Context) error {
+		nodes, err := vnodes(ctx)
+		if err == nil && len(nodes) != bases {
+			err = fmt.Errorf("%d Nodes of bases, want %d", len(nodes), bases)
+		}
+		return err
+	})
 }
 
 // Ctrl-C while the cluster is made leaves nothing behind.
@@ -105,11 +113,12 @@ func TestInterruptedCreation(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the creation has begun", func(context.Context) error {
-		if len(containers(t, b.Name)) == 0 {
-			return errors.New("there is no container")
+	eventually(t, "the creation has begun", func(ctx context.Context) error {
+		list, err := listContainers(ctx, b.Name)
+		if err == nil && len(list) == 0 {
+			err = errors.New("there is no container")
 		}
-		return nil
+		return err
 	})
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
