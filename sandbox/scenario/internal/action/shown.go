@@ -43,10 +43,14 @@ func compact(v any) string {
 	return string(text)
 }
 
-// brief is the name of an object and its status, in one line.
+// brief is the name of an object and its status, or what an Event says, in one line.
 func brief(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)
+	if o["kind"] == "Event" {
+		about, _ := o["involvedObject"].(map[string]any)
+		return fmt.Sprintf("%v %v %v: %v", about["name"], o["type"], o["reason"], o["message"])
+	}
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
