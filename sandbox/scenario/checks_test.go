@@ -1,0 +1,71 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+func TestCheckOf(t *testing.T) {
+	violations := []judge.Violation{{Length: time.Second, Base: "base-1", Message: "m"}}
+	tests := []struct {
+		name   string
+		result judge.Result
+		expect v1alpha1.Expectation
+		want   Verdict
+		says   string
+	}{
+		{"holds", judge.Result{Compared: 1, Summary: "s"}, v1alpha1.Holds, Passed, "s"},
+		{"does not hold", judge.Result{Compared: 1, Summary: "s", Violations: violations}, v1alpha1.Holds, Failed, "s"},
+		{"nothing to hold", judge.Result{Summary: "s"}, v1alpha1.Holds, Skipped, "s"},
+		{"violated, as it should", judge.Result{Compared: 1, Summary: "s", Violations: violations}, v1alpha1.Violated, Passed, "s"},
+		{"not violated", judge.Result{Compared: 1, Summary: "s"}, v1alpha1.Violated, Failed, "it was to find a violation and found none: s"},
+		{"nothing to violate", judge.Result{Summary: "s"}, v1alpha1.Violated, Failed, "it was to find a violation and found none: s"},
+		{"ignored", judge.Result{Compared: 1, Summary: "s", Violations: violations}, v1alpha1.Ignored, Passed, "s"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.result.Name = judge.Truth
+			want := Check{Name: judge.Truth, Expect: string(tt.expect), Verdict: tt.want, Summary: tt.says, Compared: tt.result.Compared}
+			if len(tt.result.Violations) > 0 {
+				want.Violations = []Violation{{Length: time.Second, Base: "base-1", Message: "m"}}
+			}
+			if diff := cmp.Diff(want, checkOf(tt.result, tt.expect)); diff != "" {
+				t.Errorf("check (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEvidenceIsTold(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	pod := func(uid, phase string, ready, gone bool) timeline.Event {
+		return timeline.Event{Time: at, Kind: timeline.Pod, Base: "base-1", Pod: &timeline.PodState{Name: "p-" + uid, UID: uid, Phase: phase, Ready: ready, Gone: gone,
+			Modules: []timeline.ModuleRef{{Name: "stock", Version: "1"}}}}
+	}
+	film := []timeline.Event{
+		pod("a", "Pending", false, false),
+		{Time: at, Kind: timeline.Command, Base: "base-1", Name: "installBiz", Module: "stock", Version: "1", Code: "Arklet.DiskFull", Message: "no space"},
+		{Time: at, Kind: timeline.Command, Base: "base-1", Name: "queryAllBiz"},
+		pod("b", "Running", true, false),
+		{Time: at, Kind: timeline.Component, Name: "broker", State: "paused"},
+		{Time: at, Kind: timeline.Request, Name: "s", Base: "base-1", State: "reset"},
+		pod("a", "Running", true, true),
+	}
+	for _, tt := range []struct{ name, got, want string }{
+		{"Pods", lastPods(film), "p-a on base-1: gone  stock:1\np-b on base-1: Ready  stock:1"},
+		{"commands", lastCommands(film), "03:04:05.000  installBiz of stock:1 on base-1: Arklet.DiskFull: no space"},
+		{"components", others(film), "03:04:05.000  component broker: paused"},
+		{"the last ones", lastOf(film), "03:04:05.000  Pod p-a on base-1: Pending\n03:04:05.000  Pod p-b on base-1: Ready\n" +
+			"03:04:05.000  component broker: paused\n03:04:05.000  Pod p-a on base-1: gone"},
+	} {
+		if diff := cmp.Diff(tt.want, tt.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
