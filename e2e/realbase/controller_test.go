@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/shirou/gopsutil/v4/process"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
@@ -195,6 +198,38 @@ func says(p *corev1.Pod, text string) bool {
 	return false
 }
 
+// told waits until the controller has told a base of a baseline with that many modules.
+func told(t *testing.T, identity string, modules int) {
+	t.Helper()
+	want := fmt.Sprintf(`msg="a base asked for its baseline" base=%s modules=%d`, identity, modules)
+	eventually(t, "the controller answers with a baseline", func(context.Context) error {
+		log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+		if err == nil && !strings.Contains(string(log), want) {
+			err = fmt.Errorf("its log has no line with %s", want)
+		}
+		return err
+	})
+}
+
+// A JVM with two modules fits into 1 GB.
+func TestMemory(t *testing.T) {
+	b := start(t, options(t, recording.HTTP, recording.Settings{}))
+	for version, jar := range map[string]string{"1.0.0": ShopJar1, "2.0.0": ShopJar2} {
+		answer, err := b.Command(t.Context(), "installBiz", fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
+		if err != nil || !strings.HasPrefix(answer, `{"code":"SUCCESS"`) {
+			t.Fatalf("installing version %s: %s, %v", version, answer, err)
+		}
+	}
+	jvm, err := process.NewProcessWithContext(t.Context(), b.PID())
+	must(t, err)
+	memory, err := jvm.MemoryInfoWithContext(t.Context())
+	must(t, err)
+	t.Logf("the JVM has %d MB with two modules", memory.RSS>>20)
+	if memory.RSS > 1<<30 {
+		t.Errorf("the JVM has %d MB with two modules", memory.RSS>>20)
+	}
+}
+
 // A base that is killed and started again has its modules again: over MQTT by the
 // baseline that it asks for, over HTTP by the controller's installs.
 func TestRestart(t *testing.T) {
@@ -208,6 +243,9 @@ func TestRestart(t *testing.T) {
 			b.has(t, "shop:1.0.0 activated")
 			b.kill()
 			b = start(t, o)
+			if tunnel == recording.MQTT {
+				told(t, o.Identity, 1)
+			}
 			b.has(t, "shop:1.0.0 activated")
 			eventually(t, "the Pod is Ready", func(ctx context.Context) error {
 				s, err := client.AppsV1().DaemonSets(ns).Get(ctx, "shop", metav1.GetOptions{})
