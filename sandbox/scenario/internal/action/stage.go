@@ -10,6 +10,7 @@
 //	script.go      script
 //	wait.go        wait: rollout, ready, gone
 //	assert.go      assert: a part of an object, or a condition
+//	shown.go       what a condition was evaluated over, for people
 //
 // An action ends when what it asked for has been seen by the World, so that what
 // comes next does not judge the state before.
