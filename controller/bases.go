@@ -28,6 +28,8 @@ func (c *Controller) baseChanged(change base.Change) {
 			c.journal.NoteModules(change.Identity, change.Names, b.Modules, time.Now())
 		}
 		c.provider.BaseChanged(change)
+	case base.Returned:
+		c.dialog.Lost(change.Identity, "the base was away from the broker when it was asked")
 	case base.Restarted:
 		c.dialog.Lost(change.Identity, restarted)
 		c.provider.BaseChanged(change)
@@ -109,8 +111,9 @@ func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 // Answer implements tunnel.Handler. An answer that nobody waits for any more
 // came late: what it tells shows in the modules.
 func (l *listener) Answer(from tunnel.Origin, a arklet.Answer) {
-	l.registry.Touch(from.Identity)
-	if !l.dialog.Answered(from.Identity, a) {
+	answered := l.dialog.Answered(from.Identity, a)
+	l.registry.Touch(from.Identity) // afterwards: a base that has Returned gives no answer to what was asked before
+	if !answered {
 		l.registry.AskModules(from.Identity)
 		(*Controller)(l).wake()
 	}

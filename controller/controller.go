@@ -125,7 +125,7 @@ func (c *Controller) wireTunnels() error {
 			ClientID: prefix + "@@@" + c.opts.ClientID, Env: c.opts.Env,
 			OnConnected: func() {
 				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
-				c.registry.ProbeAll()
+				c.registry.Reconnected(tunnel.MQTT)
 				c.wake()
 			},
 			Logger: c.logger,

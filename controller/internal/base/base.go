@@ -83,6 +83,7 @@ type record struct {
 	nextHealth time.Time
 	nextList   time.Time
 	missed     bool // a missed heartbeat was counted for this silence
+	away       bool // its tunnel was connected again, and it has not spoken since
 }
 
 func (r *record) snapshot() Snapshot {

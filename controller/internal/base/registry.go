@@ -50,6 +50,7 @@ const (
 	LivenessChanged
 	Disappeared // gone; the registry knows it no more
 	Restarted   // the JVM is a new one under the same identity
+	Returned    // it spoke for the first time since its tunnel was connected again
 )
 
 // Change is one change of one base.
@@ -157,12 +158,19 @@ func (r *Registry) Touch(identity string) {
 
 func (r *Registry) touch(b *record) []Change {
 	b.lastSeen, b.missed = r.opts.Clock.Now(), false
-	if b.liveness == Alive {
-		return nil
+	var changes []Change
+	if b.away {
+		b.away = false
+		changes = append(changes, Change{Kind: Returned, Identity: b.info.Identity})
 	}
-	b.liveness = Alive
-	b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
-	return []Change{{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive}}
+	if b.liveness != Alive {
+		b.liveness = Alive
+		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive})
+	}
+	if len(changes) > 0 {
+		b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
+	}
+	return changes
 }
 
 // SetHealth takes a health answer. A run time that went back tells of a restart
@@ -341,6 +349,9 @@ func (r *Registry) Sweep() (probes []Probe, missed int) {
 		}
 		if b.owned && !now.Before(b.nextList) {
 			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
+			if b.away {
+				b.nextList = now.Add(askAway)
+			}
 			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
 		}
 	}
@@ -352,14 +363,20 @@ func (r *Registry) Sweep() (probes []Probe, missed int) {
 // missedAfter is one heartbeat of 12 s (the slower tunnel, protocol 4.1) and some delay.
 const missedAfter = 15 * time.Second
 
-// ProbeAll makes every question due at once: after the broker came back, what
-// was said meanwhile is lost.
-func (r *Registry) ProbeAll() {
+// askAway is the pause between two questions to a base that may not be back yet.
+const askAway = time.Second
+
+// Reconnected makes every question to the bases of a tunnel due at once: what was
+// said meanwhile is lost. They may take longer to connect again, and hear nothing
+// before; so each is asked every second until it speaks, and has then Returned.
+func (r *Registry) Reconnected(key tunnel.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.opts.Clock.Now()
 	for _, b := range r.bases {
-		b.nextHealth, b.nextList = now, now
+		if b.info.Tunnel == key {
+			b.away, b.nextHealth, b.nextList = true, now, now
+		}
 	}
 }
 

@@ -143,8 +143,23 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 	w.Touch("a")
 	w.clock.Step(11 * time.Second)
 	want("after the health interval", arklet.CommandHealth)
-	w.ProbeAll()
+	w.Reconnected(tunnel.HTTP)
+	want("after another tunnel came back")
+	w.Reconnected(tunnel.MQTT)
 	want("after the broker came back", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	w.clock.Step(time.Second)
+	want("until the base is back too", arklet.CommandQueryAllBiz)
+	w.clock.Step(time.Second)
+	want("again", arklet.CommandQueryAllBiz)
+	w.changes = nil
+	w.Touch("a")
+	w.Touch("a")
+	if diff := cmp.Diff([]Change{{Kind: Returned, Identity: "a"}}, w.changes); diff != "" {
+		t.Errorf("changes when it is back (-want +got):\n%s", diff)
+	}
+	want("when it is back", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	w.clock.Step(time.Second)
+	want("a second after that")
 }
 
 func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
