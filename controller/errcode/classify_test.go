@@ -66,6 +66,7 @@ func TestClassifyInstall(t *testing.T) {
 		{"pull times out", thrown("java.net.SocketTimeoutException: Read timed out", ""), ArkletPullBizTimeOut, ArkletInstallModuleFailed},
 		{"disk full", thrown("java.io.IOException: No space left on device", ""), UserDiskFull, UserDiskFull},
 		{"no biz name", thrown("java.lang.IllegalArgumentException: Biz Name must not be empty!", ""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
+		{"no biz version", thrown("java.lang.IllegalArgumentException: Biz Version must not be empty!", ""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
 		{"not a biz", thrown("java.lang.IllegalArgumentException: Archive must be a ark biz!", ""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
 		{"not a zip", thrown("java.util.zip.ZipException: zip END header not found", ""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
 		{"no main class", thrown("java.lang.IllegalArgumentException: Biz Main Class must not be empty!", ""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
