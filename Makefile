@@ -12,7 +12,7 @@ BASES      ?= 3
 IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json
 
 LDFLAGS := -s -w
 # The version that the embedded control plane reports, and the one in the user agents of its clients.
