@@ -24,6 +24,10 @@ func (d *Daemon) Act(ctx context.Context, name string, action control.Action) er
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
 			"%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)}
 	}
+	if _, ok := d.now().platform.(componentPlatform); ok && name == clusterName {
+		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
+			"%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)}
+	}
 	if deployed := d.now().deployed; deployed != nil && name == controllerName {
 		return d.actOnDeployed(ctx, deployed, action)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -13,7 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const (
+	clusterName = "kind-cluster"
+	// clusterTime bounds the question whether the cluster answers.
+	clusterTime = time.Second
 )
 
 // kindPlatform is a cluster of kind, with the controller on this machine.
@@ -90,6 +99,17 @@ func (p *kindPlatform) KubeletClientCA() string {
 		return "" // the controller then serves no logs
 	}
 	return path
+}
+
+// Component tells whether the cluster's API answers.
+func (p *kindPlatform) Component(ctx context.Context) control.Component {
+	ctx, cancel := context.WithTimeoutCause(ctx, clusterTime, fmt.Errorf("not within %s", clusterTime))
+	defer cancel()
+	c := control.Component{Name: clusterName, State: string(supervise.Running), Ready: true}
+	if _, err := cluster.ServerVersion(ctx, p.Cluster().Config); err != nil {
+		c.State, c.Ready, c.Reason = string(supervise.Exited), false, err.Error()
+	}
+	return c
 }
 
 // Hard: the cluster goes with the sandbox, and all that the controller would tidy up with it.

@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -48,6 +49,11 @@ type platform interface {
 	// Down stops what runs, and removes from a cluster that stays what was made
 	// in it.
 	Down(ctx context.Context) error
+}
+
+// componentPlatform is a platform that is no processes of this machine, and tells how it is all the same.
+type componentPlatform interface {
+	Component(ctx context.Context) control.Component
 }
 
 // EffectiveProvider is the provider of a configuration, or embedded where auto was not settled: it needs nothing but this machine.

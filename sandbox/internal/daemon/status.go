@@ -57,6 +57,9 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		}
 		status.Components = append(status.Components, c)
 	}
+	if p, ok := s.platform.(componentPlatform); ok && s.version != "" {
+		status.Components = append(status.Components, p.Component(ctx))
+	}
 	if s.deployed != nil {
 		status.Components = append(status.Components, d.deployedComponent(ctx, s.deployed))
 	}
