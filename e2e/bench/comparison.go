@@ -45,7 +45,7 @@ const (
 func comparison(ctx context.Context, b *bench) error {
 	one := 1
 	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: map[string]string{
-		"PROFILING": "true", "ENABLE_HTTP_TUNNEL": "true", "HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT": "0",
+		"PROFILING": "true",
 	}}})
 	if err != nil {
 		return err

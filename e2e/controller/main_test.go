@@ -32,18 +32,14 @@ const (
 
 // settings save minutes of waiting.
 var settings = map[string]string{
-	"BASE_UNREACHABLE_AFTER": unreachableAfter.String(),
-	"BASE_DEAD_AFTER":        deadAfter.String(),
-	"HEALTH_INTERVAL":        "1s",
-	"LIST_INTERVAL":          "2s",
-	"MODULE_DRAIN":           drain.String(),
-	"INSTALL_TIMEOUT":        installTimeout.String(),
-	"UNINSTALL_TIMEOUT":      "2s",
-	"INSTALL_ATTEMPTS":       fmt.Sprint(attempts),
-
-	"ENABLE_HTTP_TUNNEL":                  "true",
-	"HTTP_TUNNEL_LISTEN_HOST":             "127.0.0.1",
-	"HTTP_TUNNEL_LISTEN_PORT":             "0",
+	"BASE_UNREACHABLE_AFTER":              unreachableAfter.String(),
+	"BASE_DEAD_AFTER":                     deadAfter.String(),
+	"HEALTH_INTERVAL":                     "1s",
+	"LIST_INTERVAL":                       "2s",
+	"MODULE_DRAIN":                        drain.String(),
+	"INSTALL_TIMEOUT":                     installTimeout.String(),
+	"UNINSTALL_TIMEOUT":                   "2s",
+	"INSTALL_ATTEMPTS":                    fmt.Sprint(attempts),
 	"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 	"ENABLE_MODULE_VIEW":                  "true",
 }

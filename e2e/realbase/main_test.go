@@ -104,9 +104,6 @@ func bringUp(ctx context.Context) error {
 	}
 	one := 1
 	err := shared.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Controller: v1alpha1.Controller{Env: map[string]string{
-		"ENABLE_HTTP_TUNNEL":                  "true",
-		"HTTP_TUNNEL_LISTEN_HOST":             "127.0.0.1",
-		"HTTP_TUNNEL_LISTEN_PORT":             "0",
 		"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 		"INSTALL_ATTEMPTS":                    "2",
 		"INSTALL_TIMEOUT":                     "1m",

@@ -325,6 +325,7 @@ func TestProxy(t *testing.T) {
 		"http://198.18.0.1:8080/biz1":               "200 web GET 198.18.0.1:8080/biz1",
 		"http://198.18.0.1/":                        "200 web GET 198.18.0.1/",
 		"http://198.18.0.1:" + port + "/installBiz": "200 arklet GET 198.18.0.1:" + port + "/installBiz",
+		"http://" + arklet + "/by-hand":             "200 arklet GET " + arklet + "/by-hand",
 		"http://198.18.0.9/":                        "502 connecting to 198.18.0.9 (base ): no base has this address: connection refused\n",
 		"http://198.18.0.3/":                        "EOF",
 	} {

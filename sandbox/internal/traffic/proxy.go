@@ -43,7 +43,8 @@ func (h *http1) close() { h.transport.CloseIdleConnections() }
 
 // ServeHTTP is an HTTP proxy: http://SERVICE.NAMESPACE[:PORT]/… goes to a Service,
 // http://IP:PORT/… to a base: to arklet's listener when PORT is the one of it, else to
-// the modules. With CONNECT the connection is passed on as it is, with its refusal
+// the modules. A base that somebody runs by hand on this machine has an address of the
+// loopback interface, where it can be reached as it is. With CONNECT the connection is passed on as it is, with its refusal
 // as a status and its reset as a reset. Otherwise a Service without endpoints gives 503, a
 // connection that was refused 502, and one that broke later breaks here, too.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,9 +64,12 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if err != nil {
 		host, port = authority, ""
 	}
-	if net.ParseIP(host) != nil {
-		t, _ := g.o.Targets.ByIP(host)
+	if ip := net.ParseIP(host); ip != nil {
+		t, ours := g.o.Targets.ByIP(host)
 		t.IP = host
+		if !ours && ip.IsLoopback() {
+			return connect(ctx, t, authority)
+		}
 		if _, arklet, err := net.SplitHostPort(t.Arklet); err == nil && arklet == port {
 			return connect(ctx, t, t.Arklet)
 		}
