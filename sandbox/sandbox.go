@@ -31,8 +31,9 @@ type (
 	Status = control.Status
 	// Base is one simulated base of a sandbox.
 	Base = control.Base
-	// AddRequest and RemoveRequest are what Client is asked for bases.
-	AddRequest    = control.AddRequest
+	// AddRequest asks Client for more bases.
+	AddRequest = control.AddRequest
+	// RemoveRequest names the bases that Client is to remove.
 	RemoveRequest = control.RemoveRequest
 	// Result says what an Up has done.
 	Result = control.UpResult

@@ -19,8 +19,8 @@ func main() {
 	out := term.IsTerminal(int(os.Stdout.Fd()))
 	s.Screen = out && term.IsTerminal(int(os.Stdin.Fd()))
 	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
-	s.UserHome, _ = os.UserHomeDir() // without one, --home must be given
-	s.Self, _ = os.Executable()      // without it, up says that it is missing
+	s.UserHome, _ = os.UserHomeDir()             // without one, --home must be given
+	s.Self, _ = os.Executable()                  // without it, up says that it is missing
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
 		s.Terminal = true
 		s.Width, _, _ = term.GetSize(fd) // 0 is fine
