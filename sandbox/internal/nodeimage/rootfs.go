@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -62,7 +61,10 @@ func (b *builder) debian(ctx context.Context, what, kind string, packages []stri
 	for _, option := range unused {
 		args = append(args, "--dpkgopt="+option)
 	}
-	inputs := append(slices.Clone(args), b.Suite, b.Mirror, extra)
+	inputs := []string{b.Suite, b.Mirror, extra}
+	for _, arg := range args { // but not where the cache is
+		inputs = append(inputs, strings.ReplaceAll(arg, b.Cache, ""))
+	}
 	return b.part(what, fmt.Sprintf("%s-%s.tar", kind, shortHash(inputs...)), func(path string) error {
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			return fmt.Errorf("mmdebstrap is missing, which makes a root file system of Debian packages: install the package mmdebstrap (%w)", err)
