@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,15 +55,9 @@ func (e *execution) verdicts() {
 		expect := e.kept.expect[r.Name]
 		c := checkOf(r, expect)
 		e.check(c)
-		if c.Verdict != Failed {
-			continue
+		if c.Verdict == Failed {
+			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
 		}
-		e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
-		lines := make([]string, 0, len(c.Violations))
-		for _, v := range c.Violations {
-			lines = append(lines, v.String())
-		}
-		e.explain(Detail{Title: "violations of " + r.Name, Text: strings.Join(lines, "\n")})
 	}
 }
 
@@ -85,18 +78,4 @@ func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 		c.Verdict = Skipped
 	}
 	return c
-}
-
-// String tells a violation in one line.
-func (v Violation) String() string {
-	text := v.Time.Local().Format("15:04:05.000")
-	if v.Length > 0 {
-		text += fmt.Sprintf("  for %s", v.Length.Round(time.Millisecond))
-	}
-	for _, of := range []string{v.Base, v.Pod} {
-		if of != "" {
-			text += "  " + of
-		}
-	}
-	return text + "  " + v.Message
 }

@@ -12,6 +12,7 @@
 //	evidence.go    what helps to understand a failure
 //	cleanup.go     everything goes, or is kept
 //	result.go      Report: what a run leads to
+//	again.go       the command that repeats a run
 //
 //	source/           files -> scenarios that have been checked
 //	timeline/         what was seen, in order

@@ -17,6 +17,7 @@ type instance struct {
 	attempt int
 	seed    uint64
 	name    string // of its namespace and its group
+	again   string // the command that repeats it
 }
 
 // plan lists the runs: every scenario with each cell of its matrix, and all of that

@@ -60,8 +60,10 @@ type Run struct {
 	Cell map[string]any `json:"cell,omitempty"`
 	// Attempt counts repetitions from 1.
 	Attempt int `json:"attempt"`
-	// Seed of this run.
-	Seed      uint64        `json:"seed"`
+	// Seed of this run. It follows from that of the Report.
+	Seed uint64 `json:"seed"`
+	// Again is the command that repeats the run with everything random as it was.
+	Again     string        `json:"again,omitempty"`
 	Namespace string        `json:"namespace"`
 	Verdict   Verdict       `json:"verdict"`
 	Started   time.Time     `json:"started"`

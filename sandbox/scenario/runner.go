@@ -46,6 +46,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	}
 	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version, Seed: o.Seed, Started: time.Now()}
 	for _, i := range r.plan {
+		i.again = r.again(i)
 		r.report.Runs = append(r.report.Runs, newRun(i))
 	}
 	return r, nil
@@ -55,7 +56,7 @@ func newRun(i *instance) *Run {
 	s := i.Scenario
 	return &Run{
 		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
-		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Namespace: i.name, Verdict: Skipped,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again, Namespace: i.name, Verdict: Skipped,
 		Steps: []*Step{},
 	}
 }

@@ -120,7 +120,7 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 	if !c.Bool("up") {
 		up, err := open(c)
 		if errors.Is(err, sandbox.ErrNotUp) {
-			err = fmt.Errorf("%w; or let run do it: --up", err)
+			err = usageError{fmt.Errorf("%w; or let run do it: --up", err)}
 		}
 		return up, nothing, err
 	}

@@ -77,8 +77,8 @@ func TestNewScenario(t *testing.T) {
 			"my-first   2      area=rollout   A rolling update loses no request.\n", ""}},
 		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},
 			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir\nsee: koupsandbox help\n"}},
-		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{1, "",
-			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up\n"}},
+		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{2, "",
+			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up\nsee: koupsandbox help\n"}},
 	} {
 		if diff := cmp.Diff(tc.want, run(t, home, tc.args...)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)

@@ -47,7 +47,10 @@ func (p *printer) evidence(run *scenario.Run) {
 	for _, t := range run.Traffic {
 		p.losses(run, t)
 	}
-	p.say("  Again: koupsandbox scenario run --seed %d %s\n\n", run.Seed, line(run.File))
+	if run.Again != "" {
+		p.say("  Again: %s\n", line(run.Again))
+	}
+	p.say("\n")
 }
 
 // failedStep returns the innermost step that has failed, or nil.

@@ -21,6 +21,8 @@ type Scenario struct {
 	Scenario *v1alpha1.Scenario
 	// File it stands in, and its folder.
 	File, Folder string
+	// Overrides are the values that variables of it were given by Options.Vars.
+	Overrides map[string]any
 	// Cells of the matrix, in the order of their names; one without values when
 	// there is no matrix.
 	Cells []Cell

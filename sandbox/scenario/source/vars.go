@@ -23,7 +23,7 @@ type variables struct {
 // resolve overrides variables, orders them, and makes the Env with their types.
 func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	var problems Problems
-	s.vars = &variables{values: map[string]any{}}
+	s.vars, s.Overrides = &variables{values: map[string]any{}}, map[string]any{}
 	for name, value := range given {
 		override, ok := o.Vars[name]
 		if !ok {
@@ -35,7 +35,7 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 			problems = append(problems, Problem{Source: "--var " + name, Detail: err.Error()})
 			fitting = value
 		}
-		s.vars.values[name] = fitting
+		s.vars.values[name], s.Overrides[name] = fitting, override
 	}
 	known := map[string]any{}
 	rest := slices.Sorted(maps.Keys(s.vars.values))

@@ -1,7 +1,6 @@
 package action
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -220,13 +219,6 @@ func TestTraffic(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("error %q, want %q", got, tt.want)
-			}
-			var f *Failure
-			if errors.As(err, &f) && tt.end.Lost > 0 {
-				want := []Detail{{"lost requests of s", "03:04:06.234  +1.234s  notFound  base-1, Pod p  404"}}
-				if diff := cmp.Diff(want, f.Details); diff != "" {
-					t.Errorf("details (-want +got):\n%s", diff)
-				}
 			}
 			r.ill(`traffic: {stop: {name: s}}`, `the stream "s" was stopped before`)
 			r.ill(`traffic: {stop: {name: other}}`, `there is no stream "other"`)

@@ -16,9 +16,6 @@ import (
 // figuresEvery is how often conditions get new figures of the traffic.
 const figuresEvery = 100 * time.Millisecond
 
-// shownLost is how many lost requests a failure lists.
-const shownLost = 10
-
 // Stream is a stream of requests of the run.
 type Stream struct {
 	// Spec is what it sends.
@@ -175,7 +172,7 @@ func (s *Stage) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 		return fail("traffic %s: %s compared nothing", t.Name, t.Judge)
 	}
 	stream := Stream{Spec: t, End: end}
-	return fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.summary()).with("lost requests of "+t.Name, lostLines(end))
+	return fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.summary())
 }
 
 // summary says in a line what became of a stream.
@@ -191,22 +188,4 @@ func (x Stream) summary() string {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text
-}
-
-// lostLines lists the first lost requests.
-func lostLines(end *traffic.End) string {
-	var lines []string
-	for i, r := range end.LostRequests {
-		if i == shownLost {
-			lines = append(lines, fmt.Sprintf("and %d more", end.Lost-shownLost))
-			break
-		}
-		where := r.Base
-		if r.Pod != "" {
-			where += ", Pod " + r.Pod
-		}
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s  %+.3fs  %s  %s  %s", r.Due.Format("15:04:05.000"),
-			r.Due.Sub(end.Started).Seconds(), r.Result, where, r.Error), " "))
-	}
-	return strings.Join(lines, "\n")
 }

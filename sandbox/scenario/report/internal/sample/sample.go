@@ -89,6 +89,7 @@ func Lossy() *scenario.Run {
 	run.Description = "A DaemonSet without maxSurge removes the old Pod first: the base is without the module for a while."
 	run.Source, run.Namespace, run.Seed = "Module Controller V2 document 5.8", "daemonset-delete-first-b2m9q", 43
 	run.Verdict, run.Attempt = scenario.Failed, 2
+	run.Again = "koupsandbox scenario run --seed 42 --repeat 2 " + run.File
 	run.Failure = `step "stop": 37 of 230 requests of "traffic" were lost (lost == 0), from 11:30:06.307 to 11:30:07.097`
 	run.Checks = []scenario.Check{
 		{Name: "activeVersion", Expect: "holds", Verdict: scenario.Failed, Summary: "1 base changed its version; the longest gap was 798 ms", Compared: 1,
@@ -117,7 +118,7 @@ func errored() *scenario.Run {
 	at := Start.Add(8600 * time.Millisecond)
 	return &scenario.Run{
 		Scenario: "metaspace-full", File: "scenarios/metaspace-full.yaml", Description: "A module that does not fit is refused.",
-		Attempt: 1, Seed: 44, Namespace: "metaspace-full-7hh2c", Verdict: scenario.Errored, Started: at, Elapsed: 412 * time.Millisecond,
+		Attempt: 1, Seed: 44, Again: "koupsandbox scenario run --seed 42 scenarios/metaspace-full.yaml", Namespace: "metaspace-full-7hh2c", Verdict: scenario.Errored, Started: at, Elapsed: 412 * time.Millisecond,
 		Failure: `step "the big module": applying Deployment/big: the API server does not answer: dial tcp 127.0.0.1:43001: connection refused`,
 		Steps: []*scenario.Step{{Name: "the big module", Action: "apply", Line: 17, Verdict: scenario.Errored, Started: at.Add(3 * time.Millisecond),
 			Elapsed: 400 * time.Millisecond, Message: "dial tcp 127.0.0.1:43001: connection refused"}},

@@ -1,0 +1,55 @@
+package scenario
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// again is the command that repeats a run with everything random as it was, and
+// with it the other cells of its scenario and the attempts before.
+func (r *runner) again(i *instance) string {
+	words := []string{"koupsandbox", "scenario", "run"}
+	flag := func(name, value string) { words = append(words, name, quote(value)) }
+	if name := r.o.Sandbox.Name; name != v1alpha1.DefaultName {
+		flag("--name", name)
+	}
+	flag("--seed", strconv.FormatUint(r.report.Seed, 10)) // that of the call: those of its runs follow from it
+	if i.attempt > 1 {
+		flag("--repeat", strconv.Itoa(i.attempt))
+	}
+	if r.o.FromStep != "" {
+		flag("--from-step", r.o.FromStep)
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.Of.Overrides)) {
+		flag("--var", name+"="+written(i.Of.Overrides[name]))
+	}
+	return strings.Join(append(words, quote(i.Of.File)), " ")
+}
+
+// written is a variable's value as --var takes it.
+func written(value any) string {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "" // it came from YAML or JSON
+	}
+	return string(text)
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// quote makes a text one word for sh.
+func quote(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
