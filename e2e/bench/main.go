@@ -7,6 +7,9 @@
 //	pods.go       a Deployment on all bases: create, roll, delete; and at rest
 //	scale.go      100, 1,000 and 5,000 bases: what one more costs
 //	vigil.go      whether a lease was missed or a Node not Ready meanwhile
+//	runs.go       koupsandbox scenario run, and what its report says
+//	verdict.go    one rolling update from run to verdict; the whole catalogue
+//	traffic.go    2,000 requests a second; what the gateway adds to a request
 //	memory.go     how much memory a part uses, looked at often
 //	comparison.go a rolling update as the existing controller was measured, and a crash in it
 //	rehearsal.go  how that is staged: bases of this process, a Deployment
@@ -59,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.BoolVar(&o.quick, "quick", false, "measure with 100 bases instead of 1,000, and 10 s of rest; targets are not judged")
+	f.BoolVar(&o.quick, "quick", false, "measure with 100 bases instead of 1,000, 10 s of rest, and the rollouts of the catalogue only; targets are not judged")
 	f.StringVar(&o.json, "json", "", "write the figures to `FILE` too")
 	f.StringVar(&o.only, "only", "", "run only the scenario `NAME`: "+strings.Join(names(), ", "))
 	f.StringVar(&o.profile, "profile", "", "write CPU profiles of controller and API server, and the daemon's heap, to `FOLDER`")
@@ -104,7 +107,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (missed b
 			continue
 		}
 		fmt.Fprintf(stderr, "measuring %s: %s\n", s.name, s.about)
-		figures, err := measure(ctx, s, o, home)
+		figures, err := measure(ctx, s, o, home, stderr)
 		if err != nil {
 			return false, fmt.Errorf("measuring %s: %w", s.name, err)
 		}

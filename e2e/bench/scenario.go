@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/load"
@@ -31,6 +32,9 @@ var scenarios = []scenario{
 	{"scale", "100, 1,000 and 5,000 bases with a module each in one controller, at rest", scale},
 	{"comparison", "a rolling update over 30 bases, held against what each base serves, and a crash in it", comparison},
 	{"daemon", "what one more base costs the daemon", daemonCost},
+	{"verdict", "a rolling update on 4 bases under traffic, from scenario run to its verdict", verdict},
+	{"catalogue", "every scenario of the folder scenarios", catalogue},
+	{"traffic", "2,000 requests a second, and what the gateway adds to a request", traffic},
 }
 
 func names() []string {
@@ -47,11 +51,12 @@ type bench struct {
 	o        options
 	scenario string
 	figures  []figure
+	stderr   io.Writer // for what people should see at once
 }
 
 // measure runs a scenario; its sandbox is down afterwards in any case.
-func measure(ctx context.Context, s scenario, o options, home string) (figures []figure, err error) {
-	b := &bench{Box: &box.Box{Bin: o.bin, Home: home, Name: "bench-" + s.name}, o: o, scenario: s.name}
+func measure(ctx context.Context, s scenario, o options, home string, stderr io.Writer) (figures []figure, err error) {
+	b := &bench{Box: &box.Box{Bin: o.bin, Home: home, Name: "bench-" + s.name}, o: o, scenario: s.name, stderr: stderr}
 	defer func() { err = errors.Join(err, b.Down(ctx)) }()
 	if err := b.noteLoad(ctx, "load of the machine before"); err != nil { // others use it too when it is far above 0
 		return nil, err
