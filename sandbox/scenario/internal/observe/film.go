@@ -121,6 +121,9 @@ func (w *World) filmNode(o *unstructured.Unstructured, gone bool) string {
 	return Describe(e)
 }
 
+// isReady tells whether a Pod or a Node is Ready.
+func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == "Ready" }
+
 // NodeStateOf is Ready, NotReady or Unknown.
 func NodeStateOf(node *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -209,16 +210,21 @@ func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	left := maps.Clone(t.objects)
-	for _, o := range list {
+	there := make([]*unstructured.Unstructured, len(list))
+	for i, o := range list {
 		u, ok := o.(*unstructured.Unstructured)
 		if !ok {
 			return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
 		}
-		t.put(u)
+		there[i] = u
 		delete(left, u.GetName())
 	}
 	for _, u := range left {
 		t.take(u)
+	}
+	slices.SortStableFunc(there, t.earlier)
+	for _, u := range there {
+		t.put(u)
 	}
 	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
 		t.version = max(t.version, n)
@@ -229,6 +235,19 @@ func (t *table) Replace(list []any, version string) error {
 	}
 	t.w.changed("", "all "+t.subject.Resource.Resource+" are known")
 	return nil
+}
+
+// earlier orders objects that a list tells at once. What happened while nobody
+// watched has no order that could be known, so nothing must come of it: Pods that
+// are not Ready are told before those that are, and otherwise the last writes tell.
+func (t *table) earlier(a, b *unstructured.Unstructured) int {
+	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
+		if isReady(b) {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(versionOf(a), versionOf(b))
 }
 
 // Resync has no meaning here.

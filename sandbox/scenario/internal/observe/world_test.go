@@ -93,6 +93,27 @@ func TestPodsAreFilmed(t *testing.T) {
 	})
 }
 
+// A list that comes after a break tells several changes at once, and none of them
+// as if Pods had been Ready on a base at the same time.
+func TestListAfterABreak(t *testing.T) {
+	w, pods := newWorld(t)
+	named := func(name, version, ready string) *unstructured.Unstructured {
+		p := pod(t, version, name, "", ready)
+		p.SetName(name)
+		return p
+	}
+	must(t, pods.Replace([]any{named("old", "1", "True"), named("older", "2", "True")}, "2"))
+	must(t, pods.Add(named("new", "3", "False")))
+	must(t, pods.Replace([]any{named("new", "5", "True"), named("newer", "4", "True"), named("old", "6", "False")}, "7"))
+	want := []string{
+		"Pod old: Ready.", "Pod older: Ready.", "Pod new: Running.",
+		"Pod older: gone.", "Pod old: Running..", "Pod newer: Ready.", "Pod new: Ready..",
+	}
+	if diff := cmp.Diff(want, told(w)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w, _ := newWorld(t)
 	note := func(e timeline.Event) { w.Note(e) }
