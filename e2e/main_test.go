@@ -95,35 +95,28 @@ func races(b *box.Box) error {
 // prepare finds the programs: those that make build has left in bin, those in
 // $E2E_BIN, or, with E2E_RACE=1, ones that it builds with the race detector.
 func prepare(ctx context.Context) error {
-	root, err := filepath.Abs("..")
-	if err != nil {
-		return fmt.Errorf("finding the repository: %w", err)
-	}
-	programs = filepath.Join(root, "bin")
-	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
-		programs = elsewhere
-	}
+	var err error
 	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
 		return fmt.Errorf("making a folder for sandboxes: %w", err)
 	}
-	if err := box.CheckPrograms(programs); err != nil {
+	if programs, err = box.FindPrograms(".."); err != nil {
 		return err
 	}
 	if os.Getenv("E2E_RACE") == "1" {
-		return buildRacy(ctx, root)
+		return buildRacy(ctx)
 	}
 	return nil
 }
 
 // buildRacy builds our own programs with the race detector, beside the control
 // plane as it is. What it finds fails the run.
-func buildRacy(ctx context.Context, root string) error {
+func buildRacy(ctx context.Context) error {
 	racy := filepath.Join(home, ".bin")
 	if err := os.Mkdir(racy, 0o700); err != nil {
 		return fmt.Errorf("building with the race detector: %w", err)
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", racy+"/", "./sandbox/cmd/koupsandbox", "./controller/cmd/module-controller")
-	build.Dir = root
+	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building with the race detector: %w\n%s", err, out)
 	}

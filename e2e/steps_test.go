@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 	"sigs.k8s.io/e2e-framework/pkg/types"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 )
@@ -24,34 +24,17 @@ import (
 const (
 	// patience is how long anything may take on a busy machine.
 	patience = time.Minute
-	// poll is the pause between two looks.
-	poll = 50 * time.Millisecond
 )
 
 // eventually waits until check finds nothing wrong; otherwise it fails the test
 // with what was wrong last.
-func eventually(ctx context.Context, t *testing.T, what string, check func(context.Context) error) {
+func eventually(ctx context.Context, t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	last := fmt.Errorf("nothing was looked at")
-	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
-	}
+	check.Eventually(ctx, t, patience, what, look)
 }
 
 // must fails the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = check.Must
 
 // step is an Assess, Setup or Teardown that needs but a context and a test.
 func step(f func(ctx context.Context, t *testing.T, namespace string)) features.Func {

@@ -98,16 +98,10 @@ func run(m *testing.M) int {
 // bringUp starts a sandbox of one base; tests bring bases of their own. The
 // programs are those that make build has left in bin, or those in $E2E_BIN.
 func bringUp(ctx context.Context, home string) error {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		return fmt.Errorf("finding the repository: %w", err)
-	}
-	programs = filepath.Join(root, "bin")
-	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
-		programs = elsewhere
-	}
+	var err error
+	programs, err = box.FindPrograms(filepath.Join("..", ".."))
 	shared = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("rules", 10)}
-	if err := box.CheckPrograms(programs); err != nil {
+	if err != nil {
 		return err
 	}
 	one := 1

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
 )
@@ -25,33 +25,17 @@ import (
 const (
 	// patience is how long anything may take on a busy machine.
 	patience = time.Minute
-	// poll is the pause between two looks.
-	poll = 50 * time.Millisecond
 )
 
 // eventually waits until check finds nothing wrong; otherwise it fails the test
 // with what was wrong last.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	last := fmt.Errorf("nothing was looked at")
-	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
-	}
+	check.Eventually(t.Context(), t, patience, what, look)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// must fails the test on an error.
+var must = check.Must
 
 // same compares what is wanted with what there is, as an error.
 func same(want, got any) error {

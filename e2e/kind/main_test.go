@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -23,8 +23,6 @@ import (
 const (
 	// patience is how long anything may take on a busy machine.
 	patience = 2 * time.Minute
-	// poll is the pause between two looks.
-	poll = 100 * time.Millisecond
 	// bases of the shared sandbox.
 	bases = 3
 )
@@ -84,19 +82,12 @@ func findEngine(ctx context.Context) error {
 }
 
 // prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.
-func prepare() error {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		return fmt.Errorf("finding the repository: %w", err)
-	}
-	programs = filepath.Join(root, "bin")
-	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
-		programs = elsewhere
-	}
+func prepare() (err error) {
 	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
 		return fmt.Errorf("making a folder for sandboxes: %w", err)
 	}
-	return box.CheckPrograms(programs)
+	programs, err = box.FindPrograms(filepath.Join("..", ".."))
+	return err
 }
 
 // newBox names a sandbox that no other run uses.
@@ -137,19 +128,9 @@ func open(ctx context.Context) (err error) {
 }
 
 // eventually waits until check finds nothing wrong; otherwise it fails the test with what was wrong last.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	last := errors.New("nothing was looked at")
-	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
-	}
+	check.Eventually(t.Context(), t, patience, what, look)
 }
 
 // listContainers lists the names of the containers of a sandbox's cluster, running or not.

@@ -55,22 +55,20 @@ func TestMain(m *testing.M) {
 
 // prepare finds what the tests need, or says what is missing.
 func prepare() error {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	here, err := filepath.Abs("target")
 	if err != nil {
-		return fmt.Errorf("finding the repository: %w", err)
+		return fmt.Errorf("finding the jars: %w", err)
 	}
-	target = filepath.Join(root, "e2e", "realbase", "target")
-	shared = &box.Box{Bin: filepath.Join(root, "bin"), Name: envconf.RandomName("real", 10)}
-	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
-		shared.Bin = elsewhere
-	}
+	target = here
 	if _, err := exec.LookPath("java"); err != nil {
 		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's openjdk-17-jdk-headless")
 	}
 	if err := Missing(target); err != nil {
 		return err
 	}
-	return box.CheckPrograms(shared.Bin)
+	programs, err := box.FindPrograms(filepath.Join("..", ".."))
+	shared = &box.Box{Bin: programs, Name: envconf.RandomName("real", 10)}
+	return err
 }
 
 func run(m *testing.M) int {

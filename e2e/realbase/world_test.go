@@ -17,9 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
@@ -27,8 +27,6 @@ import (
 const (
 	// patience is how long anything may take on a busy machine; a JVM takes some of it.
 	patience = 3 * time.Minute
-	// poll is the pause between two looks.
-	poll = 100 * time.Millisecond
 )
 
 // The tunnels; a test's base has one of them.
@@ -36,27 +34,13 @@ var tunnels = []recording.Tunnel{recording.MQTT, recording.HTTP}
 
 // eventually waits until check finds nothing wrong; otherwise it fails the test
 // with what was wrong last.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	last := errors.New("nothing was looked at")
-	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
-	}
+	check.Eventually(t.Context(), t, patience, what, look)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// must fails the test on an error.
+var must = check.Must
 
 // namespace makes a namespace that goes with the test.
 func namespace(t *testing.T) string {

@@ -62,19 +62,12 @@ func run(m *testing.M) int {
 }
 
 // prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.
-func prepare() error {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		return fmt.Errorf("finding the repository: %w", err)
-	}
-	programs = filepath.Join(root, "bin")
-	if elsewhere := os.Getenv("E2E_BIN"); elsewhere != "" {
-		programs = elsewhere
-	}
+func prepare() (err error) {
 	if home, err = os.MkdirTemp("", "koup-e2e-"); err != nil { // a short path, because sockets go there
 		return fmt.Errorf("making a folder for sandboxes: %w", err)
 	}
-	return box.CheckPrograms(programs)
+	programs, err = box.FindPrograms(filepath.Join("..", ".."))
+	return err
 }
 
 // bringUp starts the sandbox of the catalogue. Scenarios bring bases of their own.

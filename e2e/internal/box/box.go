@@ -43,6 +43,19 @@ func CheckPrograms(bin string) error {
 	return nil
 }
 
+// FindPrograms returns the folder with the programs: $E2E_BIN, or the one that make
+// build has left in the repository, whose path from the test's folder is root.
+func FindPrograms(root string) (string, error) {
+	bin := os.Getenv("E2E_BIN")
+	if bin == "" {
+		var err error
+		if bin, err = filepath.Abs(filepath.Join(root, "bin")); err != nil {
+			return "", fmt.Errorf("finding the repository: %w", err)
+		}
+	}
+	return bin, CheckPrograms(bin)
+}
+
 // Box is one sandbox, which need not be up. Its methods may be called concurrently.
 type Box struct {
 	// Bin is the folder with the programs.
