@@ -116,12 +116,15 @@ func (e *execution) lastTime(ctx context.Context) time.Duration {
 	return limit
 }
 
-// settleDown waits until the Pods that are being deleted are gone: what is on the
-// bases then is left behind.
+// settleDown waits until all Pods are known and those that are being deleted are
+// gone: what is on the bases then is left behind.
 func (e *execution) settleDown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
+	if err := e.world.CatchUp(ctx, pods); err != nil {
+		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err) // the checks judge what is
+	}
 	err := e.world.Until(ctx, func(v observe.View) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)
 		return !slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil

@@ -71,11 +71,15 @@ func (w *World) table(s Subject) *table {
 	return t
 }
 
-func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
-	var api dynamic.ResourceInterface = client.Resource(s.Resource)
+func apiOf(client dynamic.Interface, s Subject) dynamic.ResourceInterface {
 	if s.Namespace != "" {
-		api = client.Resource(s.Resource).Namespace(s.Namespace)
+		return client.Resource(s.Resource).Namespace(s.Namespace)
 	}
+	return client.Resource(s.Resource)
+}
+
+func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
+	api := apiOf(client, s)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = s.Selector
@@ -103,6 +107,22 @@ func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructure
 		}
 		return held != nil && versionOf(held) >= version || t.filled && t.version >= version, nil
 	})
+}
+
+// CatchUp blocks until the watch of a subject has told what the API has now. The
+// watches of two kinds are not in step: that of a workload may tell that its rollout is
+// complete before that of the Pods tells of the last Pod.
+func (w *World) CatchUp(ctx context.Context, s Subject) error {
+	list, err := apiOf(w.o.Client, s).List(ctx, metav1.ListOptions{LabelSelector: s.Selector})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", s.Resource.Resource, err)
+	}
+	for i := range list.Items {
+		if err := w.Seen(ctx, s, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // versionOf reads a resource version: a number that grows with each write of the

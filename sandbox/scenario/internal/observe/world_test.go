@@ -253,6 +253,26 @@ func TestSeenWaitsForTheVersion(t *testing.T) {
 	})
 }
 
+func TestCatchUpWaitsForWhatTheAPIHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := newWorld(t)
+		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
+		// The API has another Pod of that name already.
+		must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Pods, pod(t, "7", "b", "vnode.id-1", "True"), group))
+		done := make(chan error, 1)
+		go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("it has caught up before the Pod was told: %v", err)
+		default:
+		}
+		must(t, pods.Update(pod(t, "7", "b", "vnode.id-1", "True")))
+		must(t, <-done)
+		must(t, w.CatchUp(t.Context(), pods.subject)) // nothing is new
+	})
+}
+
 func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
