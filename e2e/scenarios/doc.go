@@ -1,9 +1,19 @@
 // Package scenarios runs the catalogue: every file of the folder scenarios is a
-// subtest, judged by the same runner as koupsandbox scenario run.
+// subtest, judged by the same runner as koupsandbox scenario run. It also holds that
+// command, and those around it, to what they promise.
 //
 //	main_test.go       one sandbox for all; E2E_PROVIDER=embedded|kind says where
 //	catalogue_test.go  the files, those that need the sandbox for themselves one after the other
 //	mutation_test.go   a controller that is broken on purpose turns scenarios red
+//
+// From the command line, with the scenarios in testdata:
+//
+//	cli_test.go       starts scenario run, and reads its report
+//	report_test.go    what a run that fails says, in all forms
+//	mistakes_test.go  what cannot be run, and what the API refuses
+//	stop_test.go      Ctrl-C, kill -9, --keep, a timeout
+//	flags_test.go     --repeat, --parallel, --seed, --selector, --from-step, --dry-run
+//	tools_test.go     demo, watch, lint, several controllers
 //
 // A failure leaves the report as a page and as JSON, and the sandbox's logs, in the
 // folder e2e/artifacts.

@@ -1,0 +1,127 @@
+package scenarios
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// seeds lists the runs of a report with their seeds.
+func seeds(r *scenario.Report) []string {
+	var list []string
+	for _, run := range r.Runs {
+		list = append(list, fmt.Sprintf("%v #%d: %d", run.Cell["cell"], run.Attempt, run.Seed))
+	}
+	return list
+}
+
+// --repeat repeats every cell, --parallel runs them side by side in namespaces of
+// their own, and --seed gives each run the seed that it had.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	env := []string{"SEEDS=" + filepath.Join(t.TempDir(), "seeds")}
+	_, side := play(t, 0, env, "--seed", "7", "--repeat", "2", "--parallel", "2", testdata("cells"))
+	var order []string
+	own := map[string]bool{}
+	for _, r := range side.Runs {
+		order = append(order, fmt.Sprintf("%v #%d", r.Cell["cell"], r.Attempt))
+		own[r.Namespace] = true
+	}
+	if diff := cmp.Diff([]string{"a #1", "b #1", "a #2", "b #2"}, order); diff != "" {
+		t.Errorf("runs (-want +got):\n%s", diff)
+	}
+	if len(own) != 4 {
+		t.Errorf("%d namespaces for 4 runs", len(own))
+	}
+	first, second := side.Runs[0], side.Runs[1]
+	if second.Started.After(first.Started.Add(first.Elapsed)) || first.Started.After(second.Started.Add(second.Elapsed)) {
+		t.Errorf("the first two runs were not at the same time: %s for %s, %s for %s", first.Started, first.Elapsed, second.Started, second.Elapsed)
+	}
+
+	_, line := play(t, 0, env, "--seed", "7", "--repeat", "2", testdata("cells"))
+	if diff := cmp.Diff(seeds(side), seeds(line)); diff != "" {
+		t.Errorf("the same seed gives other seeds (-first +second):\n%s", diff)
+	}
+	for n, r := range line.Runs[1:] {
+		if before := line.Runs[n]; r.Started.Before(before.Started.Add(before.Elapsed)) {
+			t.Errorf("run %d began at %s, before the one before had ended", n+1, r.Started)
+		}
+	}
+	_, other := play(t, 0, env, "--seed", "8", testdata("cells"))
+	all := slices.Sorted(slices.Values(append(seeds(side), seeds(other)...)))
+	if len(slices.Compact(all)) != 6 {
+		t.Errorf("another seed gives some of the same seeds: %v", all)
+	}
+}
+
+// The command that a failure prints repeats it.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	env := func(file string) []string {
+		return []string{"SEEDS=" + filepath.Join(folder, file), "FAIL=b two words 2"}
+	}
+	result, report := play(t, 1, env("first"), "--repeat", "2", "--var", "word=two words", testdata("cells"))
+	failed := report.Runs[3]
+	if failed.Verdict != scenario.Failed {
+		t.Fatalf("the last run has %s", failed.Verdict)
+	}
+	found := regexp.MustCompile(`(?m)^  Again: (.*)$`).FindAllStringSubmatch(result.Out, -1)
+	if len(found) != 1 {
+		t.Fatalf("%d commands are printed, want 1:\n%s", len(found), result.Out)
+	}
+	shell(t, env("again"), found[0][1], 1)
+	line := fmt.Sprintf("b two words 2 %d\n", failed.Seed)
+	for _, file := range []string{"first", "again"} {
+		text, err := os.ReadFile(filepath.Join(folder, file))
+		must(t, err)
+		if n := strings.Count(string(text), line); n != 1 {
+			t.Errorf("the run %q is in the %s runs %d times:\n%s", line, file, n, text)
+		}
+	}
+}
+
+// --selector takes some scenarios of a folder and does not look at the others,
+// --dry-run runs nothing, --from-step leaves steps out.
+func TestSelection(t *testing.T) {
+	t.Parallel()
+	steps := filepath.Join(t.TempDir(), "steps")
+	env := []string{"STEPS=" + steps}
+	result, report := play(t, 0, env, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
+	if want := "three-steps\n\n2 runs of 1 scenarios; all can be run.\n"; result.Out != want || report != nil {
+		t.Errorf("--dry-run prints %q and reports %v, want %q", result.Out, report, want)
+	}
+	if _, err := os.Stat(steps); err == nil {
+		t.Error("--dry-run has done a step")
+	}
+	if made := namespaces(t, "three-steps"); len(made) > 0 {
+		t.Errorf("--dry-run has made %v", made)
+	}
+
+	_, report = play(t, 0, env, "--from-step", "second", "--selector", "kind=steps", "testdata")
+	got := map[string]scenario.Verdict{}
+	for _, r := range report.Runs {
+		for _, s := range r.Steps {
+			got[r.Scenario+" "+s.Name] = s.Verdict
+		}
+	}
+	want := map[string]scenario.Verdict{
+		"three-steps first": scenario.Skipped, "three-steps second": scenario.Passed, "three-steps third": scenario.Passed,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(steps)
+	must(t, err)
+	if diff := cmp.Diff("second\nthird\n", string(text)); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,178 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/net/html"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// A run that fails says why, on the terminal and in each of the reports.
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	result, whole := play(t, 1, nil, "--report-dir", folder, testdata("no-start"))
+	if len(whole.Runs) != 1 {
+		t.Fatalf("%d runs, want 1", len(whole.Runs))
+	}
+	of := whole.Runs[0]
+
+	t.Run("text", func(t *testing.T) {
+		const why = `step "it serves": not within 2s: Deployment stock: status.readyReplicas: want 1, but it is not there`
+		if of.Failure != why {
+			t.Errorf("the reason is %q, want %q", of.Failure, why)
+		}
+		for what, pattern := range map[string]string{
+			"the verdict":       `(?m)^✗ no-start +\d+\.\ds$`,
+			"the line":          `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) + `\n`,
+			"the reason":        regexp.QuoteMeta(why),
+			"the step":          `(?m)^    ✗ assert +it serves +\d+\.\ds  not within 2s`,
+			"the diff":          `(?m)^  what differs\n    status\.readyReplicas: want 1, but it is not there\n`,
+			"the last object":   `(?m)^  Deployment stock, last seen\n    apiVersion: apps/v1\n`,
+			"the Pod":           `(?m)^  Pods\n    stock-\S+ on base-1: Pending`,
+			"the Pod's events":  `(?m)^  events of the Pods\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
+			"the base's answer": `(?m)^  what the bases said last\n(.*\n)*?.*installBiz of stock:1\.0\.0 on base-1: User\.InstallBizUserError`,
+			"how to repeat it":  `(?m)^  Again: koupsandbox scenario run --name ` + shared.Name + ` --seed \d+ testdata/no-start\.yaml$`,
+			"the summary":       `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
+		} {
+			if !regexp.MustCompile(pattern).MatchString(result.Out) {
+				t.Errorf("%s is not told:\n%s", what, result.Out)
+			}
+		}
+	})
+	t.Run("json", func(t *testing.T) {
+		text, err := os.ReadFile(filepath.Join(folder, "report.json"))
+		must(t, err)
+		saved := &scenario.Report{}
+		must(t, json.Unmarshal(text, saved))
+		if diff := cmp.Diff(whole, saved, cmpopts.EquateApproxTime(0)); diff != "" {
+			t.Errorf("--json and --report-dir differ (-json +dir):\n%s", diff)
+		}
+		steps := map[string]scenario.Verdict{}
+		for _, s := range of.Steps {
+			steps[s.Name] = s.Verdict
+		}
+		if diff := cmp.Diff(map[string]scenario.Verdict{"apply deployment.yaml": scenario.Passed, "it serves": scenario.Failed}, steps); diff != "" {
+			t.Errorf("steps (-want +got):\n%s", diff)
+		}
+		if of.Verdict != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
+			t.Errorf("verdict %s, %d events, %d checks", of.Verdict, len(of.Timeline), len(of.Checks))
+		}
+	})
+	t.Run("junit", func(t *testing.T) {
+		text, err := os.ReadFile(filepath.Join(folder, "junit.xml"))
+		must(t, err)
+		var got junit
+		must(t, xml.Unmarshal(text, &got))
+		if len(got.Suites) == 1 && len(got.Suites[0].Cases) == 1 {
+			failure := &got.Suites[0].Cases[0].Failure
+			if !strings.Contains(failure.Text, "what the bases said last") {
+				t.Errorf("the failure's text has no evidence:\n%s", failure.Text)
+			}
+			failure.Text = ""
+		}
+		var want junit
+		must(t, xml.Unmarshal([]byte(`<testsuites tests="1" failures="1" errors="0" skipped="0"><testsuite name="no-start" tests="1" failures="1">
+			<testcase name="no-start" classname="no-start" file="testdata/no-start.yaml"><failure type="failed"/></testcase></testsuite></testsuites>`), &want))
+		want.Suites[0].Cases[0].Failure.Message = of.Failure
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("junit.xml (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("html", func(t *testing.T) {
+		page, err := os.Open(filepath.Join(folder, "report.html"))
+		must(t, err)
+		defer func() { _ = page.Close() }() // it was only read
+		root, err := html.Parse(page)
+		must(t, err)
+		text, data := pageOf(t, root)
+		for _, want := range []string{of.Failure, "what the bases said last", of.Namespace} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+		var drawn struct {
+			Runs []json.RawMessage `json:"runs"`
+		}
+		if err := json.Unmarshal([]byte(data), &drawn); err != nil || len(drawn.Runs) != 1 {
+			t.Errorf("what is drawn has %d runs: %v", len(drawn.Runs), err)
+		}
+	})
+}
+
+// junit is what CI servers read of JUnit's XML.
+type junit struct {
+	Tests    int `xml:"tests,attr"`
+	Failures int `xml:"failures,attr"`
+	Errors   int `xml:"errors,attr"`
+	Skipped  int `xml:"skipped,attr"`
+	Suites   []struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Cases    []struct {
+			Name    string `xml:"name,attr"`
+			Class   string `xml:"classname,attr"`
+			File    string `xml:"file,attr"`
+			Failure struct {
+				Message string `xml:"message,attr"`
+				Type    string `xml:"type,attr"`
+				Text    string `xml:",chardata"`
+			} `xml:"failure"`
+		} `xml:"testcase"`
+	} `xml:"testsuite"`
+}
+
+// pageOf returns the text of a page, and the data that its script draws. The page
+// must need nothing from anywhere else.
+func pageOf(t *testing.T, root *html.Node) (text, data string) {
+	t.Helper()
+	var b strings.Builder
+	for n := range root.Descendants() {
+		for _, a := range n.Attr {
+			if (a.Key == "src" || a.Key == "href") && !strings.HasPrefix(a.Val, "#") {
+				t.Errorf("the page needs %s", a.Val)
+			}
+			if a.Key == "id" && a.Val == "data" {
+				data = n.FirstChild.Data
+			}
+		}
+		if n.Type == html.TextNode && n.Parent.Data != "script" && n.Parent.Data != "style" {
+			b.WriteString(n.Data)
+		}
+	}
+	return b.String(), data
+}
+
+// Lost requests and violations of a check are told once.
+func TestLosses(t *testing.T) {
+	t.Parallel()
+	result, whole := play(t, 1, nil, testdata("lossy"))
+	of := whole.Runs[0]
+	if len(of.Traffic) != 1 || of.Traffic[0].Summary.Lost == 0 {
+		t.Fatalf("nothing was lost: %+v", of.Traffic)
+	}
+	told := []string{"Lost requests of straight: "}
+	for _, c := range of.Checks {
+		for _, v := range c.Violations {
+			told = append(told, v.Message)
+		}
+	}
+	if len(told) != 2 {
+		t.Errorf("%d violations, want 1", len(told)-1)
+	}
+	for _, text := range told {
+		if n := strings.Count(strings.ToLower(result.Out), strings.ToLower(text)); n != 1 {
+			t.Errorf("%q is told %d times:\n%s", text, n, result.Out)
+		}
+	}
+}

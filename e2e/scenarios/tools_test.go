@@ -1,0 +1,187 @@
+package scenarios
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+)
+
+// The demo shows what it promises, and leaves nothing.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("demo", 10)}
+	t.Cleanup(func() {
+		if err := b.Down(context.Background()); err != nil { // after a failure there may be something
+			t.Error(err)
+		}
+	})
+	page := filepath.Join(t.TempDir(), "demo.html")
+	r, err := b.Run(t.Context(), "demo", "--name", b.Name, "--html", page)
+	must(t, err)
+	if r.Status != 0 {
+		t.Fatalf("exit status %d:\n%s%s", r.Status, r.Out, r.Err)
+	}
+	for what, pattern := range map[string]string{
+		"the Deployment loses nothing": `(?m)^✓ Deployment  [1-9][\d,]* requests sent, 0 lost$`,
+		"the DaemonSet loses requests": `(?m)^✗ DaemonSet   [1-9][\d,]* requests sent, [1-9][\d,]* lost$`,
+		"where the timelines are":      `(?m)^The timelines of both: ` + regexp.QuoteMeta(page) + `$`,
+		"the sandbox is gone":          `(?m)^All of it took \d+s, and the sandbox is gone again\.`,
+	} {
+		if !regexp.MustCompile(pattern).MatchString(r.Out) {
+			t.Errorf("it does not tell: %s\n%s", what, r.Out)
+		}
+	}
+	if _, err := os.Stat(page); err != nil {
+		t.Errorf("the timelines were not written: %v", err)
+	}
+	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its state folder is left: %v", err)
+	}
+}
+
+// watch tells what is and what changes, as JSON and as lines, until Ctrl-C.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for form, c := range map[string]struct {
+		args []string
+		is   func(line, base, state string) bool
+	}{
+		"json": {[]string{"-o", "json"}, func(line, base, state string) bool {
+			var e timeline.Event
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Errorf("%s is no event: %v", line, err)
+			}
+			return e.Kind == timeline.Base && e.Base == base && e.State == state && !e.Time.IsZero()
+		}},
+		"plain": {[]string{"--plain"}, func(line, base, state string) bool {
+			fields := strings.Fields(line)
+			return len(fields) >= 4 && slices.Equal(fields[1:4], []string{"base", base, state})
+		}},
+	} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			group := envconf.RandomName("watched", 14)
+			cmd := shared.Command(t.Context(), append([]string{"watch", "--group", group}, c.args...)...)
+			out, err := cmd.StdoutPipe()
+			must(t, err)
+			var said strings.Builder
+			cmd.Stderr = &said
+			must(t, cmd.Start())
+			seen := bufio.NewScanner(out)
+			until := func(base, state string) {
+				t.Helper()
+				for seen.Scan() {
+					if c.is(seen.Text(), base, state) {
+						return
+					}
+				}
+				t.Fatalf("it ended before base %q was %q: %v %s", base, state, seen.Err(), said.String())
+			}
+			_, err = up.AddBases(t.Context(), sandbox.AddRequest{Count: 1, Group: group, Set: "s"})
+			must(t, err)
+			until("s-1", "up")
+			_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Group: group})
+			must(t, err)
+			until("s-1", "removed")
+			must(t, cmd.Process.Signal(os.Interrupt))
+			_, err = io.Copy(io.Discard, out)
+			must(t, err)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("after Ctrl-C: %v %s", err, said.String())
+			}
+		})
+	}
+}
+
+// up --controllers 2 runs two of them, which status tells apart.
+func TestControllers(t *testing.T) {
+	t.Parallel()
+	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("pair", 10)}
+	t.Cleanup(func() {
+		if err := b.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, b.Must(t.Context(), "up", "--provider", "embedded", "--bases", "1", "--controllers", "2"))
+	r, err := b.Run(t.Context(), "status", "-o", "json")
+	must(t, err)
+	var status sandbox.Status
+	must(t, json.Unmarshal([]byte(r.Out), &status))
+	type controller struct {
+		Name, State string
+		Ready       bool
+	}
+	var got []controller
+	pids := map[int]bool{}
+	for _, c := range status.Components {
+		if strings.HasPrefix(c.Name, box.ControllerProgram) {
+			got = append(got, controller{c.Name, c.State, c.Ready})
+			pids[c.PID] = true
+		}
+	}
+	slices.SortFunc(got, func(a, b controller) int { return strings.Compare(a.Name, b.Name) })
+	want := []controller{{"module-controller", "running", true}, {"module-controller-2", "running", true}}
+	if diff := cmp.Diff(want, got); diff != "" || len(pids) != 2 {
+		t.Errorf("%d processes (-want +got):\n%s", len(pids), diff)
+	}
+	r, err = b.Run(t.Context(), "status")
+	must(t, err)
+	for _, name := range []string{"module-controller", "module-controller-2"} {
+		if !regexp.MustCompile(`(?m)^ *` + name + ` +.*running`).MatchString(r.Out) {
+			t.Errorf("status does not show %s:\n%s", name, r.Out)
+		}
+	}
+}
+
+// The samples that go with the controller have no mistakes; those of the documents
+// have the ones that lint is for.
+func TestLint(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	for file, want := range map[string][]string{
+		"controller/deploy/samples":                            nil,
+		"sandbox/internal/lint/testdata/document-release.yaml": {"selector-mismatch", "deletes-first", "label-older", "toleration-env"},
+		"sandbox/internal/lint/testdata/document-peer.yaml": {"peer-strategy", "label-older", "selector-version", "deletes-first", "label-older",
+			"topology-zone", "toleration-env"},
+		"sandbox/internal/lint/testdata/document-pod.yaml": {"node-label-older", "node-label-older", "toleration-other-env"},
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			r, err := shared.Run(t.Context(), "scenario", "lint", "--env", "dev", "-o", "json", filepath.Join(root, file))
+			must(t, err)
+			var findings []struct {
+				Rule string `json:"rule"`
+				Line int    `json:"line"`
+			}
+			must(t, json.Unmarshal([]byte(r.Out), &findings))
+			var rules []string
+			for _, f := range findings {
+				if rules = append(rules, f.Rule); f.Line == 0 {
+					t.Errorf("%s has no line", f.Rule)
+				}
+			}
+			if diff := cmp.Diff(want, rules); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			if failed := len(want) > 0; failed != (r.Status == 1) {
+				t.Errorf("exit status %d", r.Status)
+			}
+		})
+	}
+}
