@@ -4,6 +4,7 @@
 //	target.go    Target, Targets: the bases, by address and by run
 //	route.go     which endpoints of a Service may be picked: kube-proxy's rules; pure
 //	gateway.go   Gateway: follows Services and EndpointSlices; Pick and Dial
+//	follow.go    how they are followed while the API server comes and goes
 //	proxy.go     the Gateway as an HTTP proxy
 //	spec.go      Spec: what a stream of requests is
 //	generator.go Generator: the streams of all runs

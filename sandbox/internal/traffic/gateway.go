@@ -14,7 +14,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -122,14 +121,16 @@ func (g *Gateway) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(g.o.Client, 0, informers.WithTransform(slim))
-	services, slices := factory.Core().V1().Services().Informer(), factory.Discovery().V1().EndpointSlices().Informer()
-	if err := slices.AddIndexers(cache.Indexers{byService: indexByService}); err != nil {
-		return fmt.Errorf("following EndpointSlices: %w", err)
-	}
+	services := cache.NewSharedIndexInformer(servicesOf(g.o.Client), &corev1.Service{}, 0, cache.Indexers{})
+	slices := cache.NewSharedIndexInformer(slicesOf(g.o.Client), &discoveryv1.EndpointSlice{}, 0, cache.Indexers{byService: indexByService})
 	g.services, g.slices = services.GetIndexer(), slices.GetIndexer()
 	var registered []cache.InformerSynced
+	var following sync.WaitGroup
+	defer following.Wait()
 	for _, i := range []cache.SharedIndexInformer{services, slices} {
+		if err := i.SetTransform(slim); err != nil {
+			return fmt.Errorf("following Services: %w", err)
+		}
 		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: g.note, UpdateFunc: func(_, obj any) { g.note(obj) }, DeleteFunc: g.note,
 		})
@@ -138,8 +139,9 @@ func (g *Gateway) Start(ctx context.Context) error {
 		}
 		registered = append(registered, r.HasSynced)
 	}
-	factory.Start(ctx.Done())
-	defer factory.Shutdown()
+	for _, i := range []cache.SharedIndexInformer{services, slices} {
+		following.Go(func() { i.RunWithContext(ctx) })
+	}
 	if !cache.WaitForCacheSync(ctx.Done(), registered...) {
 		return nil
 	}
