@@ -237,16 +237,18 @@ func (p *Provider) target(e *entry, b base.Snapshot, before corev1.PodStatus) co
 	return statusOf(pod, b, modules, p.opts.Failed, before, p.opts.Clock.Now())
 }
 
-// write brings one Pod's status up to date. Unless ready is set it writes nothing that makes the Pod Ready.
+// write brings one Pod's status up to date. Unless ready is set it writes nothing
+// that changes whether the Pod is Ready: only its lane knows the order.
 func (p *Provider) write(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) error {
 	writing, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	nowReady := false
 	gone, err := p.writer.status(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
 		status := p.target(e, b, before)
-		if nowReady = isReady(&status); nowReady && !ready {
-			return before
+		if !ready && isReady(&status) != isReady(&before) {
+			status = before
 		}
+		nowReady = isReady(&status)
 		return status
 	})
 	if err != nil {
@@ -265,7 +267,8 @@ func (p *Provider) write(ctx context.Context, e *entry, pod *corev1.Pod, b base.
 }
 
 // writeAccepted writes the status of a Pod whose install takes long: it is
-// accepted, and waits. Turning Ready is left to the lane, which knows the order.
+// accepted, and waits. Turning Ready, or Not Ready since a newer Pod's version serves,
+// is left to the lane.
 func (p *Provider) writeAccepted(ctx context.Context, e *entry) {
 	var pod *corev1.Pod
 	p.store.read(func() {

@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,27 @@ func TestRollingUpdate(t *testing.T) {
 		w.base.lose() // the base restarts: the version that works comes back
 		w.settleFor(2 * time.Minute)
 		w.wantShow("old", "Running Ready")
+	})
+}
+
+// A Pod may be written as accepted at the moment at which a newer one takes over:
+// had that write made it Not Ready, a Service of a single base would have no endpoint.
+func TestReadinessIsWrittenByTheLaneOnly(t *testing.T) {
+	in(t, "deactivated", Options{}, func(t *testing.T, w *world) {
+		pod := w.create("p1", container("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		b, _ := w.registry.Get("a")
+		b.Modules = slices.Clone(b.Modules)
+		b.Modules[0].State = arklet.StateDeactivated
+		e, _ := w.store.get(pod.UID)
+		var shown []string
+		for _, lane := range []bool{false, true} {
+			if err := w.write(t.Context(), e, w.pod("p1"), b, lane); err != nil {
+				t.Fatal(err)
+			}
+			shown = append(shown, w.show("p1"))
+		}
+		wantDiff(t, "p1", []string{"Running Ready", "Running BizNotActivated"}, shown)
 	})
 }
 
