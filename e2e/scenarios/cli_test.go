@@ -145,9 +145,9 @@ func namespaceGone(t *testing.T, name string) {
 }
 
 // basesOf counts the bases of a run.
-func basesOf(t *testing.T, group string) int {
+func basesOf(ctx context.Context, t *testing.T, group string) int {
 	t.Helper()
-	bases, err := up.Bases(t.Context(), group)
+	bases, err := up.Bases(ctx, group)
 	must(t, err)
 	return len(bases)
 }

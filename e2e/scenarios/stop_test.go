@@ -26,7 +26,7 @@ func inTheMiddle(t *testing.T) (s *started, namespace, marks string) {
 		namespace = strings.TrimSpace(string(text))
 		return err
 	})
-	if n := basesOf(t, namespace); n != 2 {
+	if n := basesOf(t.Context(), t, namespace); n != 2 {
 		t.Fatalf("%d bases, want 2", n)
 	}
 	eventually(t, "requests are sent", func(ctx context.Context) error { return sending(ctx, namespace) })
@@ -66,7 +66,7 @@ func TestInterrupt(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(marks, "finally")); err != nil {
 		t.Errorf("its finally was not done: %v", err)
 	}
-	if n := basesOf(t, namespace); n != 0 {
+	if n := basesOf(t.Context(), t, namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
 	if err := sending(t.Context(), namespace); err == nil {
@@ -88,8 +88,8 @@ func TestClientDies(t *testing.T) {
 	if result, _ := s.end(t); result.Status != -1 {
 		t.Fatalf("it was not killed but ended with status %d:\n%s%s", result.Status, result.Out, result.Err)
 	}
-	eventually(t, "its bases are gone", func(context.Context) error {
-		if n := basesOf(t, namespace); n != 0 {
+	eventually(t, "its bases are gone", func(ctx context.Context) error {
+		if n := basesOf(ctx, t, namespace); n != 0 {
 			return fmt.Errorf("%d are left", n)
 		}
 		return nil
@@ -107,7 +107,7 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	result, report := play(t, 0, nil, "--keep", testdata("small"))
 	namespace := report.Runs[0].Namespace
-	if n := basesOf(t, namespace); n != 1 {
+	if n := basesOf(t.Context(), t, namespace); n != 1 {
 		t.Errorf("%d bases are kept, want 1", n)
 	}
 	pod, err := api(t).CoreV1().Pods(namespace).Get(t.Context(), "stock", metav1.GetOptions{})
@@ -122,7 +122,7 @@ func TestKeep(t *testing.T) {
 		t.Skipf("the command cannot be tried without kubectl: %v", err)
 	}
 	shell(t, nil, strings.TrimSpace(command), 0)
-	if n := basesOf(t, namespace); n != 0 {
+	if n := basesOf(t.Context(), t, namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
 	namespaceGone(t, namespace)
@@ -155,7 +155,7 @@ func TestHangs(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, result.Out)
 		}
 	}
-	if n := basesOf(t, of.Namespace); n != 0 {
+	if n := basesOf(t.Context(), t, of.Namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
 }

@@ -77,7 +77,9 @@ func TestWatch(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			group := envconf.RandomName("watched", 14)
-			cmd := shared.Command(t.Context(), append([]string{"watch", "--group", group}, c.args...)...)
+			ctx, cancel := context.WithTimeout(t.Context(), patience) // one that tells nothing must not hold up the others
+			defer cancel()
+			cmd := shared.Command(ctx, append([]string{"watch", "--group", group}, c.args...)...)
 			out, err := cmd.StdoutPipe()
 			must(t, err)
 			var said strings.Builder
