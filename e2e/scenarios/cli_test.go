@@ -13,45 +13,29 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
 const (
 	// patience is how long anything may take on a busy machine.
 	patience = time.Minute
-	// poll is the pause between two looks.
-	poll = 50 * time.Millisecond
 	// runLabel marks the namespace of a run, with the name of its scenario.
 	runLabel = "sandbox.koupleless.io/scenario"
 )
 
 // eventually waits until check finds nothing wrong; otherwise it fails the test
 // with what was wrong last.
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
-	last := errors.New("nothing was looked at")
-	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if err != nil && ctx.Err() == nil {
-			last = err
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
-	}
+	check.Eventually(t.Context(), t, patience, what, look)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// must fails the test on an error.
+var must = check.Must
 
 // testdata is the path of a scenario of these tests.
 func testdata(name string) string { return filepath.Join("testdata", name+".yaml") }

@@ -62,7 +62,7 @@ Begin with: koupsandbox scenario new my-first`,
 
 func selector() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: area=rollout,name!=rolling-update"}
+		Usage: "`LABELS` that scenarios must have, as kubectl has them; name is one too: group=rollout,name!=rolling-update"}
 }
 
 // selected reads --selector.

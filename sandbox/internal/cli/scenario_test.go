@@ -71,10 +71,10 @@ func TestNewScenario(t *testing.T) {
 		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
 			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenarios; all can be run.\n", ""}},
-		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "area=rollout,name=my-first", "HOME"},
+		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first", "HOME"},
 			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenarios; all can be run.\n", ""}},
-		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS         DESCRIPTION\n" +
-			"my-first   2      area=rollout   A rolling update loses no request.\n", ""}},
+		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
+			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},
 			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir\nsee: koupsandbox help\n"}},
 		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{2, "",
@@ -90,7 +90,7 @@ func TestScenarioMistakes(t *testing.T) {
 	const usage = "\nsee: koupsandbox help\n"
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
-	_, notLabels := labels.Parse("area in (")
+	_, notLabels := labels.Parse("group in (")
 	for _, tc := range []struct {
 		args []string
 		err  string
@@ -100,8 +100,8 @@ func TestScenarioMistakes(t *testing.T) {
 		{[]string{"run", "--parallel", "0", "HOME/s.yaml"}, "koupsandbox: --parallel must be 1 or more"},
 		{[]string{"run", "--var", "new", "HOME/s.yaml"}, `koupsandbox: --var "new" is not of the form NAME=VALUE`},
 		{[]string{"run", "--var", "newer=1", "HOME/s.yaml"}, "koupsandbox: the scenarios cannot be run:\n--var newer: no scenario has such a variable; did you mean new?"},
-		{[]string{"run", "--selector", "area in (", "HOME/s.yaml"}, `koupsandbox: --selector "area in (" cannot be read: ` + notLabels.Error()},
-		{[]string{"run", "--selector", "area=base", "HOME/s.yaml"},
+		{[]string{"run", "--selector", "group in (", "HOME/s.yaml"}, `koupsandbox: --selector "group in (" cannot be read: ` + notLabels.Error()},
+		{[]string{"run", "--selector", "group=base", "HOME/s.yaml"},
 			"koupsandbox: the scenarios cannot be run:\nno scenario is selected: look at their names and labels with koupsandbox scenario list"},
 		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, `koupsandbox: no scenario has a step "updat"; there are: install, apply Service/biz1, ` +
 			"wait for rollout of Deployment/biz1, start traffic, update, wait for rollout of Deployment/biz1 (2), every base serves the new version, stop traffic"},

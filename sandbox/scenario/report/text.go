@@ -93,7 +93,7 @@ func Name(run *scenario.Run) string {
 	if len(run.Cell) > 0 {
 		var cell []string
 		for _, key := range slices.Sorted(maps.Keys(run.Cell)) {
-			cell = append(cell, fmt.Sprintf("%s=%v", key, run.Cell[key]))
+			cell = append(cell, key+"="+value(run.Cell[key]))
 		}
 		name += " [" + strings.Join(cell, " ") + "]"
 	}
@@ -101,6 +101,19 @@ func Name(run *scenario.Run) string {
 		name += fmt.Sprintf(" #%d", run.Attempt)
 	}
 	return name
+}
+
+// value is a value of the matrix in short: of several with names the values alone.
+func value(v any) string {
+	named, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Sprint(v)
+	}
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		values = append(values, value(named[name]))
+	}
+	return strings.Join(values, "/")
 }
 
 // requests says how many requests a run has sent and lost; empty if it had no

@@ -115,6 +115,8 @@ func refusal(command, why string) error {
 		return fmt.Errorf("%s runs, but you may not use it (add yourself to its group, or use its rootless mode)", command)
 	case strings.Contains(lower, "cannot connect"), strings.Contains(lower, "failed to connect"):
 		return fmt.Errorf("%s is installed, but does not run", command)
+	case strings.TrimSpace(why) == "":
+		return fmt.Errorf("%s does not answer", command)
 	default:
 		return fmt.Errorf("%s cannot be used: %s", command, lastLine(why))
 	}
