@@ -8,10 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
@@ -33,6 +35,9 @@ func TestCatalogue(t *testing.T) {
 	// parallel subtest waits until its parent has ended.
 	for _, s := range all {
 		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) {
+			if shared.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
+				t.Skip("the API server of a kind cluster is not the sandbox's to kill")
+			}
 			if !*s.Scenario.Spec.Exclusive {
 				t.Parallel()
 			}
@@ -43,6 +48,12 @@ func TestCatalogue(t *testing.T) {
 			testenv.Test(t, f.Feature())
 		})
 	}
+}
+
+// killsAPIServer tells whether a scenario does anything to the API server.
+func killsAPIServer(s *source.Scenario) (does bool) {
+	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) { does = does || step.APIServer != nil })
+	return does
 }
 
 // passes runs a scenario, with every cell of its matrix, and fails the test with
