@@ -1,0 +1,47 @@
+package stdio
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Join makes one connection of a stream to read and one to write. Closing it
+// closes both. It knows no deadlines.
+func Join(r io.ReadCloser, w io.WriteCloser) net.Conn { return &conn{r, w} }
+
+// Standard is the connection of this process's standard input and output, which
+// nothing else may use from then on.
+func Standard() (net.Conn, error) {
+	const stdin = 0
+	// Of a stream that blocks, a read could not be ended by closing it.
+	if err := syscall.SetNonblock(stdin, true); err != nil {
+		return nil, fmt.Errorf("preparing the standard input: %w", err)
+	}
+	return Join(os.NewFile(stdin, os.Stdin.Name()), os.Stdout), nil
+}
+
+type conn struct {
+	io.ReadCloser
+	w io.WriteCloser
+}
+
+func (c *conn) Write(p []byte) (int, error) { return c.w.Write(p) }
+
+func (c *conn) Close() error { return errors.Join(c.w.Close(), c.ReadCloser.Close()) }
+
+func (c *conn) LocalAddr() net.Addr  { return addr{} }
+func (c *conn) RemoteAddr() net.Addr { return addr{} }
+
+func (c *conn) SetDeadline(time.Time) error      { return os.ErrNoDeadline }
+func (c *conn) SetReadDeadline(time.Time) error  { return os.ErrNoDeadline }
+func (c *conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }
+
+type addr struct{}
+
+func (addr) Network() string { return "stdio" }
+func (addr) String() string  { return "stdio" }

@@ -1,0 +1,171 @@
+package stdio
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	// endTime is how long a program may take to end when its input has ended.
+	endTime = 5 * time.Second
+	// tailSize is how much of what a program said last goes into an error.
+	tailSize = 1 << 10
+)
+
+// Dial speaks HTTP/2 over a connection whose other side is Serve's: requests of
+// any number at the same time, to http URLs whose host says nothing. Closing what
+// it returns closes conn.
+func Dial(conn net.Conn) (*http2.ClientConn, error) {
+	c, err := new(http2.Transport).NewClientConn(conn)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("beginning HTTP/2: %w", err), conn.Close())
+	}
+	return c, nil
+}
+
+// Process is a program that was started, and that answers requests over its
+// standard streams. Its methods may be called concurrently.
+type Process struct {
+	cmd    *exec.Cmd
+	client *http2.ClientConn
+	tail   tail
+	done   chan struct{}
+	err    error // read after done
+}
+
+// Start starts a program that calls Serve with Standard. Of cmd the standard
+// input and output must be free; Stderr, if set, gets what the program has to say.
+// Ctrl-C in a terminal does not reach the program. Whoever starts it must Close it.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	p.tail.also = cmd.Stderr
+	cmd.Stderr = &p.tail
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = endTime // of those who have inherited its streams
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("making a pipe: %w", err), theirIn.Close(), in.Close())
+	}
+	cmd.Stdin, cmd.Stdout = theirIn, theirOut
+	err = cmd.Start()
+	_, _ = theirIn.Close(), theirOut.Close() // the program has its own
+	conn := Join(out, in)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", cmd.Path, err), conn.Close())
+	}
+	go func() {
+		defer close(p.done)
+		p.err = p.why(cmd.Wait())
+	}()
+	if p.client, err = Dial(conn); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// RoundTrip sends a request, such as one to http://process/status.
+func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := p.client.RoundTrip(r)
+	if err == nil || !p.client.State().Closed {
+		return response, err
+	}
+	// The streams end a little before the program, whose end says more.
+	ctx, cancel := context.WithTimeout(r.Context(), endTime)
+	defer cancel()
+	select {
+	case <-p.done:
+		return nil, fmt.Errorf("the program has ended: %w", cmp.Or(p.err, err))
+	case <-ctx.Done():
+		return nil, err
+	}
+}
+
+// Done is closed when the program has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says why the program has ended, with the last that it said; nil while it
+// runs, and when it has ended without a complaint.
+func (p *Process) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the program's input and blocks until it has ended; after 5 s it
+// kills it. It may be called again.
+func (p *Process) Close() error {
+	if p.client != nil {
+		_ = p.client.Close() // the streams may have ended before
+	}
+	limit := time.NewTimer(endTime)
+	defer limit.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-limit.C:
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by now
+	<-p.done
+	return fmt.Errorf("%s did not end within %s of its input, and was killed", p.cmd.Path, endTime)
+}
+
+func (p *Process) why(err error) error {
+	said := p.tail.String()
+	switch {
+	case err == nil:
+		return nil
+	case said == "":
+		return fmt.Errorf("%s: %w", p.cmd.Path, err)
+	default:
+		return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, said)
+	}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	also io.Writer // gets everything; nil = nobody does
+
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	t.text = append(t.text, p...)
+	t.text = bytes.Clone(t.text[max(0, len(t.text)-tailSize):])
+	t.mu.Unlock()
+	if t.also == nil {
+		return len(p), nil
+	}
+	return t.also.Write(p)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
