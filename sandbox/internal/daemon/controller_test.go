@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -171,5 +172,68 @@ func TestHearts(t *testing.T) {
 	if response, err := h.RoundTrip(request); err == nil {
 		_ = response.Body.Close()
 		t.Error("a heartbeat that nobody takes was answered")
+	}
+}
+
+// Bases of other processes post to an endpoint of their own network, which nobody finds by chance.
+func TestHeartsFromOutside(t *testing.T) {
+	h := newHearts()
+	ctx, end := context.WithCancel(t.Context())
+	defer func() { end(); h.wait() }()
+	var mu sync.Mutex
+	var heard []string
+	controller := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		heard = append(heard, r.Method+" "+r.URL.Path+" "+r.Header.Get("Content-Type")+" "+string(body))
+		mu.Unlock()
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, "SUCCESS")
+	}))
+	defer controller.Close()
+	h.set("module-controller", strings.TrimPrefix(controller.URL, "http://"))
+	endpoint, err := h.open(ctx, loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := h.open(ctx, loopback); again != endpoint || err != nil {
+		t.Errorf("asked again, the endpoint is %s (%v), was %s", again, err, endpoint)
+	}
+	root := endpoint[:strings.LastIndex(endpoint, "/")]
+	got := map[string]string{}
+	for _, url := range []string{endpoint + "/heartbeat", endpoint + "/queryBaseline", endpoint + "/readyz", root + "/heartbeat", root + "/wrong/heartbeat"} {
+		response, err := http.Post(url, "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil {
+			t.Error(err)
+		}
+		got[strings.Replace(strings.TrimPrefix(url, root), strings.TrimPrefix(endpoint, root), "/SECRET", 1)] = fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
+	}
+	want := map[string]string{
+		"/SECRET/heartbeat": "200 SUCCESS", "/SECRET/queryBaseline": "200 SUCCESS", "/SECRET/readyz": "404 404 page not found",
+		"/heartbeat": "404 404 page not found", "/wrong/heartbeat": "404 404 page not found",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"POST /heartbeat application/json {}", "POST /queryBaseline application/json {}"}, heard); diff != "" {
+		t.Errorf("heard (-want +got):\n%s", diff)
+	}
+	h.set("module-controller", "")
+	response, err := http.Post(endpoint+"/heartbeat", "application/json", strings.NewReader("{}"))
+	if err != nil || response.StatusCode != http.StatusBadGateway {
+		t.Errorf("without a controller: %v, %v", response, err)
+	}
+	_ = response.Body.Close()
+	end()
+	h.listeners.Wait()
+	if _, err := http.Post(endpoint+"/heartbeat", "application/json", strings.NewReader("{}")); err == nil {
+		t.Error("the endpoint has outlived its sandbox")
 	}
 }

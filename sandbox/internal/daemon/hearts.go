@@ -3,10 +3,12 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,27 +19,86 @@ import (
 // paused never answers.
 const heartTimeout = 5 * time.Second
 
+// heartLimit is more than anything that a base says of itself.
+const heartLimit = 64 << 10
+
 // hearts takes heartbeats over HTTP to every module controller, as the broker does
 // over MQTT: each of them must know of every base to take it over. It answers as
 // soon as one has answered.
 type hearts struct {
 	transport *http.Transport
 
-	mu    sync.Mutex
-	addrs map[string]string // by controller
-	posts sync.WaitGroup
+	mu        sync.Mutex
+	addrs     map[string]string // by controller
+	endpoints map[string]string // of listeners, by their host
+	posts     sync.WaitGroup
+	listeners sync.WaitGroup
 }
 
 func newHearts() *hearts {
-	return &hearts{addrs: map[string]string{}, transport: &http.Transport{
+	return &hearts{addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
 
-// set notes where a controller receives heartbeats; empty = nowhere.
+// open listens for bases that are no part of this process, at an address of this machine in their
+// network, until ctx ends. It returns their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, which
+// is all that arklet speaks, with a secret in the path, since others can reach that port too. A host has
+// one endpoint, however often it is asked for.
+func (h *hearts) open(ctx context.Context, host string) (endpoint string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if endpoint := h.endpoints[host]; endpoint != "" {
+		return endpoint, nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", fmt.Errorf("opening the port for heartbeats: %w", err)
+	}
+	secret := "/" + rand.Text()
+	server := &http.Server{Handler: http.StripPrefix(secret, h), ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
+	h.listeners.Go(func() { _ = server.Serve(l) }) // ends with the listener
+	h.listeners.Go(func() {
+		<-ctx.Done()
+		_ = server.Close() // a base sends its heartbeat again
+	})
+	endpoint = "http://" + l.Addr().String() + secret
+	h.endpoints[host] = endpoint
+	return endpoint, nil
+}
+
+// ServeHTTP takes what a base posts to the controllers, and answers what they do.
+func (h *hearts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path != "/heartbeat" && r.URL.Path != "/queryBaseline":
+		http.NotFound(w, r)
+		return
+	case r.Method != http.MethodPost:
+		http.Error(w, "bases post", http.StatusMethodNotAllowed)
+		return
+	}
+	out := r.Clone(r.Context())
+	out.URL.Scheme = "http" // of a server's request only the path is known
+	out.Body = http.MaxBytesReader(w, r.Body, heartLimit)
+	response, err := h.RoundTrip(out)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, response.Body) // a base that is gone sends another
+}
+
+// set notes where a controller receives heartbeats; empty = nowhere. Connections to where it did are not
+// used again: they may lead to a Pod that is gone.
 func (h *hearts) set(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.addrs[controller] != addr {
+		h.transport.CloseIdleConnections()
+	}
 	if addr == "" {
 		delete(h.addrs, controller)
 		return
@@ -52,8 +113,9 @@ func (h *hearts) list() []string {
 }
 
 // wait blocks until no post is under way: for heartTimeout at most, and no longer
-// than the controllers live.
+// than the controllers live. The context of every open has ended.
 func (h *hearts) wait() {
+	h.listeners.Wait()
 	h.posts.Wait()
 	h.transport.CloseIdleConnections()
 }
