@@ -161,6 +161,9 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 	nodes := newNodes(client, s.config.Spec.Env)
 	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
 	d.parts.Go(func() { nodes.run(d.life) })
+	if p, ok := s.platform.(guardedPlatform); ok {
+		d.parts.Go(func() { p.GuardNodes(d.life) })
+	}
 	if err := d.bringUpGateway(client); err != nil {
 		return err
 	}

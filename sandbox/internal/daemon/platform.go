@@ -56,6 +56,11 @@ type componentPlatform interface {
 	Component(ctx context.Context) control.Component
 }
 
+// guardedPlatform is a platform that looks after its Nodes for as long as the sandbox is up.
+type guardedPlatform interface {
+	GuardNodes(ctx context.Context)
+}
+
 // EffectiveProvider is the provider of a configuration, or embedded where auto was not settled: it needs nothing but this machine.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {

@@ -1,43 +1,78 @@
 package kind
 
 import (
+	"context"
+	"log/slog"
+	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 )
 
-func TestKeepOff(t *testing.T) {
-	everything := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	off := corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{vnodeValue}}
-	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}
-	terms := func(list ...[]corev1.NodeSelectorRequirement) *corev1.Affinity {
-		s := &corev1.NodeSelector{}
-		for _, l := range list {
-			s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: l})
-		}
-		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+type requirements = []corev1.NodeSelectorRequirement
+
+var (
+	everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	off        = corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{vnodeValue}}
+)
+
+// affinity requires one of the terms.
+func affinity(terms ...requirements) *corev1.Affinity {
+	s := &corev1.NodeSelector{}
+	for _, t := range terms {
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: t})
 	}
-	type requirements = []corev1.NodeSelectorRequirement
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
+}
+
+// daemonSet is one that has not been rolled out.
+func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.DaemonSet {
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d", Generation: 1}}
+	d.Spec.Selector = metav1.SetAsLabelSelector(map[string]string{"app": "d"})
+	d.Spec.Template.Labels = map[string]string{"app": "d"}
+	d.Spec.Template.Spec.Tolerations, d.Spec.Template.Spec.Affinity = tolerations, a
+	return d
+}
+
+func TestSweep(t *testing.T) {
+	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}
+	bases := corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpExists}
 	for name, tc := range map[string]struct {
 		tolerations  []corev1.Toleration
 		before, want *corev1.Affinity
+		change       func(*appsv1.DaemonSet)
 		updates      int
 	}{
-		"tolerates everything":           {everything, nil, terms(requirements{off}), 1},
-		"has an affinity of its own":     {everything, terms(requirements{linux}), terms(requirements{linux, off}), 1},
-		"has two, either of which holds": {everything, terms(requirements{linux}, requirements{}), terms(requirements{linux, off}, requirements{off}), 1},
-		"stays off already":              {everything, terms(requirements{off}), terms(requirements{off}), 0},
-		"tolerates one taint only":       {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil, 0},
+		"tolerates everything":                {everything, nil, affinity(requirements{off}), nil, 1},
+		"has an affinity of its own":          {everything, affinity(requirements{linux}), affinity(requirements{linux, off}), nil, 1},
+		"has two, either of which holds":      {everything, affinity(requirements{linux}, requirements{linux}), affinity(requirements{linux, off}, requirements{linux, off}), nil, 1},
+		"has an empty one, which never holds": {everything, affinity(requirements{linux}, nil), affinity(requirements{linux, off}, nil), nil, 1},
+		"stays off already":                   {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
+		"asks for bases":                      {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
+		"selects bases": {everything, nil, nil, func(d *appsv1.DaemonSet) {
+			d.Spec.Template.Spec.NodeSelector = map[string]string{vnodeLabel: vnodeValue}
+		}, 0},
+		"is one of modules":                     {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[vnodeLabel] = moduleValue }, 0},
+		"is one of modules, by the other label": {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Labels = map[string]string{otherLabel: moduleValue} }, 0},
+		"tolerates one taint only":              {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil, nil, 0},
+		"tolerates no execution of whatever reason": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+			nil, affinity(requirements{off}), nil, 1},
+		"tolerates other effects only": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, nil, nil, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n"}}
-			d.Spec.Template.Spec.Tolerations, d.Spec.Template.Spec.Affinity = tc.tolerations, tc.before
+			d := daemonSet(tc.tolerations, tc.before)
+			if tc.change != nil {
+				tc.change(d)
+			}
 			client := fake.NewClientset(d)
-			if err := keepOff(t.Context(), client); err != nil {
+			if err := newWarden(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
@@ -57,5 +92,87 @@ func TestKeepOff(t *testing.T) {
 				t.Errorf("%d updates, want %d", updates, tc.updates)
 			}
 		})
+	}
+}
+
+// A DaemonSet that comes later is kept off as well, and its Pods leave the bases once its controller has let go of them.
+func TestDaemonSetThatComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := func(name string, labels map[string]string) *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		}
+		pod := func(name, node string, owner types.UID) *corev1.Pod {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"app": "d"}}}
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: owner, Controller: ptr.To(true)}}
+			p.Spec.NodeName = node
+			return p
+		}
+		client := fake.NewClientset(node("real", nil), node("vnode.a", map[string]string{vnodeLabel: vnodeValue}),
+			pod("on-real", "real", "d"), pod("on-base", "vnode.a", "d"), pod("of-another", "vnode.a", "e"))
+		pods := func() (names []string) {
+			list, err := client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range list.Items {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			return names
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			newWarden(client, slog.New(slog.DiscardHandler)).run(ctx)
+		}()
+		defer func() { cancel(); <-ended }()
+		synctest.Wait()
+
+		api := client.AppsV1().DaemonSets("n")
+		if _, err := api.Create(t.Context(), daemonSet(everything, nil), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		d, err := api.Get(t.Context(), "d", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
+			t.Fatalf("affinity (-want +got):\n%s", diff)
+		}
+		// What the API server and the DaemonSet controller do of it: the latter may still make Pods by what it knew before.
+		d.Generation = 2
+		d.Status.ObservedGeneration = 1
+		if d, err = api.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"of-another", "on-base", "on-real"}, pods()); diff != "" {
+			t.Errorf("Pods while the controller has not seen it (-want +got):\n%s", diff)
+		}
+		d.Status.ObservedGeneration = 2
+		if _, err = api.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"of-another", "on-real"}, pods()); diff != "" {
+			t.Errorf("Pods (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Pods of a DaemonSet that is meant for bases stay there, whatever it tolerates.
+func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
+	d := daemonSet(everything, affinity(requirements{{Key: vnodeLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{vnodeValue}}}))
+	d.Status.ObservedGeneration = d.Generation
+	client := fake.NewClientset(d)
+	if err := newWarden(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range client.Actions() {
+		if a.GetResource().Resource != "daemonsets" || a.GetVerb() != "list" && a.GetVerb() != "get" {
+			t.Errorf("%s %s", a.GetVerb(), a.GetResource().Resource)
+		}
 	}
 }

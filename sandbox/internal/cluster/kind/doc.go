@@ -8,7 +8,7 @@
 //	network.go      the engine's network: the address of this machine in it, routes between nodes
 //	load.go         images for the nodes
 //	archive.go      the node image as a file, for machines without a registry
-//	daemonsets.go   keeps the system's Pods off the Nodes of bases
+//	daemonsets.go   keeps Pods that tolerate everything off the Nodes of bases
 //	command.go      the command of the engine
 //	log.go          kind's log in ours
 //

@@ -153,7 +153,7 @@ func (p *Provider) furnish(ctx context.Context) error {
 	if err := p.keepReachable(ctx); err != nil {
 		return err
 	}
-	return keepOff(ctx, p.client)
+	return newWarden(p.client, p.o.Logger).sweep(ctx)
 }
 
 // connect writes the administrator's kubeconfig and makes a client of it.

@@ -1,0 +1,85 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+// A DaemonSet that tolerates everything, made while bases are there, gets Pods on the nodes of the engine alone; one of modules gets
+// one on every base, whatever it tolerates.
+func TestDaemonSetsGetTheirNodes(t *testing.T) {
+	image, nodes := pauseImage(t)
+	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "everywhere"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: image, ImagePullPolicy: corev1.PullNever}}},
+	})
+	modules := module.DaemonSet("default", "modules", module.Template("modules", module.Container("on-every-base", "1.0.0")))
+	for _, d := range []*appsv1.DaemonSet{system, modules} {
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		if _, err := client.AppsV1().DaemonSets(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.AppsV1().DaemonSets(d.Namespace).Delete(context.Background(), d.Name, metav1.DeleteOptions{}); err != nil {
+				t.Errorf("removing the DaemonSet: %v", err)
+			}
+		})
+	}
+	rolledOut := func(d *appsv1.DaemonSet, want int, onBases bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("DaemonSet %s is rolled out", d.Name), func(ctx context.Context) error {
+			d, err := client.AppsV1().DaemonSets(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := d.Status; s.ObservedGeneration != d.Generation || int(s.DesiredNumberScheduled) != want || int(s.NumberReady) != want {
+				return fmt.Errorf("of generation %d: %+v", d.Generation, s)
+			}
+			of, err := vnodes(ctx)
+			if err != nil {
+				return err
+			}
+			pods, err := client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+			if err != nil {
+				return err
+			}
+			for i := range pods.Items {
+				if p := &pods.Items[i]; of[p.Spec.NodeName] != onBases {
+					return fmt.Errorf("Pod %s is on node %s; it is deleted since %v", p.Name, p.Spec.NodeName, p.DeletionTimestamp)
+				}
+			}
+			if len(pods.Items) != want {
+				return fmt.Errorf("it has %d Pods, want %d", len(pods.Items), want)
+			}
+			return nil
+		})
+	}
+	rolledOut(system, nodes, false)
+	rolledOut(modules, bases, true)
+}
+
+// pauseImage is one that every node of the engine has, since each of its Pods holds a container of it; and how many nodes there are.
+func pauseImage(t *testing.T) (image string, nodes int) {
+	t.Helper()
+	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "!=vnode"})
+	if err != nil || len(list.Items) == 0 {
+		t.Fatalf("%d nodes, error %v", len(list.Items), err)
+	}
+	for _, i := range list.Items[0].Status.Images {
+		for _, name := range i.Names {
+			if strings.Contains(name, "/pause:") {
+				return name, len(list.Items)
+			}
+		}
+	}
+	t.Fatalf("node %s has no pause image", list.Items[0].Name)
+	return "", 0
+}
