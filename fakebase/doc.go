@@ -28,7 +28,7 @@
 //	endpoint.go pool.go        servers that vanish and come back; worker pools
 //	internal/mqtt              a small MQTT client
 //	recording                  what a real base was seen to answer
-//	stdio                      HTTP/2 over standard streams, for bases in containers
+//	remote stdio               a base in another process, over its standard streams
 //	cmd/fakebase               bases by hand, against any controller
 //
 // # Cost

@@ -85,6 +85,12 @@ func (b *Base) Watch(fn func(Event)) (now Status, stop func()) {
 	}
 }
 
+// Follow is Watch for whoever keeps a copy of the base: fn also gets the state
+// after each event.
+func (b *Base) Follow(fn func(Event, Status)) (now Status, stop func()) {
+	return b.Watch(func(e Event) { fn(e, b.statusLocked()) })
+}
+
 // emitLocked numbers and delivers an event.
 func (b *Base) emitLocked(e Event) {
 	b.seq++

@@ -104,13 +104,20 @@ func (w *world) data(suffix string) map[string]any {
 	return env.Data
 }
 
-// start runs a base until the test ends.
+// start makes a base and runs it until the test ends.
 func start(t *testing.T, opts Options) *Base {
 	t.Helper()
 	b, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	begin(t, b)
+	return b
+}
+
+// begin runs a base until the test ends.
+func begin(t *testing.T, b *Base) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
@@ -120,7 +127,6 @@ func start(t *testing.T, opts Options) *Base {
 			t.Errorf("Start: %v", err)
 		}
 	})
-	return b
 }
 
 // bubble runs a test in which time passes only when everybody waits.

@@ -48,7 +48,8 @@ const (
 )
 
 // Options say what base to simulate. The zero value of every field is usable;
-// without MQTT and HTTP the base runs but nothing can reach it.
+// without MQTT and HTTP the base runs but nothing can reach it. Their JSON form
+// leaves out what belongs to this process: functions, clients, and TLS.
 type Options struct {
 	// Identity names the base in topics and heartbeats. Empty = a random UUID
 	// for generations A and B, the IP for generation C, as the real ones do.
@@ -56,7 +57,7 @@ type Options struct {
 	// NewIdentity makes the identity of a process that comes back with another one.
 	// Nil = a UUID drawn from Seed; bases of one seed that meet at one controller
 	// need something else.
-	NewIdentity func() string
+	NewIdentity func() string `json:"-"`
 	// Name, Version and ClusterName are the metadata of the base.
 	// Empty = "base", "1.0.0", "default".
 	Name, Version, ClusterName string
@@ -118,9 +119,9 @@ type Options struct {
 	Seed uint64
 	// Clock gives the time; nil = the real one. Its AfterFunc must call the
 	// function on a goroutine of its own, as the interface demands.
-	Clock clock.WithDelayedExecution
+	Clock clock.WithDelayedExecution `json:"-"`
 	// Logger takes what happens; nil = nothing is logged.
-	Logger *slog.Logger
+	Logger *slog.Logger `json:"-"`
 }
 
 // MQTTOptions are the settings of the MQTT tunnel (protocol 3.1).
@@ -132,10 +133,10 @@ type MQTTOptions struct {
 	// ClientPrefix begins the client id, prefix@@@identity. Empty = "koupleless".
 	ClientPrefix string
 	// TLS is used for ssl brokers; nil = the system's roots.
-	TLS *tls.Config
+	TLS *tls.Config `json:"-"`
 	// Dial opens a connection to the broker; nil = dial Broker. A process that
 	// holds broker and bases passes in-memory connections.
-	Dial func(context.Context) (net.Conn, error)
+	Dial func(context.Context) (net.Conn, error) `json:"-"`
 }
 
 // HTTPOptions are the settings of the HTTP tunnel (protocol 4).
@@ -148,7 +149,7 @@ type HTTPOptions struct {
 	HeartbeatEndpoint string
 	// Client sends the heartbeats; nil = one with the time limits of the real
 	// base (40 s in all) on http.DefaultTransport.
-	Client *http.Client
+	Client *http.Client `json:"-"`
 }
 
 // WebOptions are the settings of the listener for module traffic and actuator.

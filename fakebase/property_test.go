@@ -40,6 +40,18 @@ func (o *observer) complain(format string, args ...any) {
 	}
 }
 
+// follow compares the state after each event with what the events say.
+func (o *observer) follow(e Event, after Status) {
+	o.see(e)
+	listed := map[string]State{}
+	for _, biz := range after.Biz {
+		listed[biz.ID()] = biz.State
+	}
+	if !maps.Equal(listed, o.states) {
+		o.complain("after event %d, %s %s:%s to %s, the base lists %v, observed %v", e.Seq, e.Kind, e.Biz, e.Version, e.To, listed, o.states)
+	}
+}
+
 func (o *observer) see(e Event) {
 	if o.seq++; e.Seq != o.seq {
 		o.complain("event %d came as number %d", e.Seq, o.seq)
@@ -162,7 +174,7 @@ func play(opts Options, sequence []op) string {
 		return err.Error()
 	}
 	o := &observer{opts: opts, states: map[string]State{}}
-	b.Watch(o.see)
+	b.Follow(o.follow)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/remote"
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
 // Categories of flags in the help text.
@@ -64,6 +66,7 @@ func flags() []cli.Flag {
 		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes everything random repeatable"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
+		&cli.BoolFlag{Name: "stdio", Category: catOperator, Usage: "be the one base that is described over standard input and output, as package remote does"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info", Usage: "debug, info, warn or error"},
 	}
 }
@@ -96,6 +99,14 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 		return fmt.Errorf("--log-level %q: use debug, info, warn or error", c.String("log-level"))
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if c.Bool("stdio") {
+		conn, err := stdio.Standard()
+		if err != nil {
+			return err
+		}
+		remote.Serve(ctx, conn, logger)
+		return nil
+	}
 	all, err := options(c, logger)
 	if err != nil {
 		return err

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,7 +25,49 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/remote"
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
+
+// TestMain is the program itself when the test starts it as that.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "--stdio" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestBaseOverStandardStreams(t *testing.T) {
+	p, err := stdio.Start(exec.Command(os.Args[0], "--stdio"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := remote.New(t.Context(), p, remote.Options{Options: fakebase.Options{Identity: "b1", IP: "127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	_, stop := b.Watch(func(e fakebase.Event) {
+		if e.Kind == fakebase.EventReady {
+			close(ready)
+		}
+	})
+	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	<-ready
+	web, err := b.WebAddr(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "GET", "http://"+web+"/actuator/health", "", 200, nil)
+	cancel()
+	if err := errors.Join(<-done, p.Close(), p.Err()); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer

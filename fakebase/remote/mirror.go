@@ -1,0 +1,176 @@
+package remote
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// mirror is a copy of a base, made of what it tells.
+type mirror struct {
+	ip string // says where a listener is that names no host
+
+	mu       sync.Mutex // held while watchers and tracers are told
+	status   fakebase.Status
+	httpAddr string // of the last listener of arklet
+	faults   []fakebase.FaultStatus
+	read     uint64 // number of the last message
+	events   uint64 // of the last event
+	ended    bool   // nothing more comes
+	changed  chan struct{}
+	watchers []*watcher
+	tracers  []*tracer
+}
+
+type (
+	watcher struct{ fn func(fakebase.Event) }
+	tracer  struct{ fn func(fakebase.Trace) }
+)
+
+func newMirror(ip string, now madeBody) *mirror {
+	m := &mirror{ip: ip, faults: now.Faults, changed: make(chan struct{})}
+	m.setStatus(now.Status)
+	return m
+}
+
+// apply takes over a message and tells of it.
+func (m *mirror) apply(t message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.read = t.Seq
+	if t.Faults != nil {
+		m.faults = *t.Faults
+	}
+	if t.Trace != nil {
+		t.Trace.Time = t.Trace.Time.Local()
+		for _, x := range m.tracers {
+			x.fn(*t.Trace)
+		}
+	}
+	if t.Event != nil && t.Status != nil {
+		m.setStatus(*t.Status)
+		m.tell(*t.Event)
+	}
+	m.wake()
+}
+
+// end says that nothing more comes. A process that runs is down by that.
+func (m *mirror) end(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	if s := &m.status; s.Running {
+		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName, WebAddr: s.WebAddr, Requests: s.Requests}
+		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity, Message: why})
+	}
+	m.wake()
+}
+
+// setStatus notes a state. Its times are read here, so they are shown as those of
+// this process.
+func (m *mirror) setStatus(s fakebase.Status) {
+	s.Started = local(s.Started)
+	s.WebAddr, s.HTTPAddr = m.reachable(s.WebAddr), m.reachable(s.HTTPAddr)
+	m.status = s
+	if s.HTTPAddr != "" {
+		m.httpAddr = s.HTTPAddr
+	}
+}
+
+func (m *mirror) tell(e fakebase.Event) {
+	e.Time = e.Time.Local()
+	m.events = e.Seq
+	for _, w := range m.watchers {
+		w.fn(e)
+	}
+}
+
+func (m *mirror) wake() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// await blocks until the message has been read, or nothing more comes.
+func (m *mirror) await(ctx context.Context, seq uint64) error {
+	for {
+		m.mu.Lock()
+		done, changed := m.read >= seq || m.ended, m.changed
+		m.mu.Unlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// reachable is where others reach a listener.
+func (m *mirror) reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr // there is none
+	}
+	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
+		host = m.ip
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func local(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Local()
+}
+
+// Status tells what the base was like after the last thing that Watch told: of what
+// changes without an event, such as the number of requests, it may be a little late.
+func (m *mirror) Status() fakebase.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
+// Identity is the identity of the running process, or of the last one.
+func (m *mirror) Identity() string { return m.Status().Identity }
+
+// Faults lists the faults that are there, in order of injection.
+func (m *mirror) Faults() []fakebase.FaultStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.faults)
+}
+
+// Watch is that of fakebase.Base. If the base's process ends by itself, the last
+// event says that it is down, and why.
+func (m *mirror) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
+	w := &watcher{fn}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watchers = append(m.watchers, w)
+	return m.status, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watchers = slices.DeleteFunc(m.watchers, func(x *watcher) bool { return x == w })
+	}
+}
+
+// Trace is that of fakebase.Base.
+func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) {
+	t := &tracer{fn}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tracers = append(m.tracers, t)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.tracers = slices.DeleteFunc(m.tracers, func(x *tracer) bool { return x == t })
+	}
+}
