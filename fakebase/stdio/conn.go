@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 )
@@ -17,6 +18,7 @@ func Join(r io.ReadCloser, w io.WriteCloser) net.Conn { return &conn{r, w} }
 // Standard is the connection of this process's standard input and output, which
 // nothing else may use from then on.
 func Standard() (net.Conn, error) {
+	signal.Ignore(syscall.SIGPIPE) // a write that nobody reads is an error, and not the end
 	const stdin = 0
 	// Of a stream that blocks, a read could not be ended by closing it.
 	if err := syscall.SetNonblock(stdin, true); err != nil {
