@@ -90,6 +90,7 @@ func TestSettingsOfASet(t *testing.T) {
 	if beat.LocalIP != "198.18.0.1" || beat.LocalHostName != "g-s-1" || beat.BaseMetadata.ClusterName != "g" {
 		t.Errorf("the heartbeat says %v", beat)
 	}
+	awaitReady(m.Base) // its own modules come first in the list
 	install := func(module string) time.Duration {
 		begun := time.Now()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/installBiz", "application/json",
@@ -131,6 +132,22 @@ func TestSettingsOfASet(t *testing.T) {
 	if took := time.Since(begun); took < 20*time.Millisecond {
 		t.Errorf("a request took %s", took)
 	}
+}
+
+// awaitReady blocks until a base and the modules that it starts with have started.
+func awaitReady(b *fakebase.Base) {
+	ready := make(chan struct{})
+	once := sync.OnceFunc(func() { close(ready) })
+	now, stop := b.Watch(func(e fakebase.Event) {
+		if e.Kind == fakebase.EventReady {
+			once()
+		}
+	})
+	defer stop()
+	if now.Ready {
+		once()
+	}
+	<-ready
 }
 
 func TestSetsThatCannotBe(t *testing.T) {
