@@ -2,31 +2,63 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// settle replaces the provider auto, in a copy of the configuration, by the one that it means here: the one that an earlier run has
-// left something with; else kind where a container engine has all that it takes, without a download; else embedded. It returns a
-// sentence that says which and why, if that had to be found out.
-func settle(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (settled *v1alpha1.Sandbox, why string, err error) {
-	if config.Spec.Provider != v1alpha1.ProviderAuto {
-		return config, "", nil
-	}
+// envLength is how much of a sandbox's name goes into its own environment: the value of a Node label has 63 characters at most.
+const envLength = 50
+
+// settle completes a copy of the configuration with what only an earlier run or this machine tells: the provider that auto means
+// here, and an environment of the sandbox's own for a broker that others may use. It returns a sentence for each thing that had to
+// be found out.
+func settle(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (settled *v1alpha1.Sandbox, notes []string, err error) {
 	c := *config
+	var earlier *v1alpha1.Sandbox
 	if dir.Used() {
-		earlier, err := effective(dir)
-		if err != nil {
-			return nil, "", err
+		if earlier, err = effective(dir); err != nil {
+			return nil, nil, err
 		}
-		c.Spec.Provider, c.Spec.Kind, c.Spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
-	} else if image, err := kind.AtHand(ctx); err != nil {
-		c.Spec.Provider, why = v1alpha1.ProviderEmbedded, "the provider is embedded: "+err.Error()
-	} else {
-		c.Spec.Provider, why = v1alpha1.ProviderKind, "the provider is kind, because a container engine has its node image "+image
+	}
+	if c.Spec.Provider == v1alpha1.ProviderAuto {
+		if why := settleProvider(ctx, &c.Spec, earlier); why != "" {
+			notes = append(notes, why)
+		}
+	}
+	if ownEnv(&c) {
+		if earlier != nil && earlier.Spec.Broker.URL != "" {
+			c.Spec.Env = earlier.Spec.Env
+		} else {
+			c.Spec.Env = fmt.Sprintf("%.*s-%s", envLength, dir.Name(), strings.ToLower(rand.Text()[:8]))
+		}
+		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because others may use the broker too")
 	}
 	v1alpha1.SetDefaults(&c)
-	return &c, why, nil
+	return &c, notes, nil
+}
+
+// settleProvider replaces the provider auto by the one that an earlier run has left something with; else by kind where a
+// container engine has all that it takes, without a download; else by embedded.
+func settleProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
+	if earlier != nil {
+		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
+		return ""
+	}
+	image, err := kind.AtHand(ctx)
+	if err != nil {
+		spec.Provider = v1alpha1.ProviderEmbedded
+		return "the provider is embedded: " + err.Error()
+	}
+	spec.Provider = v1alpha1.ProviderKind
+	return "the provider is kind, because a container engine has its node image " + image
+}
+
+// ownEnv tells whether the sandbox is to have an environment that nobody else has.
+func ownEnv(config *v1alpha1.Sandbox) bool {
+	return config.Spec.Broker.URL != "" && config.Spec.Env == ""
 }

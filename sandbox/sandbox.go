@@ -51,6 +51,9 @@ type Options struct {
 	// KeepBases leaves the number of bases of a sandbox that is up as it is.
 	// Default: it becomes that of Config.
 	KeepBases bool
+	// BrokerPassword is that for the user's broker, spec.broker.url. Default: what is
+	// in spec.broker.passwordFile.
+	BrokerPassword string
 	// Programs to run. Required, but for Daemon with InProcess.
 	Programs Programs
 	// InProcess runs the daemon in this process: the sandbox then ends with Wait's
@@ -112,15 +115,17 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		return s, nil
 	}
 	steps := progress.New(o.Progress, nil)
-	var why string
-	if o.Config, why, err = settle(ctx, dir, o.Config); err != nil {
+	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
+	var notes []string
+	if o.Config, notes, err = settle(ctx, dir, o.Config); err != nil {
 		return nil, err
 	}
+	request.Config = o.Config
 	if err := prepare(ctx, dir, o, steps); err != nil {
 		return nil, err
 	}
-	if why != "" {
-		steps.Note(why)
+	for _, note := range notes {
+		steps.Note(note)
 	}
 	err = steps.Step(ctx, "Starting daemon", func(ctx context.Context) (err error) {
 		s.process, err = launch(ctx, dir, o)
@@ -128,7 +133,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	})
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
-		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
+		s.Result, err = s.Up(ctx, request, o.Progress)
 	}
 	if err != nil {
 		return nil, undo(ctx, dir, s, err)

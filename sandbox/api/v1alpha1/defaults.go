@@ -15,7 +15,10 @@ func SetDefaults(s *Sandbox) {
 	def(&s.Kind, Kind)
 	def(&s.Metadata.Name, DefaultName)
 	def(&s.Spec.Provider, ProviderAuto)
-	def(&s.Spec.Env, "dev")
+	if s.Spec.Broker.URL == "" { // on somebody's broker that could be somebody's environment
+		def(&s.Spec.Env, "dev")
+	}
+	moveUser(&s.Spec.Broker)
 	def(&s.Spec.Bases.Name, "base")
 	def(&s.Spec.Bases.Version, "1.0.0")
 	def(&s.Spec.Bases.ClusterName, s.Metadata.Name)

@@ -7,6 +7,7 @@
 //	types.go      the types, with each field's default in its comment
 //	defaults.go   SetDefaults, the only place where defaults are given
 //	validate.go   Validate, which reports every problem with its field path
+//	broker.go     the URL of a broker
 //	decode.go     Decode: strict reading of a file, with the line of each field
 //	sandbox.schema.json   the JSON schema of the types; go generate writes it
 //

@@ -76,7 +76,8 @@ type Spec struct {
 	// power cut; it costs speed. Default: false.
 	Durable bool `json:"durable,omitempty"`
 	// Env is the environment that controller and bases share: part of every MQTT
-	// topic and of the labels of the Nodes. Default: dev.
+	// topic and of the labels of the Nodes. Default: dev; with Broker.URL one that
+	// nobody else has.
 	Env string `json:"env,omitempty"`
 	// Bases are the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
@@ -132,14 +133,35 @@ type Bases struct {
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
 }
 
-// Broker is the MQTT broker of a sandbox. It listens on the loopback address
-// only.
+// Broker is the MQTT broker of a sandbox: one of its own, or one that the user
+// has. What listens for bases and controller, the broker or the relay to the user's,
+// does so on the loopback address only.
 type Broker struct {
-	// Port is the port it listens on. Default: 0, any free port.
+	// Port is the port that listens on this machine. Default: 0, any free port.
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
-	// TLS makes the broker's listener speak TLS with a certificate of the
-	// sandbox's own authority. Default: false.
+	// TLS makes it speak TLS with a certificate of the sandbox's own authority.
+	// Default: false.
 	TLS bool `json:"tls,omitempty"`
+	// URL of a broker that the user has: mqtt:// or mqtts:// (tcp, ssl and tls are
+	// understood too), a host, and a port unless it is 1883 or 8883. It may hold a user
+	// name, but no password. The sandbox never stops that broker, and leaves nothing
+	// there. Default: none, the sandbox has a broker of its own. What follows is for
+	// this one only.
+	URL string `json:"url,omitempty"`
+	// Username for it. Default: none.
+	Username string `json:"username,omitempty"`
+	// PasswordFile is the path of a file with the password. Default: that of the
+	// environment of up, KOUPSANDBOX_BROKER_PASSWORD.
+	PasswordFile string `json:"passwordFile,omitempty"`
+	// CAFile is the path of the certificates of the authorities that may sign the
+	// broker's. Default: those of the system.
+	CAFile string `json:"caFile,omitempty"`
+	// CertFile and KeyFile are the paths of a client certificate and its key.
+	// Default: none.
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
+	// Consent allows an environment in which somebody else was heard. Default: false.
+	Consent bool `json:"consent,omitempty"`
 }
 
 // Location says where the module controller runs.

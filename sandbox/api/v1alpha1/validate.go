@@ -45,9 +45,7 @@ func Validate(s *Sandbox) field.ErrorList {
 	if name := s.Spec.Bases.ClusterName; name != s.Metadata.Name { // the default's problem is told once, at the name
 		errs = append(errs, label(spec.Child("bases", "clusterName"), name)...)
 	}
-	if p := s.Spec.Broker.Port; p < 0 || p > 65535 {
-		errs = append(errs, field.Invalid(spec.Child("broker", "port"), p, "must be between 0 (any free port) and 65535"))
-	}
+	errs = append(errs, validateBroker(&s.Spec.Broker, spec.Child("broker"))...)
 	if n := *s.Spec.Controller.Replicas; n < 1 || n > maxControllers {
 		errs = append(errs, field.Invalid(spec.Child("controller", "replicas"), n, fmt.Sprintf("must be between 1 and %d", maxControllers)))
 	}

@@ -53,8 +53,8 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	now := time.Now()
 	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
 	if status.Phase != control.Dead {
-		say(s.Out, ": Kubernetes %s (%s), env %s, broker on %s, gateway on %s, up for %s", status.Version, status.Provider, status.Env,
-			status.Broker.Addr, status.Gateway, since(now, status.StartedAt))
+		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", status.Version, status.Provider, status.Env,
+			brokerText(status.Broker), status.Gateway, since(now, status.StartedAt))
 	}
 	say(s.Out, ".\n\n")
 	rows := [][]string{{"COMPONENT", "STATE", "READY", "PID", "MEMORY", "UPTIME", "REASON"}}

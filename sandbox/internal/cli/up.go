@@ -13,8 +13,12 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
+
+// brokerPassword is the variable with the password for the user's broker.
+const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD"
 
 func (s *commands) up() *cli.Command {
 	return &cli.Command{
@@ -29,7 +33,7 @@ settings of --config, which go before the defaults.`,
 			&cli.IntFlag{Name: "bases", Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
-			&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", Value: "dev", EnvVars: []string{"KOUPSANDBOX_ENV"}},
+			&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev, with --broker one of its own", EnvVars: []string{"KOUPSANDBOX_ENV"}},
 			&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
 				EnvVars: []string{"KOUPSANDBOX_PROVIDER"}},
 			&cli.IntFlag{Name: "nodes", Usage: "`N` nodes of the provider kind, 1 to 10", Value: 1},
@@ -40,7 +44,15 @@ settings of --config, which go before the defaults.`,
 			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config"},
 			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
 			&cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower"},
-			&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port speak TLS"},
+			&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port on this machine speak TLS"},
+			&cli.StringFlag{Name: "broker", Usage: "`URL` of a broker that you have, mqtt://HOST:PORT or mqtts://HOST:PORT", DefaultText: "one of the sandbox's own",
+				EnvVars: []string{"KOUPSANDBOX_BROKER"}},
+			&cli.StringFlag{Name: "broker-username", Usage: "`NAME` for it", EnvVars: []string{"KOUPSANDBOX_BROKER_USERNAME"}},
+			&cli.StringFlag{Name: "broker-password-file", Usage: "`FILE` with the password", DefaultText: "$" + brokerPassword},
+			&cli.StringFlag{Name: "broker-ca", Usage: "`FILE` with the authority of its certificate", DefaultText: "those of the system"},
+			&cli.StringFlag{Name: "broker-cert", Usage: "`FILE` with a client certificate"},
+			&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one"},
+			&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard"},
 			&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
 			&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind 5m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down"},
@@ -69,7 +81,7 @@ func (s *commands) runUp(c *cli.Context) error {
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	options := sandbox.Options{
-		Home: folder, Config: config, KeepBases: keepBases, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
+		Home: folder, Config: config, KeepBases: keepBases, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
 		InProcess: c.Bool("foreground"), Progress: printer.Event,
 	}
 	if options.InProcess {
@@ -108,11 +120,19 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	default:
 		say(s.Out, "Sandbox %q was up already", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %d bases, broker on %s.\n", status.Version, status.Provider, status.BaseCount, status.Broker.Addr)
+	say(s.Out, ": Kubernetes %s (%s), %d bases, %s.\n", status.Version, status.Provider, status.BaseCount, brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
 		say(s.Out, "  %s\n", change)
 	}
 	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", up.Kubeconfig, nameArgument(up.Name))
+}
+
+// brokerText says which broker it is.
+func brokerText(b control.Broker) string {
+	if b.URL == "" {
+		return "broker on " + b.Addr
+	}
+	return fmt.Sprintf("broker %s by way of %s", b.URL, b.Addr)
 }
 
 func nameArgument(name string) string {
@@ -155,6 +175,13 @@ func configOf(c *cli.Context) (config *v1alpha1.Sandbox, defaultBases bool, err 
 		{"i-know-what-i-do", "spec.cluster.consent", func(f string) { spec.Cluster.Consent = c.Bool(f) }},
 		{"durable", "spec.durable", func(f string) { spec.Durable = c.Bool(f) }},
 		{"broker-tls", "spec.broker.tls", func(f string) { spec.Broker.TLS = c.Bool(f) }},
+		{"broker", "spec.broker.url", func(f string) { spec.Broker.URL = c.String(f) }},
+		{"broker-username", "spec.broker.username", func(f string) { spec.Broker.Username = c.String(f) }},
+		{"broker-password-file", "spec.broker.passwordFile", func(f string) { spec.Broker.PasswordFile = c.String(f) }},
+		{"broker-ca", "spec.broker.caFile", func(f string) { spec.Broker.CAFile = c.String(f) }},
+		{"broker-cert", "spec.broker.certFile", func(f string) { spec.Broker.CertFile = c.String(f) }},
+		{"broker-key", "spec.broker.keyFile", func(f string) { spec.Broker.KeyFile = c.String(f) }},
+		{"broker-consent", "spec.broker.consent", func(f string) { spec.Broker.Consent = c.Bool(f) }},
 		{"controllers", "spec.controller.replicas", func(f string) { n := c.Int(f); spec.Controller.Replicas = &n }},
 		{"wait", "spec.wait", func(f string) { spec.Wait = &metav1.Duration{Duration: c.Duration(f)} }},
 	} {

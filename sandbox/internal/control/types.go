@@ -59,9 +59,15 @@ type Status struct {
 
 // Broker is where the MQTT broker listens, and its counters.
 type Broker struct {
+	// Addr is host:port of the sandbox's broker, or of its relay to the user's.
 	Addr string `json:"addr,omitempty"`
-	TLS  bool   `json:"tls,omitempty"`
-	broker.Stats
+	// TLS tells whether TLS is spoken there.
+	TLS bool `json:"tls,omitempty"`
+	// URL is that of the user's broker; empty with one of the sandbox's own.
+	URL string `json:"url,omitempty"`
+	// Stats are nil while the broker is down, and with the user's broker, whose
+	// counters are not ours to know.
+	*broker.Stats
 }
 
 // Component is one part of a sandbox: a process of its own, or a part of the
@@ -130,6 +136,12 @@ type UpRequest struct {
 	// KeepBases leaves the number of bases of a running sandbox as it is: the user
 	// gave none, so that of Config is but the default.
 	KeepBases bool `json:"keepBases,omitempty"`
+	// BrokerPassword is that for the user's broker. Default: what is in
+	// spec.broker.passwordFile. A running sandbox keeps the one it has.
+	BrokerPassword string `json:"brokerPassword,omitempty"`
+	// OwnEnv tells that the environment in Config was made for this sandbox, so that
+	// nobody else can be in it.
+	OwnEnv bool `json:"ownEnv,omitempty"`
 }
 
 // UpResult is what an up has led to.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,7 +30,8 @@ const lastLines = 10
 //
 // The bases connect when the controller is ready and listens: what a base says
 // on connecting, it says once.
-func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1alpha1.Sandbox) error {
+func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
+	config := r.Config
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, config *v1a
 	rest := make(chan error, 1)
 	mqttUp := make(chan struct{})
 	group.Go(func() error {
-		if err := d.bringUpBroker(gctx, steps, prepared); err != nil {
+		if err := d.bringUpBroker(gctx, steps, prepared, r); err != nil {
 			return err
 		}
 		close(mqttUp)
@@ -118,7 +120,7 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 	})
 }
 
-func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepared <-chan struct{}) error {
+func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepared <-chan struct{}, r control.UpRequest) error {
 	s := d.now()
 	if s.config.Spec.Broker.TLS {
 		select {
@@ -127,8 +129,19 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 			return context.Cause(ctx)
 		}
 	}
+	o := mqttOptions{dir: d.o.Dir, config: s.config, platform: s.platform, log: d.log.With("component", brokerName), changed: d.brokerChanged}
+	apart := ""
+	if s.config.Spec.Broker.URL != "" {
+		if err := d.step(ctx, steps, "Checking broker "+s.config.Spec.Broker.URL, func(ctx context.Context) (err error) {
+			o.external, err = checkBroker(ctx, r)
+			return err
+		}); err != nil {
+			return err
+		}
+		apart = "-" + strings.ToLower(rand.Text()[:8])
+	}
 	return d.step(ctx, steps, "Starting broker", func(ctx context.Context) error {
-		m, err := newMQTT(ctx, d.o.Dir, s.config, s.platform, d.log.With("component", brokerName), d.brokerChanged)
+		m, err := newMQTT(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -136,7 +149,7 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 		f := fleet.New(fleet.Options{
 			Own:         v1alpha1.BaseSet{BaseName: bases.Name, Version: bases.Version, Activation: bases.Activation},
 			ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
-			Username: broker.BaseUser, Password: m.passwords.Base,
+			Apart: apart, Username: m.base.user, Password: m.base.password,
 			Dial:   m.dial,
 			Beat:   d.hearts,
 			Logger: d.log.With("component", fleetName),
@@ -149,6 +162,20 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 		d.made(func(s *sandbox) { s.mqtt, s.fleet = m, f })
 		return nil
 	})
+}
+
+// checkBroker tries the user's broker before anything of the sandbox speaks there.
+func checkBroker(ctx context.Context, r control.UpRequest) (*broker.External, error) {
+	spec := r.Config.Spec
+	e, err := broker.NewExternal(spec.Broker, r.BrokerPassword)
+	if err != nil {
+		return nil, err
+	}
+	o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
+	if !r.OwnEnv && !spec.Broker.Consent {
+		o.AloneFor = broker.AloneFor
+	}
+	return e, e.Check(ctx, o)
 }
 
 func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, mqttUp <-chan struct{}) error {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -200,8 +199,8 @@ func (d *Daemon) settings(c *replica, config v1alpha1.Controller, kubelet map[st
 		"ENABLE_MQTT_TUNNEL":      "true",
 		"MQTT_BROKER":             host,
 		"MQTT_PORT":               port,
-		"MQTT_USERNAME":           broker.ControllerUser,
-		"MQTT_PASSWORD":           s.mqtt.passwords.Controller,
+		"MQTT_USERNAME":           s.mqtt.controller.user,
+		"MQTT_PASSWORD":           s.mqtt.controller.password,
 		"MQTT_CLIENT_PREFIX":      clientPrefix,
 		"ENABLE_HTTP_TUNNEL":      "true",
 		"HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1",

@@ -257,7 +257,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	} else {
 		d.setPhase(control.Starting)
 		close(d.up)
-		if err = d.bringUp(ctx, steps, r.Config); err != nil {
+		if err = d.bringUp(ctx, steps, r); err != nil {
 			d.end(errDown)
 		} else {
 			d.setPhase(control.Running)

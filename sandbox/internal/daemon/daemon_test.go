@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -391,6 +392,67 @@ func TestBrokerAsAComponent(t *testing.T) {
 			err = fmt.Errorf("%d bases are connected to %s, before it was %s", status.BasesConnected, status.Broker.Addr, before.Broker.Addr)
 		}
 		return err
+	})
+}
+
+// A broker of the user's can be cut off and joined again like one of the sandbox's
+// own, and takes no notice of it.
+func TestBrokerOfTheUser(t *testing.T) {
+	theirs, err := broker.New(broker.Options{Env: "given"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- theirs.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("their broker ended with %v", err)
+		}
+	})
+
+	b := newBench(t)
+	r := request("good", 2)
+	r.Config.Spec.Env = "given"
+	r.Config.Spec.Broker.URL, r.Config.Spec.Broker.Username = "mqtt://"+theirs.Addr(), broker.ControllerUser
+	r.Config.Spec.Broker.Consent = true // so that nobody listens for others
+	r.BrokerPassword = theirs.Passwords().Controller
+	b.up(r)
+	status, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == theirs.Addr() || status.Broker.Stats != nil {
+		t.Errorf("broker: %+v", status.Broker)
+	}
+	if !status.Healthy || theirs.Stats().Clients != 2 {
+		t.Errorf("%d clients of the broker; problems: %v", theirs.Stats().Clients, status.Problems)
+	}
+	for _, file := range []string{b.dir.Config(), b.dir.Broker()} {
+		if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), r.BrokerPassword) {
+			t.Errorf("%s holds the password, or %v", file, err)
+		}
+	}
+	if err := b.Act(t.Context(), brokerName, control.Kill); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(func() error {
+		status, err := b.Status(t.Context(), false)
+		if err == nil && (theirs.Stats().Clients != 0 || !slices.Contains(status.Problems,
+			"broker is exited: the way to "+status.Broker.URL+" is cut; the broker itself is not touched")) {
+			err = fmt.Errorf("%d clients; problems %q", theirs.Stats().Clients, status.Problems)
+		}
+		return err
+	})
+	if err := b.Act(t.Context(), brokerName, control.Start); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(func() error {
+		if n := theirs.Stats().Clients; n != 2 {
+			return fmt.Errorf("%d clients of the broker", n)
+		}
+		return nil
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
@@ -91,7 +90,7 @@ func (d *Daemon) deployOptions(config v1alpha1.Controller) (incluster.Options, e
 	}
 	return incluster.Options{
 		Config: s.platform.Cluster().Config, Replicas: *config.Replicas, Env: s.config.Spec.Env, Settings: config.Env,
-		Broker:  incluster.Broker{Host: host, Port: port, Username: broker.ControllerUser, Password: s.mqtt.passwords.Controller, CA: brokerCA},
+		Broker:  incluster.Broker{Host: host, Port: port, Username: s.mqtt.controller.user, Password: s.mqtt.controller.password, CA: brokerCA},
 		Kubelet: d.kubelet,
 	}, nil
 }

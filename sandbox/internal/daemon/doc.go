@@ -13,7 +13,7 @@
 //	forget.go      the clean-up of a cluster that stays, when the daemon is gone
 //	controller.go  the processes of the module controllers
 //	hearts.go      heartbeats over HTTP, to each of them
-//	mqtt.go        the broker, which can be stopped and started like a process
+//	mqtt.go        the broker, or the way to the user's: both can be stopped and started like a process
 //	bases.go       the bases: add, remove, restart, faults
 //	watch.go       everything that happens, as a stream; who owns a group of bases
 //	subscriber.go  the queue behind such a stream

@@ -27,7 +27,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	if otherSettings(s.config, config) {
 		steps.Note("other settings than the number of bases take effect after a down and an up")
 	}
-	if _, _, state, _ := s.mqtt.status(); state == supervise.Exited {
+	if s.mqtt.component().State == string(supervise.Exited) {
 		if err := d.step(ctx, steps, "Starting broker again", s.mqtt.start); err != nil {
 			return changes, err
 		}
@@ -77,6 +77,9 @@ func otherSettings(a, b *v1alpha1.Sandbox) bool {
 	x, y := *a, *b
 	if y.Spec.Provider == v1alpha1.ProviderAuto { // what that meant was settled when the sandbox came up
 		y.Spec.Provider, y.Spec.Kind, y.Spec.Cluster = x.Spec.Provider, x.Spec.Kind, x.Spec.Cluster
+	}
+	if y.Spec.Env == "" { // as above, for an environment of its own
+		y.Spec.Env = x.Spec.Env
 	}
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil

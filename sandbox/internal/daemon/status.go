@@ -32,18 +32,8 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	status.Components = append(status.Components, d.self(ctx))
 	if s.mqtt != nil {
-		c := control.Component{Name: brokerName, Ready: true, PID: os.Getpid()}
-		var state supervise.State
-		status.Broker.Stats, c.StartedAt, state, c.Exit = s.mqtt.status()
-		status.Broker.Addr = s.mqtt.addr
-		c.State = string(state)
-		switch state {
-		case supervise.Exited:
-			c.Ready, c.PID, c.Reason = false, 0, c.Exit
-		case supervise.Paused:
-			c.Ready, c.Reason = false, "paused"
-		}
-		status.Components = append(status.Components, c)
+		status.Broker.Addr, status.Broker.URL, status.Broker.Stats = s.mqtt.addr, s.mqtt.url, s.mqtt.stats()
+		status.Components = append(status.Components, s.mqtt.component())
 	}
 	status.Gateway = s.gateway
 	if s.fleet != nil {

@@ -41,7 +41,10 @@ type Options struct {
 	ClusterName string
 	// Env that bases report whose set names none. Default: dev.
 	Env string
-	// Username and Password for the broker.
+	// Apart is added to every environment but Env, on a broker where somebody else
+	// may have one of that name. Default: nothing.
+	Apart string
+	// Username and Password for the broker; without a user name there is none.
 	Username, Password string
 	// ClientPrefix begins each client id. Default: koupleless.
 	ClientPrefix string

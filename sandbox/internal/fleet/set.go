@@ -60,12 +60,16 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		b.Env = f.o.Env
 	}
 	var errs []error
+	env := b.Env
+	if env != f.o.Env {
+		env += f.o.Apart
+	}
 	activation, ok := activations[b.Activation]
 	if !ok {
 		errs = append(errs, fmt.Errorf("activation %q: use newModule, default or multi", b.Activation))
 	}
 	o := fakebase.Options{
-		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: b.Env, Activation: activation,
+		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: env, Activation: activation,
 		Faithful: b.Faithful, StaticBiz: b.Modules, StartupTime: duration(b.StartupTime),
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,

@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
@@ -148,6 +150,50 @@ func awaitReady(b *fakebase.Base) {
 		once()
 	}
 	<-ready
+}
+
+// On a broker that others may use, an environment that a set names is nobody else's.
+func TestEnvironmentsApart(t *testing.T) {
+	b, err := broker.New(broker.Options{Env: "prod-x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial})
+	for _, start := range []func(context.Context) error{b.Start, f.Start} {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- start(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID("koupleless@@@c").
+		SetUsername(broker.ControllerUser).SetPassword(b.Passwords().Controller))
+	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	defer c.Disconnect(0)
+	heard := make(chan string, 1)
+	token := c.Subscribe("koupleless_prod-x/+/base/heart", 1, func(_ paho.Client, m paho.Message) {
+		select {
+		case heard <- m.Topic():
+		default: // one suffices
+		}
+	})
+	if !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatal(token.Error())
+	}
+	if _, err := f.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Env: "prod"}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-heard:
+	case <-time.After(patience):
+		t.Fatal("the base is not heard in its environment")
+	}
 }
 
 func TestSetsThatCannotBe(t *testing.T) {

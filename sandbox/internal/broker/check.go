@@ -1,0 +1,255 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
+)
+
+const (
+	// answerTime is how long the broker may take for one answer.
+	answerTime = 10 * time.Second
+	// AloneFor is how long an environment has to be silent before it counts as
+	// nobody's: longer than the pause between two heartbeats of a base, which is 10 s
+	// (protocol 3).
+	AloneFor = 12 * time.Second
+)
+
+// CheckOptions of External.Check.
+type CheckOptions struct {
+	// Env is the environment that the sandbox is going to use. Required.
+	Env string
+	// ClientPrefix begins the client id, as it does those of controller and bases.
+	ClientPrefix string
+	// AloneFor is how long nobody else may be heard in Env. Default: 0, it is not
+	// looked whether somebody is.
+	AloneFor time.Duration
+}
+
+// Check tries what controller and bases are going to do at the broker: to connect,
+// to subscribe, to say something and to hear it. With AloneFor it blocks for that long,
+// to hear whether the environment is somebody else's. It leaves nothing behind there. The error is
+// one sentence that says what to do.
+func (e *External) Check(ctx context.Context, o CheckOptions) error {
+	conn, err := e.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	name := "koupsandbox-check-" + rand.Text()
+	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
+		root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
+	defer close(c.done)
+	options := paho.NewClientOptions().AddBroker("tcp://" + e.addr). // which is dialled already
+										SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
+										SetClientID(cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name).SetProtocolVersion(4).
+										SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
+										SetDefaultPublishHandler(c.hear)
+	if e.Username != "" {
+		options.SetUsername(e.Username).SetPassword(e.Password)
+	}
+	c.client = paho.NewClient(options)
+	defer c.client.Disconnect(0)
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	if err := c.subscribe(ctx); err != nil {
+		return err
+	}
+	if err := c.echo(ctx); err != nil || o.AloneFor == 0 {
+		return err
+	}
+	return c.alone(ctx)
+}
+
+// check is one Check under way.
+type check struct {
+	*External
+	CheckOptions
+	conn   *witness
+	client paho.Client
+	name   string // of a base that there is not
+	root   string
+	heard  chan paho.Message
+	done   chan struct{}
+}
+
+// hear is called in the connection's reading goroutine.
+func (c *check) hear(_ paho.Client, m paho.Message) {
+	select {
+	case c.heard <- m:
+	case <-c.done:
+	}
+}
+
+// answer waits for the broker's answer.
+func (c *check) answer(ctx context.Context, token paho.Token) error {
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	select {
+	case <-token.Done():
+		return token.Error()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return fmt.Errorf("no answer within %s", answerTime)
+	}
+}
+
+func (c *check) connect(ctx context.Context) error {
+	token := c.client.Connect().(*paho.ConnectToken)
+	err := c.answer(ctx, token)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return err
+	case token.ReturnCode() == packets.ErrRefusedBadUsernameOrPassword, token.ReturnCode() == packets.ErrRefusedNotAuthorised:
+		if c.Username == "" {
+			return fmt.Errorf("the broker %s lets nobody in without a name: give --broker-username, and the password by --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.url)
+		}
+		return fmt.Errorf("the broker %s refuses the user %q: mend name or password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.url, c.Username)
+	}
+	if ended := c.conn.why(); ended != nil {
+		return c.explain(ended)
+	}
+	return fmt.Errorf("the broker %s takes no client of MQTT 3.1.1: %w", c.url, err)
+}
+
+// rights says which rights the user lacks.
+func (c *check) rights(what string) error {
+	who := fmt.Sprintf("the user %q", c.Username)
+	if c.Username == "" {
+		who = "a client without a name"
+	}
+	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.url, who, what, c.root)
+}
+
+// subscribe asks for what controller and bases ask for.
+func (c *check) subscribe(ctx context.Context) error {
+	for _, filter := range []string{c.root + "+/base/+", c.root + c.name + "/+"} {
+		granted, err := c.ask(ctx, filter)
+		if err != nil {
+			return err
+		}
+		if !granted {
+			return c.rights("subscribe to " + filter)
+		}
+	}
+	return nil
+}
+
+// ask subscribes to one filter and tells whether the broker has granted it.
+func (c *check) ask(ctx context.Context, filter string) (granted bool, err error) {
+	token := c.client.Subscribe(filter, 1, nil).(*paho.SubscribeToken)
+	err = c.answer(ctx, token)
+	code, answered := token.Result()[filter]
+	switch {
+	case answered && code == 0x80: // [MQTT-3.9.3-2] failure
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("subscribing to %s at the broker %s: %w", filter, c.url, err)
+	}
+	return true, nil
+}
+
+// echo says something as a base and as a controller and waits to hear it: a broker
+// may take a message that its sender has no right to, and pass it to nobody. Of
+// these kinds no controller and no base takes notice.
+func (c *check) echo(ctx context.Context) error {
+	missing := map[string]bool{}
+	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {
+		missing[topic] = true
+		if err := c.answer(ctx, c.client.Publish(topic, 1, false, "{}")); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return c.rights("publish to " + topic)
+		}
+	}
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	for len(missing) > 0 {
+		select {
+		case m := <-c.heard:
+			if err := c.stranger(m); err != nil {
+				return err
+			}
+			delete(missing, m.Topic())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			for topic := range missing {
+				return c.rights("hear what is published to " + topic)
+			}
+		}
+	}
+	return nil
+}
+
+// alone listens whether the environment is somebody else's. Commands are asked for
+// too: other controllers retain them.
+func (c *check) alone(ctx context.Context) error {
+	if _, err := c.ask(ctx, c.root+"+/+"); err != nil { // not granted = not ours to know
+		return err
+	}
+	timer := time.NewTimer(c.AloneFor)
+	defer timer.Stop()
+	for {
+		select {
+		case m := <-c.heard:
+			if err := c.stranger(m); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return nil
+		}
+	}
+}
+
+// stranger is the error for a message of somebody else's.
+func (c *check) stranger(m paho.Message) error {
+	if c.AloneFor == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
+		return nil
+	}
+	what := "there is a message on "
+	if m.Retained() {
+		what = "there is a retained message on "
+	}
+	return fmt.Errorf("the environment %q of the broker %s is somebody else's: %s%s; leave --env out to get one of the sandbox's own, choose another, or join it with --broker-consent",
+		c.Env, c.url, what, m.Topic())
+}
+
+// witness remembers how reading from a connection ended, which paho does not tell.
+type witness struct {
+	net.Conn
+	mu  sync.Mutex
+	err error
+}
+
+func (w *witness) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil && !errors.Is(err, net.ErrClosed) { // which is paho's own doing
+		w.mu.Lock()
+		w.err = err
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+func (w *witness) why() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
