@@ -109,6 +109,15 @@ e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
 
+# E2E_MOSQUITTO=required makes it a failure that there is no mosquitto: so does CI.
+.PHONY: e2e-mosquitto
+e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user's: Mosquitto, if it is installed
+	@if command -v mosquitto || [ -x /usr/sbin/mosquitto ]; then \
+	  E2E_BROKER=mosquitto go test -race -count=1 -timeout 20m -run 'TestCatalogue|TestBroker' ./e2e/scenarios; \
+	else \
+	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
+	fi
+
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase

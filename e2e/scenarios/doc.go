@@ -2,8 +2,9 @@
 // subtest, judged by the same runner as koupsandbox scenario run. It also holds that
 // command, and those around it, to what they promise.
 //
-//	main_test.go       one sandbox for all; E2E_PROVIDER=embedded|kind says where
+//	main_test.go       one sandbox for all; E2E_PROVIDER=embedded|kind says where, E2E_BROKER=mosquitto on which broker
 //	catalogue_test.go  the files, those that need the sandbox for themselves one after the other
+//	mosquitto_test.go  what up says about a broker of the user's that it cannot use
 //	mutation_test.go   a controller that is broken on purpose turns scenarios red
 //
 // From the command line, with the scenarios in testdata:

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/types"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -28,7 +29,8 @@ var (
 	programs string // folder of the built programs
 	home     string // folder of all sandboxes of this run
 	shared   *box.Box
-	up       *sandbox.Sandbox // the Go API of shared
+	up       *sandbox.Sandbox   // the Go API of shared
+	theirs   *mosquitto.Process // the user's broker; nil = the sandbox has its own
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +52,7 @@ func run(m *testing.M) int {
 	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
 	var endErr error // the framework itself only logs it
 	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		endErr = shared.Down(ctx)
+		endErr = errors.Join(shared.Down(ctx), endBroker(ctx))
 		return ctx, nil
 	})
 	code := testenv.Run(m)
@@ -79,6 +81,9 @@ func bringUp(ctx context.Context) error {
 		return fmt.Errorf("E2E_PROVIDER is %q: say embedded or kind", provider)
 	}
 	shared = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+	if err := startBroker(ctx); err != nil {
+		return err
+	}
 	start := time.Now()
 	err := shared.Up(ctx, spec())
 	if err == nil {
@@ -86,13 +91,50 @@ func bringUp(ctx context.Context) error {
 		up, err = shared.Open(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, shared.Down(ctx))
+		return errors.Join(err, shared.Down(ctx), endBroker(ctx))
 	}
 	return nil
+}
+
+// startBroker starts the broker that E2E_BROKER names.
+func startBroker(ctx context.Context) (err error) {
+	switch name := os.Getenv("E2E_BROKER"); name {
+	case "":
+		return nil
+	case "mosquitto":
+	default:
+		return fmt.Errorf("E2E_BROKER is %q: say mosquitto, or leave it out", name)
+	}
+	folder := filepath.Join(home, ".mosquitto")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return fmt.Errorf("making a folder for mosquitto: %w", err)
+	}
+	theirs, err = mosquitto.Start(ctx, folder)
+	return err
+}
+
+// endBroker ends the broker, after a look at what the sandboxes have left there.
+func endBroker(ctx context.Context) error {
+	if theirs == nil {
+		return nil
+	}
+	defer theirs.Stop()
+	if err := theirs.Alive(); err != nil {
+		return err
+	}
+	topics, err := theirs.Retained(ctx)
+	if err == nil && len(topics) > 0 {
+		err = fmt.Errorf("the sandboxes have left retained messages at the broker: %q", topics)
+	}
+	return err
 }
 
 // spec has one base, the fewest that a sandbox may have; no scenario uses it.
 func spec() v1alpha1.Spec {
 	one := 1
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}}
+	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}}
+	if theirs != nil {
+		s.Broker = v1alpha1.Broker{URL: theirs.URL(), Username: mosquitto.User, PasswordFile: theirs.Passwords[mosquitto.User], CAFile: theirs.CAFile}
+	}
+	return s
 }

@@ -1,0 +1,77 @@
+package mosquitto
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+)
+
+// answerTime is how long the broker may take for one answer.
+const answerTime = 20 * time.Second
+
+// Connect returns a client that may do everything there; disconnect it after use.
+func (f *Files) Connect() (paho.Client, error) {
+	authority, err := os.ReadFile(f.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+	}
+	password, err := os.ReadFile(f.Passwords[User])
+	if err != nil {
+		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	c := paho.NewClient(paho.NewClientOptions().AddBroker("ssl://" + f.Addr).SetClientID("e2e-" + rand.Text()[:8]).
+		SetUsername(User).SetPassword(string(password)).SetTLSConfig(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}).
+		SetAutoReconnect(false))
+	if err := answer(c.Connect()); err != nil {
+		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+	}
+	return c, nil
+}
+
+// Retained lists the topics with a retained message, those of the broker itself apart.
+func (f *Files) Retained(ctx context.Context) ([]string, error) {
+	c, err := f.Connect()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Disconnect(0)
+	end := "e2e/" + rand.Text()
+	heard := make(chan paho.Message, 1000)
+	if err := answer(c.Subscribe("#", 1, func(_ paho.Client, m paho.Message) { heard <- m })); err != nil {
+		return nil, fmt.Errorf("subscribing at mosquitto: %w", err)
+	}
+	if err := answer(c.Publish(end, 1, false, "")); err != nil { // what is retained comes before it
+		return nil, fmt.Errorf("publishing at mosquitto: %w", err)
+	}
+	var topics []string
+	for {
+		select {
+		case m := <-heard:
+			if m.Topic() == end {
+				return topics, nil
+			}
+			if m.Retained() && !strings.HasPrefix(m.Topic(), "$") {
+				topics = append(topics, m.Topic())
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func answer(token paho.Token) error {
+	if !token.WaitTimeout(answerTime) {
+		return errors.New("no answer")
+	}
+	return token.Error()
+}

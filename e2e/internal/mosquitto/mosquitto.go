@@ -1,0 +1,108 @@
+// Package mosquitto runs Eclipse Mosquitto for tests, as a user of the sandbox may
+// have it: TLS with an authority of its own, a password for each user, an access
+// list. All its limits are its defaults.
+//
+//	mosquitto.go   Files: what a broker needs to run; what its clients need
+//	process.go     Process: the program of this machine on a free port of loopback
+//	client.go      what is retained there
+package mosquitto
+
+import (
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/util/cert"
+)
+
+const (
+	// User may do everything there.
+	User = "koup"
+	// Guest may do nothing there but in GuestEnv.
+	Guest = "guest"
+	// GuestEnv is the only environment in which Guest may read and write.
+	GuestEnv = "guests"
+
+	configFile, certFile, keyFile, passwordsFile, accessFile = "mosquitto.conf", "server.crt", "server.key", "passwords", "access"
+)
+
+// Files are in a folder of their own.
+type Files struct {
+	// Addr is host:port, for clients on this machine.
+	Addr string
+	// CAFile is the authority of the broker's certificate.
+	CAFile string
+	// Passwords has the path of a file with the password of each user.
+	Passwords map[string]string
+}
+
+// Write makes the files of a broker in a folder, which must exist. It is going to listen on
+// an address, to be known by the hosts, which are IP addresses, and to find its files
+// in the folder at.
+func Write(folder, listen string, hosts []string, at, systemUser string) (*Files, error) {
+	f := &Files{CAFile: filepath.Join(folder, certFile), Passwords: map[string]string{}}
+	ips := make([]net.IP, len(hosts))
+	for i, host := range hosts {
+		ips[i] = net.ParseIP(host)
+	}
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, nil) // signed by an authority of its own, which comes with it
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for mosquitto: %w", err)
+	}
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("reading where mosquitto is to listen: %w", err)
+	}
+	f.Addr = net.JoinHostPort(hosts[0], port)
+	text := map[string]string{
+		certFile: string(certPEM), keyFile: string(keyPEM),
+		accessFile: fmt.Sprintf("user %s\ntopic readwrite #\nuser %s\ntopic readwrite koupleless_%s/#\n", User, Guest, GuestEnv),
+		configFile: strings.Join([]string{
+			"listener " + port + " " + host,
+			"certfile " + filepath.Join(at, certFile), "keyfile " + filepath.Join(at, keyFile),
+			"allow_anonymous false", "password_file " + filepath.Join(at, passwordsFile), "acl_file " + filepath.Join(at, accessFile),
+			"user " + systemUser, "log_dest stderr", "",
+		}, "\n"),
+	}
+	var passwords strings.Builder
+	for _, user := range []string{User, Guest} {
+		password := rand.Text()
+		hash, err := hashed(password)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&passwords, "%s:%s\n", user, hash)
+		text["password-"+user] = password
+		f.Passwords[user] = filepath.Join(folder, "password-"+user)
+	}
+	text[passwordsFile] = passwords.String()
+	var errs []error
+	for name, content := range text {
+		errs = append(errs, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+	}
+	return f, errors.Join(errs...)
+}
+
+// URL leads to the broker.
+func (f *Files) URL() string { return "mqtts://" + f.Addr }
+
+// hashed is a password as mosquitto_passwd writes it: $7$ITERATIONS$SALT$HASH, with
+// PBKDF2 and SHA-512.
+func hashed(password string) (string, error) {
+	const iterations, saltLength = 101, 12
+	salt := make([]byte, saltLength)
+	_, _ = rand.Read(salt) // it never fails
+	key, err := pbkdf2.Key(sha512.New, password, salt, iterations, sha512.Size)
+	if err != nil {
+		return "", fmt.Errorf("hashing a password for mosquitto: %w", err)
+	}
+	encode := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("$7$%d$%s$%s", iterations, encode(salt), encode(key)), nil
+}

@@ -1,0 +1,145 @@
+package mosquitto
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"sync"
+	"time"
+)
+
+const (
+	loopback = "127.0.0.1"
+	// attempts is how often another port is taken when one was gone between picking and listening.
+	attempts = 3
+	// startTime is how long the program may take until it listens.
+	startTime = 20 * time.Second
+)
+
+// Process is a running mosquitto.
+type Process struct {
+	*Files
+
+	cmd  *exec.Cmd
+	log  log
+	done chan struct{}
+}
+
+// log is what the program prints.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Program finds mosquitto; Debian has it where the PATH of most users does not lead.
+func Program() (string, error) {
+	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("the program mosquitto is not on this machine: apt-get install mosquitto")
+}
+
+// Start runs mosquitto on a free port of the loopback address, with its files in a
+// folder, and blocks until it listens. End it with Stop.
+func Start(ctx context.Context, folder string) (*Process, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	me, err := user.Current() // root would become another user, who cannot read the folder
+	if err != nil {
+		return nil, fmt.Errorf("starting mosquitto: %w", err)
+	}
+	for attempt := 1; ; attempt++ {
+		l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port for mosquitto: %w", err)
+		}
+		addr := l.Addr().String()
+		_ = l.Close() // nothing was sent
+		files, err := Write(folder, addr, []string{loopback}, folder, me.Username)
+		if err != nil {
+			return nil, err
+		}
+		p := &Process{Files: files, done: make(chan struct{})}
+		p.cmd = exec.Command(program, "-c", configFile)
+		p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = folder, &p.log, &p.log
+		if err := p.cmd.Start(); err != nil {
+			return nil, fmt.Errorf("starting mosquitto: %w", err)
+		}
+		go func() {
+			_ = p.cmd.Wait() // whoever misses it says what it printed
+			close(p.done)
+		}()
+		if err = p.listens(ctx); err == nil {
+			return p, nil
+		}
+		p.Stop()
+		if attempt == attempts {
+			return nil, err
+		}
+	}
+}
+
+// listens waits until the broker shakes hands.
+func (p *Process) listens(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is only seen whether somebody is there
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", p.Addr)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-tick.C:
+		case <-p.done:
+			return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+		case <-ctx.Done():
+			return fmt.Errorf("mosquitto does not listen: %w; it says: %s", err, p.log.String())
+		}
+	}
+}
+
+// Alive says what became of a broker that has ended by itself.
+func (p *Process) Alive() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+	default:
+		return nil
+	}
+}
+
+// Stop ends it and waits for it.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	select {
+	case <-p.done:
+	case <-time.After(startTime):
+		_ = p.cmd.Process.Kill() // as above
+		<-p.done
+	}
+}
