@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,12 +44,13 @@ type Status struct {
 // readyTimeout bounds the readiness question of Status: a paused component holds connections open and never answers.
 const readyTimeout = time.Second
 
-// Status tells what every component does now, in the order of their last start. All are asked for their readiness at once,
+// Status tells what every component does now, in the order of their names. All are asked for their readiness at once,
 // so it takes about as long as the slowest answer and at most one second.
 func (s *Supervisor) Status(ctx context.Context) []Status {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	names := s.names()
+	slices.Sort(names) // those that are started at once have no order of their own
 	all := make([]Status, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
