@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"syscall"
 	"testing"
@@ -410,5 +411,72 @@ func TestConnect(t *testing.T) {
 	}
 	if _, _, code = connect("198.18.0.3:8080"); code != http.StatusBadGateway {
 		t.Errorf("a refusal became status %d", code)
+	}
+}
+
+// Whoever has the password gets to where bases take commands, and nowhere else.
+func TestCommands(t *testing.T) {
+	r := newRig(t)
+	says := func(text string) string {
+		return listen(t, func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, text)
+			_ = c.Close()
+		})
+	}
+	arklet, web := says("arklet"), says("web")
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Arklet: arklet, Web: web}, Target{IP: "198.18.0.2", Base: "base-2"},
+		Target{IP: "198.18.0.3", Base: "base-3", Arklet: closed(t)})
+	server := httptest.NewServer(r.gateway.Commands("controller", "secret"))
+	defer server.Close()
+	port := func(addr string) string {
+		_, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	third, _ := r.bases.ByIP("198.18.0.3")
+	const right = "Y29udHJvbGxlcjpzZWNyZXQ=" // controller:secret
+	for name, tc := range map[string]struct {
+		method, to, login string
+		status            int
+		says              string
+	}{
+		"commands of a base":           {to: "198.18.0.1:" + port(arklet), login: right, status: 200, says: "arklet"},
+		"its modules":                  {to: "198.18.0.1:" + port(web), login: right, status: http.StatusBadGateway},
+		"a base without arklet":        {to: "198.18.0.2:1238", login: right, status: http.StatusBadGateway},
+		"a base that refuses":          {to: "198.18.0.3:" + port(third.Arklet), login: right, status: http.StatusBadGateway},
+		"no base":                      {to: "198.18.0.9:1238", login: right, status: http.StatusBadGateway},
+		"this machine":                 {to: web, login: right, status: http.StatusBadGateway},
+		"a Service":                    {to: "biz1.default:80", login: right, status: http.StatusBadGateway},
+		"without a password":           {to: "198.18.0.1:" + port(arklet), status: http.StatusProxyAuthRequired},
+		"with another":                 {to: "198.18.0.1:" + port(arklet), login: "Y29udHJvbGxlcjpvdGhlcg==", status: http.StatusProxyAuthRequired},
+		"a request in place of a line": {method: http.MethodGet, to: "http://198.18.0.1/biz1", login: right, status: http.StatusMethodNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = c.Close() }()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			method := tc.method
+			if method == "" {
+				method = http.MethodConnect
+			}
+			_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: base\r\nProxy-Authorization: Basic %s\r\n\r\n", method, tc.to, tc.login)
+			b := bufio.NewReader(c)
+			resp, err := http.ReadResponse(b, &http.Request{Method: method})
+			if err != nil || resp.StatusCode != tc.status {
+				t.Fatalf("%v, %v; want %d", resp, err, tc.status)
+			}
+			if tc.says == "" {
+				return
+			}
+			_, _ = io.WriteString(c, "ping")
+			if said, err := io.ReadAll(b); err != nil || string(said) != tc.says {
+				t.Errorf("%q, %v; want %q", said, err, tc.says)
+			}
+		})
 	}
 }

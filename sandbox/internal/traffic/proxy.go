@@ -2,6 +2,8 @@ package traffic
 
 import (
 	"context"
+	"crypto/subtle"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -50,12 +52,42 @@ func (h *http1) close() { h.transport.CloseIdleConnections() }
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
-		g.tunnel(w, r)
+		g.tunnel(w, r, g.dialHost)
 	case r.URL.Host == "":
 		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE", r.Host), http.StatusBadRequest)
 	default:
 		g.proxy.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
 	}
+}
+
+// Commands is an HTTP proxy for controllers that are not on this machine: CONNECT leads to where bases take commands and nowhere else,
+// for whoever knows user and password.
+func (g *Gateway) Commands(user, password string) http.Handler {
+	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case subtle.ConstantTimeCompare([]byte(r.Header.Get("Proxy-Authorization")), []byte(want)) != 1:
+			w.Header().Set("Proxy-Authenticate", `Basic realm="bases"`)
+			http.Error(w, "This proxy is for the module controllers of a sandbox.", http.StatusProxyAuthRequired)
+		case r.Method != http.MethodConnect:
+			http.Error(w, "This proxy knows CONNECT alone.", http.StatusMethodNotAllowed)
+		default:
+			g.tunnel(w, r, g.dialArklet)
+		}
+	})
+}
+
+// dialArklet connects to where a base takes commands.
+func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q is not the address of a base", ErrNoEndpoint, authority)
+	}
+	t, ours := g.o.Targets.ByIP(host)
+	if _, arklet, err := net.SplitHostPort(t.Arklet); !ours || err != nil || arklet != port {
+		return nil, &DialError{Target: Target{IP: host}, Err: errNoBase}
+	}
+	return connect(ctx, t, t.Arklet)
 }
 
 // dialHost connects to what a URL names.
@@ -99,8 +131,8 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // tunnel passes a connection on until both sides have ended it.
-func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request) {
-	far, err := g.dialHost(r.Context(), r.Host)
+func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(context.Context, string) (net.Conn, error)) {
+	far, err := dial(r.Context(), r.Host)
 	if err != nil {
 		proxyFailed(w, r, err)
 		return
