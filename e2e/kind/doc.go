@@ -4,7 +4,8 @@
 //	main_test.go        finds the engine, and has one sandbox for all
 //	cluster_test.go     what runs in the cluster
 //	daemonsets_test.go  DaemonSets stay off bases, but for those of modules
-//	rollout_test.go     a rolling update under traffic; logs; the controller killed
+//	rollout_test.go     a rolling update under traffic; logs of modules
+//	controller_test.go  the controller killed, paused, replaced, one of two, and on this machine; its log
 //	owner_test.go       clusters that are not ours, halves, adoption
 //
 // They need a container engine and minutes, so they run with E2E_KIND=1 only: `make e2e-kind`, which says so where no engine answers.

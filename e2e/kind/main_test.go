@@ -68,21 +68,17 @@ func run(m *testing.M) int {
 	return code
 }
 
-// findEngine takes the container engine of $KOUPSANDBOX_ENGINE, as the sandboxes do; without it, the first that answers.
+// findEngine takes the first container engine that answers.
 func findEngine(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	engines := []string{"docker", "podman"}
-	if name := os.Getenv("KOUPSANDBOX_ENGINE"); name != "" {
-		engines = []string{name}
-	}
-	for _, command := range engines {
+	for _, command := range []string{"docker", "podman"} {
 		if exec.CommandContext(ctx, command, "ps").Run() == nil {
 			engine = command
 			return nil
 		}
 	}
-	return fmt.Errorf("no container engine answers (%s): start one", strings.Join(engines, ", "))
+	return errors.New("neither docker nor podman answers: start one of them")
 }
 
 // prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.
@@ -99,13 +95,10 @@ func newBox(kind string) *box.Box {
 	return &box.Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
 }
 
-// spec has the controller in the cluster.
+// spec is the default: the controller is in the cluster.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{
-		Bases:      v1alpha1.Bases{Count: &count},
-		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster},
-	}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}}
 }
 
 func bringUp(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // A cluster of the sandbox's name that somebody else has made is refused in one sentence, and stays.
@@ -65,28 +66,7 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 // The cluster of a sandbox whose daemon was killed is used as it is, with what is in it.
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	kept := deploy(t, "kept")
-	list, err := shared.Processes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	daemon, err := box.Find(list, "daemon")
-	if err == nil {
-		err = daemon.Kill(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := shared.WriteConfig(spec())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := shared.Run(t.Context(), "up", "--config", file)
-	if err != nil || r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
-		t.Fatalf("status %d, error %v:\n%s%s", r.Status, err, r.Out, r.Err)
-	}
-	if err := open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	adopt(t, spec())
 	again, err := client.CoreV1().Pods(kept.Namespace).Get(t.Context(), kept.Name, metav1.GetOptions{})
 	if err != nil || again.UID != kept.UID {
 		t.Errorf("what was in the cluster is gone: %v", err)
@@ -98,6 +78,33 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// adopt kills the daemon of the shared sandbox, and brings the sandbox up again with other settings on the cluster that is left.
+func adopt(t *testing.T, with v1alpha1.Spec) {
+	t.Helper()
+	list, err := shared.Processes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon, err := box.Find(list, "daemon")
+	if err == nil {
+		err = daemon.Kill(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := shared.WriteConfig(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := shared.Run(t.Context(), "up", "--config", file)
+	if err != nil || r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
+		t.Fatalf("status %d, error %v:\n%s%s", r.Status, err, r.Out, r.Err)
+	}
+	if err := open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Ctrl-C while the cluster is made leaves nothing behind.

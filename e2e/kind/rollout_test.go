@@ -55,33 +55,3 @@ func TestLogsOfAModuleComeThroughTheCluster(t *testing.T) {
 		t.Errorf("log %q, error %v", text, err)
 	}
 }
-
-// A controller that is killed is started again by the cluster, and goes on where the other was.
-func TestControllerThatIsKilledComesBack(t *testing.T) {
-	of := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=module-controller"}
-	before, err := client.CoreV1().Pods("koupleless-system").List(t.Context(), of)
-	if err != nil || len(before.Items) != 1 {
-		t.Fatalf("%d Pods of the controller, error %v; want one", len(before.Items), err)
-	}
-	if err := up.Act(t.Context(), "module-controller", "kill"); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "another Pod of the controller is Ready", func(ctx context.Context) error {
-		after, err := client.CoreV1().Pods("koupleless-system").List(ctx, of)
-		if err != nil {
-			return err
-		}
-		if len(after.Items) != 1 || after.Items[0].UID == before.Items[0].UID || !module.IsReady(&after.Items[0]) {
-			return fmt.Errorf("there are %d Pods", len(after.Items))
-		}
-		return nil
-	})
-	eventually(t, "the sandbox is well", func(ctx context.Context) error {
-		status, err := up.Status(ctx, true)
-		if err == nil && !status.Healthy {
-			err = fmt.Errorf("%s", strings.Join(status.Problems, "; "))
-		}
-		return err
-	})
-	deploy(t, "after-the-kill")
-}

@@ -77,12 +77,31 @@ func TestDefaults(t *testing.T) {
 			Env:      "dev",
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
 				Activation: v1alpha1.ActivationNewModule},
-			Controller: v1alpha1.Controller{Location: v1alpha1.LocationHost, Replicas: &replicas},
+			Controller: v1alpha1.Controller{Replicas: &replicas},
 			Wait:       &metav1.Duration{Duration: time.Minute},
 		},
 	}
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+}
+
+// Where the controller runs is left open where it depends on what there is.
+func TestDefaultLocation(t *testing.T) {
+	for provider, want := range map[v1alpha1.Provider]v1alpha1.Location{
+		v1alpha1.ProviderAuto: "", v1alpha1.ProviderKind: "", v1alpha1.ProviderEmbedded: v1alpha1.LocationHost, v1alpha1.ProviderExisting: v1alpha1.LocationHost,
+	} {
+		s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: provider}}
+		if provider == v1alpha1.ProviderExisting {
+			s.Spec.Cluster.Context = "mine"
+		}
+		if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil || s.Spec.Controller.Location != want {
+			t.Errorf("%s: %q (%v), want %q", provider, s.Spec.Controller.Location, err, want)
+		}
+	}
+	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind, Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster}}}
+	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil || !s.Spec.Broker.TLS {
+		t.Errorf("in the cluster, TLS is %t (%v)", s.Spec.Broker.TLS, err)
 	}
 }
 

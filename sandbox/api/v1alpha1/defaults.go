@@ -30,7 +30,9 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
-	def(&s.Spec.Controller.Location, LocationHost)
+	if s.Spec.Provider == ProviderEmbedded || s.Spec.Provider == ProviderExisting { // with the others it depends on what there is
+		def(&s.Spec.Controller.Location, LocationHost)
+	}
 	if s.Spec.Controller.Location == LocationCluster {
 		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
 	}

@@ -66,8 +66,8 @@ type Spec struct {
 	// Provider says where the Kubernetes API comes from: auto, embedded, kind or
 	// existing. Default: auto.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing"`
-	// Kind describes the cluster of the provider kind; all but its engine must be
-	// empty for every other provider.
+	// Kind describes the cluster of the provider kind; it must be empty for every
+	// other provider.
 	Kind KindCluster `json:"kind,omitzero"`
 	// Cluster names the cluster of the provider existing; it must be empty for
 	// every other provider.
@@ -90,23 +90,11 @@ type Spec struct {
 	Wait *metav1.Duration `json:"wait,omitempty"`
 }
 
-// Engine is a container engine, named as its command.
-type Engine string
-
-// The engines.
-const (
-	EngineDocker Engine = "docker"
-	EnginePodman Engine = "podman"
-)
-
 // KindCluster describes a cluster of kind.
 type KindCluster struct {
 	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's
 	// included. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"`
-	// Engine that runs the nodes, docker or podman; of no meaning without kind.
-	// Default: the first of the two that answers.
-	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
 	// Image is the image of the nodes. Default: that of kind, or the one of `make
 	// node-image` where that alone is at hand.
 	Image string `json:"image,omitempty"`
@@ -191,9 +179,9 @@ const (
 // Controller is the module controller of a sandbox.
 type Controller struct {
 	// Location says where it runs: host, or cluster, which the provider kind alone
-	// offers. In the cluster it reaches bases over MQTT only, and the broker's port,
-	// which speaks TLS then, is at this machine's address in the engine's network.
-	// Default: host.
+	// offers. For the cluster, the broker's port, which speaks TLS then, is at this
+	// machine's address in the engine's network. Default: cluster with the provider
+	// kind, if the cluster and this machine reach each other; else host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
 	// Replicas is how many of its processes share the bases, 1 to 9. Default: 1.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9"`

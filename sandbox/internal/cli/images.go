@@ -19,13 +19,12 @@ func (s *commands) images() *cli.Command {
 				Name:      "save",
 				Usage:     "write the node image that is at hand to a file",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
 				Action: func(c *cli.Context) error {
 					path, err := file(c)
 					if err != nil {
 						return err
 					}
-					image, err := kind.Save(c.Context, c.String(engineFlag), path)
+					image, err := kind.Save(c.Context, path)
 					if err != nil {
 						return err
 					}
@@ -37,13 +36,12 @@ func (s *commands) images() *cli.Command {
 				Name:      "load",
 				Usage:     "give the container engine the image in such a file",
 				ArgsUsage: "FILE",
-				Flags:     []cli.Flag{engine()},
 				Action: func(c *cli.Context) error {
 					path, err := file(c)
 					if err != nil {
 						return err
 					}
-					images, err := kind.LoadFile(c.Context, c.String(engineFlag), path)
+					images, err := kind.LoadFile(c.Context, path)
 					if err != nil {
 						return err
 					}

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -58,6 +60,9 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	}
 	say(s.Out, ".\n\n")
 	rows := [][]string{{"COMPONENT", "STATE", "READY", "PID", "MEMORY", "UPTIME", "REASON"}}
+	if slices.ContainsFunc(status.Components, func(c control.Component) bool { return c.Pod != "" }) {
+		rows[0][3] = "PID OR POD"
+	}
 	for _, p := range status.Components {
 		uptime := ""
 		if p.Exit == "" {
@@ -67,7 +72,7 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 		if p.Exit != "" {
 			reason = p.Exit
 		}
-		rows = append(rows, []string{p.Name, p.State, strconv.FormatBool(p.Ready), number(p.PID), megabytes(p.RSS), uptime, reason})
+		rows = append(rows, []string{p.Name, p.State, strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)), megabytes(p.RSS), uptime, reason})
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {

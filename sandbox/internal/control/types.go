@@ -80,6 +80,8 @@ type Component struct {
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	PID    int    `json:"pid,omitempty"`
+	// Pod is the name of its Pod, for what runs in the cluster.
+	Pod string `json:"pod,omitempty"`
 	// StartedAt is the start of its last run.
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// Exit says how it ended; empty while it runs.

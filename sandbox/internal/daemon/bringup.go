@@ -32,6 +32,9 @@ const lastLines = 10
 // on connecting, it says once.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	config := r.Config
+	if config.Spec.Controller.Location == "" && EffectiveProvider(config) != v1alpha1.ProviderKind {
+		config.Spec.Controller.Location = v1alpha1.LocationHost
+	}
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
@@ -55,12 +58,17 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	group.Go(func() error {
 		api := platform.API()
 		first := 0
-		if inCluster(config) { // whose network the broker listens on
+		if config.Spec.Controller.Location != v1alpha1.LocationHost { // the broker may have to listen on the cluster's network
 			first = len(api) - 1
 		}
 		for i, s := range api {
 			if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
 				return err
+			}
+			if i == len(api)-1 {
+				if err := d.settleLocation(steps.Note); err != nil {
+					return err
+				}
 			}
 			if i == first {
 				close(prepared)
@@ -121,14 +129,14 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 }
 
 func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepared <-chan struct{}, r control.UpRequest) error {
-	s := d.now()
-	if s.config.Spec.Broker.TLS {
+	if spec := d.now().config.Spec; spec.Broker.TLS || spec.Controller.Location == "" {
 		select {
 		case <-prepared:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	s := d.now()
 	o := mqttOptions{dir: d.o.Dir, config: s.config, platform: s.platform, log: d.log.With("component", brokerName), changed: d.brokerChanged}
 	apart := ""
 	if s.config.Spec.Broker.URL != "" {
@@ -211,6 +219,11 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 		name = fmt.Sprintf("Starting %d module-controllers", n)
 	}
 	return d.step(ctx, steps, name, func(ctx context.Context) error {
+		if p, ok := s.platform.(*kindPlatform); ok && !inCluster(s.config) {
+			if err := p.removeDeployed(ctx); err != nil {
+				return err
+			}
+		}
 		return d.setControllers(ctx, control.ControllerRequest{})
 	})
 }
@@ -221,16 +234,17 @@ func (d *Daemon) waitNodes(ctx context.Context, steps *progress.Steps) error {
 	s := d.now()
 	total := s.fleet.Count().Own // what becomes of others, their owners watch
 	return d.step(ctx, steps, fmt.Sprintf("Waiting for %s to be Ready", count(total, "Node")), func(ctx context.Context) error {
-		err := s.nodes.wait(ctx, func() []string { return identities(s.fleet.Group("")) })
-		if err == nil {
-			return nil
-		}
-		log := d.o.Dir.Log(controllerName)
-		if lines := state.Tail(log, lastLines); len(lines) > 0 {
-			err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
-		}
-		return err
+		return d.withLog(s.nodes.wait(ctx, func() []string { return identities(s.fleet.Group("")) }))
 	})
+}
+
+// withLog adds to an error the last that the controller has said.
+func (d *Daemon) withLog(err error) error {
+	log := d.o.Dir.Log(controllerName)
+	if lines := state.Tail(log, lastLines); err != nil && len(lines) > 0 {
+		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
+	}
+	return err
 }
 
 // tearDown stops everything that was started. Nobody changes the sandbox any more.

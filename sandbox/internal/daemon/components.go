@@ -28,8 +28,10 @@ func (d *Daemon) Act(ctx context.Context, name string, action control.Action) er
 		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
 			"%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)}
 	}
-	if deployed := d.now().deployed; deployed != nil && name == controllerName {
-		return d.actOnDeployed(ctx, deployed, action)
+	if deployed := d.now().deployed; deployed != nil {
+		if number, err := deployed.Find(name); err == nil {
+			return d.actOnDeployed(ctx, deployed, number, action)
+		}
 	}
 	err = d.actOnProcess(ctx, name, action)
 	if errors.Is(err, supervise.ErrUnknown) {

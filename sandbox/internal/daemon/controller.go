@@ -17,6 +17,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -41,14 +42,6 @@ type replica struct {
 	clientID string
 	// settings are its variables, those apart that name ports; nil before its start.
 	settings map[string]string
-}
-
-// controllerNamed is the name of the n-th controller, from 1.
-func controllerNamed(n int) string {
-	if n == 1 {
-		return controllerName
-	}
-	return fmt.Sprintf("%s-%d", controllerName, n)
 }
 
 // SetController brings the module controllers to what is asked, and returns what
@@ -116,7 +109,7 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 		d.replicas = d.replicas[:len(d.replicas)-1]
 	}
 	for len(d.replicas) < want {
-		d.replicas = append(d.replicas, &replica{name: controllerNamed(len(d.replicas) + 1), clientID: uuid.NewString()})
+		d.replicas = append(d.replicas, &replica{name: incluster.NameOf(len(d.replicas) + 1), clientID: uuid.NewString()})
 	}
 	kubelet, err := d.kubeletEnv()
 	if err != nil {

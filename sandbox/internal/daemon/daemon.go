@@ -102,6 +102,8 @@ type sandbox struct {
 	nodes    *nodes
 
 	gateway     string // host:port
+	proxy       *traffic.Gateway
+	commands    string // URL of the part of it that controllers in a cluster use; empty = closed
 	generator   *traffic.Generator
 	kubeconfig  string // of the controllers
 	controllers control.ControllerRequest

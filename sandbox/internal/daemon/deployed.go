@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -13,135 +12,162 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-// deployedTime bounds the question how a controller in the cluster is.
-const deployedTime = 2 * time.Second
+var errUnreachable = errors.New("this machine and the cluster do not reach each other, as with an engine in a virtual machine: keep the controller here, with --controller host")
 
-var errUnreachable = errors.New("the cluster cannot reach this machine, whose engine is in a virtual machine: keep the controller here, with --controller host")
+// nodesPlatform is a platform whose nodes are the sandbox's own, so that a controller can run in them.
+type nodesPlatform interface {
+	incluster.Containers
+	// Load gives an image to every node.
+	Load(ctx context.Context, b *image.Built) error
+}
 
 func inCluster(config *v1alpha1.Sandbox) bool {
 	return config.Spec.Controller.Location == v1alpha1.LocationCluster
 }
 
-// imageTaker is a platform whose nodes can be given an image.
-type imageTaker interface {
-	Load(ctx context.Context, b *image.Built) error
+// settleLocation decides where the controller runs if the configuration leaves that open: in the cluster, unless something speaks against it,
+// which a person is told. The API of the platform answers.
+func (d *Daemon) settleLocation(note func(string)) error {
+	s := d.now()
+	if s.config.Spec.Controller.Location != "" {
+		return nil
+	}
+	settled := *s.config
+	settled.Spec.Controller.Location = v1alpha1.LocationCluster
+	if err := incluster.CheckProgram(d.o.Programs.Controller); err != nil {
+		settled.Spec.Controller.Location = v1alpha1.LocationHost
+		note("the controller runs on this machine: " + err.Error())
+	} else if s.platform.Host() == "" {
+		settled.Spec.Controller.Location = v1alpha1.LocationHost
+		note("the controller runs on this machine: the cluster and this machine do not reach each other, as with an engine in a virtual machine")
+	}
+	v1alpha1.SetDefaults(&settled)
+	d.made(func(s *sandbox) { s.config = &settled })
+	return d.saveConfig(&settled)
 }
 
-// deployControllers brings the controller in the cluster to a configuration and waits until its Pods are ready.
+// deployControllers brings the controllers in the cluster to a configuration and waits until their Pods are ready.
 func (d *Daemon) deployControllers(ctx context.Context, config v1alpha1.Controller) error {
-	s := d.now()
-	if s.deployed == nil {
+	c := d.now().deployed
+	if c == nil {
+		var err error
+		if c, err = d.newDeployed(); err != nil {
+			return err
+		}
 		if err := d.loadController(ctx); err != nil {
 			return err
 		}
+		d.made(func(s *sandbox) { s.deployed = c })
 	}
-	o, err := d.deployOptions(config)
+	settings, err := d.deployedSettings(config)
 	if err != nil {
 		return err
 	}
-	c, err := incluster.New(o)
-	if err != nil {
-		return err
+	return d.withLog(c.Ensure(ctx, settings))
+}
+
+// newDeployed makes the controller in the cluster, whose Pods are followed until the sandbox ends.
+func (d *Daemon) newDeployed() (*incluster.Controller, error) {
+	s := d.now()
+	nodes, ok := s.platform.(nodesPlatform)
+	if !ok {
+		return nil, errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
 	}
-	d.made(func(s *sandbox) { s.deployed = c })
-	if s.deployed == nil {
-		if err := d.followController(c); err != nil {
-			return err
+	log, err := os.OpenFile(d.o.Dir.Log(controllerName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the controller's log: %w", err)
+	}
+	c, err := incluster.New(incluster.Options{
+		Config: s.platform.Cluster().Config, Containers: nodes, Log: log, Changed: d.replicaChanged,
+	})
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	d.parts.Go(func() {
+		defer func() { _ = log.Close() }() // each line is written by then
+		if err := c.Start(d.life); err != nil {
+			d.log.Error("following the controller ended", "err", err)
 		}
-	}
-	return c.Ensure(ctx)
+	})
+	return c, nil
+}
+
+// replicaChanged tells of a controller in the cluster, and leads heartbeats to where it is now.
+func (d *Daemon) replicaChanged(c incluster.Change) {
+	d.hearts.set(incluster.NameOf(c.Number), c.Heartbeats)
+	d.streams.component(timeline.Event{Time: time.Now(), Name: incluster.NameOf(c.Number), State: string(c.State), Message: c.Message})
 }
 
 // loadController gives the nodes the image of the controller's program.
 func (d *Daemon) loadController(ctx context.Context) error {
-	nodes, ok := d.now().platform.(imageTaker)
-	if !ok {
-		return errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
-	}
 	built, err := incluster.BuildImage(d.o.Programs.Controller, string(d.o.Dir))
 	if err != nil {
 		return err
 	}
-	return nodes.Load(ctx, built)
+	return d.now().platform.(nodesPlatform).Load(ctx, built)
 }
 
-func (d *Daemon) deployOptions(config v1alpha1.Controller) (incluster.Options, error) {
+func (d *Daemon) deployedSettings(config v1alpha1.Controller) (incluster.Settings, error) {
 	s := d.now()
 	host, port, err := net.SplitHostPort(s.mqtt.addr)
 	if err != nil {
-		return incluster.Options{}, fmt.Errorf("reading the broker's address: %w", err)
+		return incluster.Settings{}, fmt.Errorf("reading the broker's address: %w", err)
 	}
 	brokerCA, err := os.ReadFile(s.mqtt.caFile)
 	if err != nil {
-		return incluster.Options{}, fmt.Errorf("reading the broker's authority: %w", err)
+		return incluster.Settings{}, fmt.Errorf("reading the broker's authority: %w", err)
 	}
 	clientCA, err := os.ReadFile(s.platform.KubeletClientCA())
 	if err != nil {
-		return incluster.Options{}, fmt.Errorf("reading the authority of the API server: %w", err)
+		return incluster.Settings{}, fmt.Errorf("reading the authority of the API server: %w", err)
 	}
 	if d.kubelet.Cert == nil { // another would start the Pods anew
 		if d.kubelet.Cert, d.kubelet.Key, _, err = s.platform.Serving(controllerName); err != nil {
-			return incluster.Options{}, err
+			return incluster.Settings{}, err
 		}
 		d.kubelet.ClientCA = clientCA
 	}
-	return incluster.Options{
-		Config: s.platform.Cluster().Config, Replicas: *config.Replicas, Env: s.config.Spec.Env, Settings: config.Env,
-		Broker:  incluster.Broker{Host: host, Port: port, Username: s.mqtt.controller.user, Password: s.mqtt.controller.password, CA: brokerCA},
-		Kubelet: d.kubelet,
+	proxy, err := d.openCommands(s.platform.Host())
+	if err != nil {
+		return incluster.Settings{}, err
+	}
+	return incluster.Settings{
+		Replicas: *config.Replicas, Env: s.config.Spec.Env, Variables: config.Env, Proxy: proxy, Kubelet: d.kubelet,
+		Broker: incluster.Broker{Host: host, Port: port, Username: s.mqtt.controller.user, Password: s.mqtt.controller.password, CA: brokerCA},
 	}, nil
 }
 
-// followController writes what the Pods log to the controller's log, until the sandbox ends.
-func (d *Daemon) followController(c *incluster.Controller) error {
-	log, err := os.OpenFile(d.o.Dir.Log(controllerName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the controller's log: %w", err)
+// deployedComponents are the controllers in the cluster as components.
+func (d *Daemon) deployedComponents(c *incluster.Controller) []control.Component {
+	var all []control.Component
+	for _, r := range c.Replicas() {
+		all = append(all, control.Component{
+			Name: incluster.NameOf(r.Number), State: string(r.State), Ready: r.Ready, Reason: r.Reason, Pod: r.Pod, StartedAt: r.Since,
+			Log: d.o.Dir.Log(controllerName),
+		})
 	}
-	d.parts.Go(func() {
-		defer func() { _ = log.Close() }() // each line is written by then
-		c.Follow(d.life, log)
-	})
-	return nil
+	return all
 }
 
-// deployedComponent is the controller in the cluster as a component.
-func (d *Daemon) deployedComponent(ctx context.Context, c *incluster.Controller) control.Component {
-	ctx, cancel := context.WithTimeout(ctx, deployedTime)
-	defer cancel()
-	state := c.State(ctx)
-	component := control.Component{
-		Name: controllerName, State: string(supervise.Running), Ready: state.Ready == state.Wanted && state.Wanted > 0,
-		StartedAt: state.Since, Log: d.o.Dir.Log(controllerName), Reason: state.Reason,
-	}
-	switch {
-	case component.Ready:
-	case state.Wanted == 0:
-		component.State, component.Reason = string(supervise.Exited), "stopped"
-	case state.Ready == 0:
-		component.State = string(supervise.Exited)
-	}
-	return component
-}
-
-// actOnDeployed does something to the controller in the cluster. What is killed there the cluster starts again.
-func (d *Daemon) actOnDeployed(ctx context.Context, c *incluster.Controller, action control.Action) error {
+// actOnDeployed does something to a controller in the cluster. What is killed there the cluster starts again.
+func (d *Daemon) actOnDeployed(ctx context.Context, c *incluster.Controller, number int, action control.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, d.now().config.Spec.Wait.Duration)
 	defer cancel()
 	switch action {
 	case control.Kill:
-		return c.Kill(ctx)
+		return c.Kill(ctx, number)
+	case control.Pause:
+		return c.Pause(ctx, number)
+	case control.Resume:
+		return c.Resume(ctx, number)
 	case control.Stop:
-		return c.Scale(ctx, 0)
+		return c.Stop(ctx, number)
 	case control.Start:
-		return d.setControllers(ctx, d.now().controllers)
-	case control.Restart:
-		return c.Restart(ctx)
+		return c.StartAgain(ctx, number)
 	default:
-		return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(
-			"%s cannot be told to %s in the cluster: use kill, stop, start or restart, or --controller host", controllerName, action)}
+		return c.Restart(ctx, number)
 	}
 }

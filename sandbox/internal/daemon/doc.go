@@ -6,8 +6,8 @@
 //	bringup.go     the first up: what overlaps with what
 //	ensure.go      a later up: brings a running sandbox in line
 //	platform.go    the Kubernetes API, from whichever provider
-//	kind.go        that of kind, with the controller on this machine
-//	deployed.go    the module controller in the cluster
+//	kind.go        that of kind
+//	deployed.go    the module controllers in the cluster
 //	authority.go   who signs where the cluster's authority is not ours
 //	rights.go      what the controller needs in the cluster
 //	forget.go      the clean-up of a cluster that stays, when the daemon is gone

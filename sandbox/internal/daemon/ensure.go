@@ -44,13 +44,11 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 		changes = append(changes, "started "+status.Name+" again")
 	}
-	if s.deployed != nil && !d.deployedComponent(ctx, s.deployed).Ready {
-		if err := d.step(ctx, steps, "Starting "+controllerName+" again", func(ctx context.Context) error {
-			return d.setControllers(ctx, s.controllers)
-		}); err != nil {
+	if s.deployed != nil {
+		started, err := d.ensureDeployed(ctx, steps, s)
+		if changes = append(changes, started...); err != nil {
 			return changes, err
 		}
-		changes = append(changes, "started "+controllerName+" again")
 	}
 	have := s.fleet.Count().Own
 	want := *config.Spec.Bases.Count
@@ -71,6 +69,26 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	return changes, d.waitNodes(ctx, steps)
 }
 
+// ensureDeployed starts the controllers in the cluster that are not ready; one that somebody has paused stays so.
+func (d *Daemon) ensureDeployed(ctx context.Context, steps *progress.Steps, s sandbox) (changes []string, err error) {
+	for _, c := range d.deployedComponents(s.deployed) {
+		if c.Ready || c.State == string(supervise.Paused) {
+			continue
+		}
+		if err := d.step(ctx, steps, "Starting "+c.Name+" again", func(ctx context.Context) error {
+			number, err := s.deployed.Find(c.Name)
+			if err != nil {
+				return err
+			}
+			return s.deployed.StartAgain(ctx, number)
+		}); err != nil {
+			return changes, err
+		}
+		changes = append(changes, "started "+c.Name+" again")
+	}
+	return changes, nil
+}
+
 // otherSettings tells whether two configurations differ in more than the number
 // of bases and the patience.
 func otherSettings(a, b *v1alpha1.Sandbox) bool {
@@ -80,6 +98,10 @@ func otherSettings(a, b *v1alpha1.Sandbox) bool {
 	}
 	if y.Spec.Env == "" { // as above, for an environment of its own
 		y.Spec.Env = x.Spec.Env
+	}
+	if y.Spec.Controller.Location == "" { // as above
+		y.Spec.Controller.Location = x.Spec.Controller.Location
+		y.Spec.Broker.TLS = y.Spec.Broker.TLS || inCluster(&x)
 	}
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil

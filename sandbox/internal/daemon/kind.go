@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -25,7 +26,7 @@ const (
 	clusterTime = time.Second
 )
 
-// kindPlatform is a cluster of kind, with the controller on this machine.
+// kindPlatform is a cluster of kind.
 type kindPlatform struct {
 	*kind.Provider
 	dir       state.Dir
@@ -36,7 +37,7 @@ func kindOptions(dir state.Dir, config *v1alpha1.Sandbox, note func(string), log
 	k := config.Spec.Kind
 	return kind.Options{
 		Sandbox: config.Metadata.Name, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
-		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version, Note: note, Logger: log,
+		Nodes: k.Nodes, Image: k.Image, Version: k.Version, Note: note, Logger: log,
 	}
 }
 
@@ -73,6 +74,16 @@ func (p *kindPlatform) Admit(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("writing the controller's kubeconfig: %w", err)
 	}
 	return p.dir.ControllerKubeconfig(), nil
+}
+
+// removeDeployed takes a controller that an earlier daemon has deployed out of a cluster that is used as it is: it would go on to hold the
+// Leases of bases.
+func (p *kindPlatform) removeDeployed(ctx context.Context) error {
+	c, err := incluster.New(incluster.Options{Config: p.Cluster().Config})
+	if err != nil {
+		return err
+	}
+	return c.Remove(ctx)
 }
 
 // Serving issues certificates of an authority of the sandbox's own.

@@ -51,7 +51,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		status.Components = append(status.Components, p.Component(ctx))
 	}
 	if s.deployed != nil {
-		status.Components = append(status.Components, d.deployedComponent(ctx, s.deployed))
+		status.Components = append(status.Components, d.deployedComponents(s.deployed)...)
 	}
 	for _, p := range d.supervisor.Status(ctx) {
 		status.Components = append(status.Components, control.Component{

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,16 +29,7 @@ func (d *Daemon) bringUpGateway(client kubernetes.Interface) error {
 	targets := &targets{ctx: d.life, fleet: func() *fleet.Fleet { return d.now().fleet }}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
-	server := &http.Server{Handler: gateway, ReadHeaderTimeout: time.Minute}
-	d.parts.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			d.log.Error("gateway ended", "err", err)
-		}
-	})
-	d.parts.Go(func() {
-		<-d.life.Done()
-		_ = server.Close() // nobody is left to hear of it
-	})
+	d.serve(listener, gateway)
 	for _, part := range []func(context.Context) error{gateway.Start, generator.Start} {
 		d.parts.Go(func() {
 			if err := part(d.life); err != nil {
@@ -44,8 +37,40 @@ func (d *Daemon) bringUpGateway(client kubernetes.Interface) error {
 			}
 		})
 	}
-	d.made(func(s *sandbox) { s.gateway, s.generator = listener.Addr().String(), generator })
+	d.made(func(s *sandbox) { s.gateway, s.proxy, s.generator = listener.Addr().String(), gateway, generator })
 	return nil
+}
+
+// serve serves a part of the gateway until the sandbox ends.
+func (d *Daemon) serve(l net.Listener, h http.Handler) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	d.parts.Go(func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			d.log.Error("gateway ended", "err", err)
+		}
+	})
+	d.parts.Go(func() {
+		<-d.life.Done()
+		_ = server.Close() // nobody is left to hear of it
+	})
+}
+
+// openCommands opens the way to bases for controllers that are not on this machine, at an address of it in their network, and returns
+// the URL with its password. It is opened once.
+func (d *Daemon) openCommands(host string) (string, error) {
+	s := d.now()
+	if s.commands != "" {
+		return s.commands, nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", fmt.Errorf("opening the port for commands to bases: %w", err)
+	}
+	password := rand.Text()
+	d.serve(l, s.proxy.Commands(controllerName, password))
+	u := url.URL{Scheme: "http", User: url.UserPassword(controllerName, password), Host: l.Addr().String()}
+	d.made(func(s *sandbox) { s.commands = u.String() })
+	return u.String(), nil
 }
 
 // lost tells of a request that was lost.

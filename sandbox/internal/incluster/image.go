@@ -17,8 +17,8 @@ const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
 // BuildImage makes the image of the controller's program, which must be one for Linux without libraries; its one layer lies in dir.
 func BuildImage(program, dir string) (*image.Built, error) {
-	if err := isStatic(program); err != nil {
-		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build, or keep the controller on this machine: --controller host", program, err)
+	if err := CheckProgram(program); err != nil {
+		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)
 	}
 	layer, err := image.WriteLayer(filepath.Join(dir, "module-controller.layer.tar"), false, func(f *image.Files) error {
 		return f.Copy("module-controller", 0o755, program)
@@ -29,6 +29,14 @@ func BuildImage(program, dir string) (*image.Built, error) {
 	return image.Image{Name: ImageName, Layers: []*image.Layer{layer}, Config: ocispec.ImageConfig{
 		Entrypoint: []string{"/module-controller"}, User: "65532:65532",
 	}}.Build()
+}
+
+// CheckProgram says why a program cannot be the image's, and what to do.
+func CheckProgram(program string) error {
+	if err := isStatic(program); err != nil {
+		return fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
+	}
+	return nil
 }
 
 // isStatic says why a file is no program that runs by itself on Linux.

@@ -1,74 +1,87 @@
 package incluster
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const (
 	// fieldManager owns what a sandbox sets in the manifests.
 	fieldManager = "koupsandbox"
-	// poll is how often the Deployment is looked at.
-	poll = 100 * time.Millisecond
 	// selector selects the controller's Pods.
 	selector = nameLabel + "=" + name
+	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has to hear of it.
+	reachTime = 15 * time.Second
+	// reachPause is between two attempts to reach it.
+	reachPause = 50 * time.Millisecond
+	// labelTime bounds the labelling of a Pod, and is the pause before the next attempt.
+	labelTime = 2 * time.Second
 )
 
 // Options of a Controller.
 type Options struct {
 	// Config reaches the cluster as an administrator. Required.
 	Config *rest.Config
-	// Replicas is how many Pods there are. Required.
-	Replicas int
-	// Env is the environment that bases share with the controller. Required.
-	Env string
-	// Broker is where the bases are. Required.
-	Broker Broker
-	// Kubelet is what the controller needs to serve logs and exec. Required.
-	Kubelet Kubelet
-	// Settings are variables for the controller, over those of the manifests. Default: none.
-	Settings map[string]string
+	// Containers reaches the containers of the Pods. Required.
+	Containers Containers
+	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default: nobody gets them.
+	Log io.Writer
+	// Changed is told of every change of a controller, in order; it must not block, nor call the Controller. Default: nobody is told.
+	Changed func(Change)
 }
 
-// Broker is an MQTT broker that speaks TLS.
-type Broker struct {
-	Host, Port, Username, Password string
-	// CA is the authority to trust, as PEM.
-	CA []byte
+// Containers does to containers of a node what Kubernetes does not. An id is that of the container runtime.
+type Containers interface {
+	// KillContainer ends a container as kill -9 would; one that has ended is fine.
+	KillContainer(ctx context.Context, node, id string) error
+	// PauseContainer freezes all processes of a container, until ResumeContainer.
+	PauseContainer(ctx context.Context, node, id string) error
+	ResumeContainer(ctx context.Context, node, id string) error
 }
 
-// Kubelet is the serving certificate with its key, and the authority of the API server's client certificate; all PEM.
-type Kubelet struct {
-	Cert, Key, ClientCA []byte
-}
-
-// State is how the controller is.
-type State struct {
-	// Wanted, Ready are numbers of Pods.
-	Wanted, Ready int
-	// Since is when the oldest of its Pods was started; zero without one.
-	Since time.Time
-	// Reason says why Ready is less than Wanted, if it is known.
-	Reason string
-}
-
-// Controller is the Deployment of a module controller. Its methods may be called concurrently.
+// Controller is the Deployment of a module controller. Its methods may be called concurrently; those that wait do so while Start runs.
 type Controller struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
+	// dial tells whether something listens; tests replace it.
+	dial func(ctx context.Context, addr string) error
+	kick chan struct{} // has room for one: the Pods have changed
+
+	mu       sync.Mutex // guards what follows
+	pods     cache.Store
+	wanted   int          // number of controllers
+	stopped  map[int]bool // by number
+	revision string       // of the newest settings
+	numbers  map[types.UID]int
+	ports    map[int]int32 // of the nodes, for heartbeats, by number
+	marks    map[string]mark
+	replicas []Replica     // by number, from 1
+	extra    int           // Pods that are none of these
+	change   chan struct{} // closed at the next change
 }
 
 // New makes the clients. It does not call the cluster.
@@ -81,129 +94,303 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	return &Controller{o: o, client: client, dynamic: dyn}, nil
+	return newController(o, client, dyn), nil
 }
 
-// Ensure applies the manifests and blocks until every Pod is ready. What is there already is brought in line.
-func (c *Controller) Ensure(ctx context.Context) error {
-	objects, err := manifests(c.o)
+func newController(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Controller {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Changed == nil {
+		o.Changed = func(Change) {}
+	}
+	return &Controller{
+		o: o, client: client, dynamic: dyn, dial: dial, kick: make(chan struct{}, 1), pods: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		stopped: map[int]bool{}, numbers: map[types.UID]int{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
+	}
+}
+
+// Start follows the Pods and their logs until ctx ends, and returns nil then. It can be called once.
+func (c *Controller) Start(ctx context.Context) error {
+	api := c.client.CoreV1().Pods(namespace)
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = selector
+			return api.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = selector
+			return api.Watch(ctx, o)
+		},
+	}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, c.client),
+		ObjectType:    &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { c.refresh() }, UpdateFunc: func(any, any) { c.refresh() }, DeleteFunc: func(any) { c.refresh() },
+		},
+	})
+	c.mu.Lock()
+	c.pods = store
+	c.mu.Unlock()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { informer.RunWithContext(ctx) })
+	logs := &logs{c: c, known: map[string]bool{}}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.kick:
+		}
+		logs.follow(ctx, &parts)
+		c.label(ctx)
+	}
+}
+
+// Ensure applies the manifests with these settings and blocks until every Pod has them and is ready, and heartbeats reach it. What is
+// there already is brought in line. A Pod that ends again and again makes it fail before ctx does.
+func (c *Controller) Ensure(ctx context.Context, s Settings) error {
+	objects, err := manifests(s)
 	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.wanted, c.revision = s.Replicas, s.revision()
+	clear(c.stopped)
+	c.mu.Unlock()
+	c.refresh()
 	for _, object := range objects {
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
-		var api dynamic.ResourceInterface = c.dynamic.Resource(resource)
-		if object.GetNamespace() != "" {
-			api = c.dynamic.Resource(resource).Namespace(object.GetNamespace())
-		}
-		_, err := api.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-		if err != nil {
-			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		if _, err := c.apply(ctx, object); err != nil {
+			return err
 		}
 	}
-	return c.wait(ctx)
+	if err := c.openPorts(ctx, s.Replicas); err != nil {
+		return err
+	}
+	if err := c.until(ctx, c.settled); err != nil {
+		return err
+	}
+	return c.reach(ctx)
 }
 
-// wait blocks until every Pod of the newest settings is ready and no other is left.
-func (c *Controller) wait(ctx context.Context) error {
+func (c *Controller) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
+	var api dynamic.ResourceInterface = c.dynamic.Resource(resource)
+	if object.GetNamespace() != "" {
+		api = c.dynamic.Resource(resource).Namespace(object.GetNamespace())
+	}
+	applied, err := api.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return nil, fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return applied, nil
+}
+
+// openPorts gives each controller a port of its own on the nodes, at which heartbeats reach it.
+func (c *Controller) openPorts(ctx context.Context, replicas int) error {
+	ports := map[int]int32{}
+	for number := 1; number <= replicas; number++ {
+		object, err := heartbeatService(number)
+		if err != nil {
+			return err
+		}
+		applied, err := c.apply(ctx, object)
+		if err != nil {
+			return err
+		}
+		var service corev1.Service
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, &service); err != nil {
+			return fmt.Errorf("reading Service %s: %w", applied.GetName(), err)
+		}
+		ports[number] = service.Spec.Ports[0].NodePort
+	}
+	c.mu.Lock()
+	c.ports = ports
+	c.mu.Unlock()
+	c.refresh()
+	return nil
+}
+
+// Replicas tells how the controllers are, in the order of their numbers.
+func (c *Controller) Replicas() []Replica {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.replicas)
+}
+
+// refresh computes the controllers anew, and tells of what has changed.
+func (c *Controller) refresh() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pods := podsOf(c.pods)
+	assigned := assign(pods, c.numbers, c.wanted, c.stopped)
+	c.extra = 0
+	clear(c.numbers)
+	for number, p := range assigned {
+		c.numbers[p.UID] = number
+	}
+	running := map[string]bool{}
+	for _, p := range pods {
+		running[statusOf(p).ContainerID] = true
+		if _, known := c.numbers[p.UID]; !known {
+			c.extra++
+		}
+	}
+	maps.DeleteFunc(c.marks, func(id string, _ mark) bool { return !running[id] })
+	next := make([]Replica, c.wanted)
+	for i := range next {
+		next[i] = replicaOf(i+1, assigned[i+1], c.marks, c.ports[i+1], c.stopped[i+1])
+	}
+	before := c.replicas
+	c.replicas = next
+	for i := range max(len(before), len(next)) {
+		was, is := Replica{Number: i + 1, State: supervise.Exited}, Replica{Number: i + 1, State: supervise.Exited}
+		if i < len(before) {
+			was = before[i]
+		}
+		if i < len(next) {
+			is = next[i]
+		}
+		for _, change := range changes(was, is) {
+			c.o.Changed(change)
+		}
+	}
+	close(c.change)
+	c.change = make(chan struct{})
+	select {
+	case c.kick <- struct{}{}:
+	default: // it will look
+	}
+}
+
+// podsOf lists the Pods of a store, the oldest first.
+func podsOf(store cache.Store) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, o := range store.List() {
+		if p, ok := o.(*corev1.Pod); ok {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return pods
+}
+
+// label writes its number on each Pod: a Service finds it by that, and so does a later sandbox.
+func (c *Controller) label(ctx context.Context) {
+	c.mu.Lock()
+	missing := map[string]int{}
+	for _, p := range podsOf(c.pods) {
+		if number, ok := c.numbers[p.UID]; ok && p.Labels[numberLabel] != strconv.Itoa(number) {
+			missing[p.Name] = number
+		}
+	}
+	c.mu.Unlock()
+	for pod, number := range missing {
+		ctx, cancel := context.WithTimeout(ctx, labelTime)
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, numberLabel, number)
+		_, err := c.client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) {
+			time.AfterFunc(labelTime, c.refresh)
+		}
+	}
+}
+
+// until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal says that waiting is in vain.
+func (c *Controller) until(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
-		d, err := c.deployment(ctx)
-		if err == nil && settled(d) {
+		c.mu.Lock()
+		what, fatal := missing()
+		change := c.change
+		hopeless := c.backingOff()
+		c.mu.Unlock()
+		switch {
+		case fatal != nil:
+			return fatal
+		case what == "":
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			if err == nil {
-				err = errors.New(c.State(context.WithoutCancel(ctx)).Reason)
+		for _, pod := range hopeless {
+			if err := c.deletePod(ctx, pod, 0); err != nil {
+				return err
 			}
-			return fmt.Errorf("the controller's Pods are not ready: %w: %w", err, context.Cause(ctx))
-		case <-time.After(poll):
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
 	}
 }
 
-func settled(d *appsv1.Deployment) bool {
-	s := d.Status
-	return s.ObservedGeneration >= d.Generation && s.ReadyReplicas == *d.Spec.Replicas && s.UpdatedReplicas == *d.Spec.Replicas &&
-		s.Replicas == *d.Spec.Replicas
-}
-
-func (c *Controller) deployment(ctx context.Context) (*appsv1.Deployment, error) {
-	d, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("looking at the controller's Deployment: %w", err)
-	}
-	return d, nil
-}
-
-// State tells how the controller is; an API that does not answer is told as the reason.
-func (c *Controller) State(ctx context.Context) State {
-	d, err := c.deployment(ctx)
-	if err != nil {
-		return State{Wanted: c.o.Replicas, Reason: err.Error()}
-	}
-	s := State{Wanted: int(*d.Spec.Replicas), Ready: int(d.Status.ReadyReplicas)}
-	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		s.Reason = err.Error()
-		return s
-	}
-	for _, p := range pods.Items {
-		if started := p.Status.StartTime; started != nil && (s.Since.IsZero() || started.Time.Before(s.Since)) {
-			s.Since = started.Time
-		}
-		if why := notReady(&p); why != "" && s.Ready < s.Wanted {
-			s.Reason = why
+// backingOff lists the Pods whose container was killed, and is not started again for a while: others can come at once.
+func (c *Controller) backingOff() (pods []string) {
+	for _, r := range c.replicas {
+		if r.backsOff && r.killed {
+			pods = append(pods, r.Pod)
 		}
 	}
-	return s
+	return pods
 }
 
-// notReady says why a Pod is not ready, empty if it is.
-func notReady(p *corev1.Pod) string {
-	for _, status := range p.Status.ContainerStatuses {
-		switch w, t := status.State.Waiting, status.LastTerminationState.Terminated; {
-		case status.Ready:
-			return ""
-		case w != nil && w.Message != "":
-			return fmt.Sprintf("Pod %s: %s: %s", p.Name, w.Reason, w.Message)
-		case t != nil:
-			return fmt.Sprintf("Pod %s ended with exit status %d", p.Name, t.ExitCode)
+// settled says what is missing until each controller has the newest settings and is ready, and there are no other Pods.
+func (c *Controller) settled() (what string, fatal error) {
+	for _, r := range c.replicas {
+		if what, fatal = c.ready(r); what != "" || fatal != nil {
+			return what, fatal
 		}
 	}
-	for _, condition := range p.Status.Conditions {
-		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
-			return fmt.Sprintf("Pod %s: %s", p.Name, condition.Message)
+	if c.extra > 0 {
+		what = "Pods with earlier settings have not ended"
+	}
+	return what, nil
+}
+
+// ready says what is missing until a controller is ready with the newest settings.
+func (c *Controller) ready(r Replica) (what string, fatal error) {
+	switch {
+	case r.stopped:
+		return "", nil
+	case r.Pod == "" || r.deleting || r.revision != c.revision:
+		return fmt.Sprintf("%s has no Pod yet", NameOf(r.Number)), nil
+	case r.backsOff && !r.killed:
+		return "", fmt.Errorf("%s ends again and again: Pod %s: %s", NameOf(r.Number), r.Pod, r.lastExit)
+	case !r.Ready:
+		return fmt.Sprintf("%s is not ready: Pod %s: %s", NameOf(r.Number), r.Pod, r.Reason), nil
+	}
+	return "", nil
+}
+
+// reach blocks until heartbeats reach every controller that runs.
+func (c *Controller) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, reachTime, fmt.Errorf("not within %s", reachTime))
+	defer cancel()
+	for _, r := range c.Replicas() {
+		if r.stopped {
+			continue
 		}
-	}
-	return fmt.Sprintf("Pod %s is %s", p.Name, p.Status.Phase)
-}
-
-// Scale brings the number of Pods to n and blocks until they are ready.
-func (c *Controller) Scale(ctx context.Context, n int) error {
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	if err != nil {
-		return fmt.Errorf("scaling the controller to %d: %w", n, err)
-	}
-	return c.wait(ctx)
-}
-
-// Kill deletes all Pods without giving them time to end; the Deployment makes new ones.
-func (c *Controller) Kill(ctx context.Context) error {
-	now := int64(0)
-	err := c.client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now},
-		metav1.ListOptions{LabelSelector: selector})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("killing the controller's Pods: %w", err)
+		for {
+			err := c.dial(ctx, r.Heartbeats)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("heartbeats do not reach Pod %s from this machine (%w: %w): keep the controller here, with --controller host", r.Pod, err, context.Cause(ctx))
+			case <-time.After(reachPause):
+			}
+		}
 	}
 	return nil
 }
 
-// Restart replaces all Pods and blocks until the new ones are ready.
-func (c *Controller) Restart(ctx context.Context) error {
-	if err := c.Kill(ctx); err != nil {
+func dial(ctx context.Context, addr string) error {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
 		return err
 	}
-	return c.Scale(ctx, c.o.Replicas)
+	return conn.Close()
 }

@@ -1,237 +1,394 @@
 package incluster
 
 import (
-	"bytes"
-	"debug/elf"
-	"encoding/binary"
-	"os"
-	"path/filepath"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/rest"
+	ktesting "k8s.io/client-go/testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
-	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-var options = Options{
-	Replicas: 2, Env: "test",
-	Broker:   Broker{Host: "172.18.0.1", Port: "8883", Username: "u", Password: "p", CA: []byte("authority")},
-	Kubelet:  Kubelet{Cert: []byte("c"), Key: []byte("k"), ClientCA: []byte("a")},
-	Settings: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
+const patience = 20 * time.Second
+
+// bench is a Controller with two Pods in a cluster that the test plays.
+type bench struct {
+	*Controller
+	t      *testing.T
+	client *fake.Clientset
+
+	mu   sync.Mutex
+	told []string // what happens to the controllers
+	done []string // to containers
 }
 
-// Everything that kustomization.yaml names is applied, in its order, and the Deployment after the Secrets that it reads.
-func TestManifests(t *testing.T) {
-	objects, err := manifests(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, o := range objects {
-		got = append(got, o.GetKind()+" "+o.GetName())
-		if o.GetLabels()[cluster.ManagedBy] != cluster.MarkName {
-			t.Errorf("%s %s does not bear the sandbox's label", o.GetKind(), o.GetName())
-		}
-	}
-	want := []string{
-		"Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller",
-		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller",
-		"RoleBinding module-controller", "Service module-controller",
-		"Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-	text, err := os.ReadFile("../../../controller/deploy/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(resources, "deployment.yaml") {
-		text = bytes.ReplaceAll(text, []byte("  - "+file+"\n"), nil)
-	}
-	if left := bytes.Count(text, []byte("  - ")); left != 0 {
-		t.Errorf("%d resources of kustomization.yaml are not applied:\n%s", left, text)
-	}
-}
-
-func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
-	objects, err := manifests(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d); err != nil {
-		t.Fatal(err)
-	}
-	original, err := parse("deployment.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, after := variables(t, original[0]), variables(t, objects[len(objects)-1])
-	changed := map[string]string{}
-	for name, value := range after {
-		if before[name] != value {
-			changed[name] = value
-		}
-		delete(before, name)
-	}
-	want := map[string]string{
-		"ENV": "test", "MQTT_BROKER": "172.18.0.1", "MQTT_PORT": "8883", "MQTT_CA_PATH": "/etc/module-controller/broker/ca.crt",
-		"KUBELET_PROXY_ENABLED": "true", "MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9",
-	}
-	if diff := cmp.Diff(want, changed); diff != "" {
-		t.Errorf("variables (-want +got):\n%s", diff)
-	}
-	if len(before) > 0 {
-		t.Errorf("variables of the manifests are gone: %v", before)
-	}
-	c := d.Spec.Template.Spec.Containers[0]
-	if *d.Spec.Replicas != 2 || c.Image != ImageName || c.ImagePullPolicy != corev1.PullNever {
-		t.Errorf("%d replicas of %s, pulled %s", *d.Spec.Replicas, c.Image, c.ImagePullPolicy)
-	}
-}
-
-func TestOtherSecretsAreOtherPods(t *testing.T) {
-	first := digestOf(options)
-	if digestOf(options) != first {
-		t.Error("the same Secrets have two digests")
-	}
-	other := options
-	other.Broker.Username, other.Broker.Password = "up", ""
-	if digestOf(other) == first {
-		t.Error("another password has the same digest")
-	}
-	objects, err := manifests(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata", "annotations", secretsAnnotation)
-	if err != nil || got != digestOf(other) {
-		t.Errorf("the Pods bear %q (%v), want %q", got, err, digestOf(other))
-	}
-}
-
-// variables of the only container; those from elsewhere are told by where.
-func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
+func newBench(t *testing.T) *bench {
 	t.Helper()
-	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+	b := &bench{t: t, client: fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})}
+	b.Controller = newController(Options{Containers: b, Changed: func(c Change) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.told = append(b.told, fmt.Sprintf("%s %s: %s", NameOf(c.Number), c.State, c.Message))
+	}}, b.client, nil)
+	b.wanted, b.revision, b.ports = 2, settings.revision(), map[int]int32{1: 30001, 2: 30002}
+	watching := make(chan struct{})
+	b.client.PrependWatchReactor("pods", func(a ktesting.Action) (bool, watch.Interface, error) {
+		w, err := b.client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		close(watching) // what is written before is lost: the fake API has no history
+		return true, w, err
+	})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	<-watching
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	b.write(pod("a", number("1"), runs("x", 0, true)), pod("b", number("2"), older, runs("y", 0, true)))
+	b.eventually(func() error {
+		if r := b.Replicas(); !r[0].Ready || !r[1].Ready {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	b.since()
+	return b
+}
+
+func (b *bench) note(what, node, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done = append(b.done, what+" "+node+"/"+id)
+	return nil
+}
+
+func (b *bench) KillContainer(_ context.Context, node, id string) error {
+	return b.note("kill", node, id)
+}
+func (b *bench) PauseContainer(_ context.Context, node, id string) error {
+	return b.note("pause", node, id)
+}
+func (b *bench) ResumeContainer(_ context.Context, node, id string) error {
+	return b.note("resume", node, id)
+}
+
+// write makes Pods what they are.
+func (b *bench) write(pods ...*corev1.Pod) {
+	b.t.Helper()
+	for _, p := range pods {
+		api := b.client.CoreV1().Pods(namespace)
+		_, err := api.Update(b.t.Context(), p, metav1.UpdateOptions{})
+		if err != nil {
+			_, err = api.Create(b.t.Context(), p, metav1.CreateOptions{})
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) eventually(look func() error) {
+	b.t.Helper()
+	end := time.Now().Add(patience)
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// since returns what was told since it was asked last.
+func (b *bench) since() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := b.told
+	b.told = nil
+	return told
+}
+
+// tells waits until that much was told, and compares.
+func (b *bench) tells(want ...string) {
+	b.t.Helper()
+	b.eventually(func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.told) < len(want) {
+			return fmt.Errorf("told: %q, want %q", b.told, want)
+		}
+		return nil
+	})
+	if diff := cmp.Diff(want, b.since()); diff != "" {
+		b.t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// goes runs something that waits.
+func (b *bench) goes(act func(context.Context, int) error, number int) <-chan error {
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	go func() { defer cancel(); done <- act(ctx, number) }()
+	return done
+}
+
+// A controller that is killed is told to have ended at once, whatever the API still says, and start waits for the kubelet.
+func TestKillAndStart(t *testing.T) {
+	b := newBench(t)
+	b.must(b.Kill(t.Context(), 2))
+	b.tells("module-controller-2 exited: Pod b has ended: signal: killed")
+	b.must(b.Kill(t.Context(), 2)) // again is fine
+	started := b.goes(b.StartAgain, 2)
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error")))
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, false)))
+	b.tells("module-controller-2 running: Pod b runs again: its kubelet has started it 2 times")
+	select {
+	case err := <-started:
+		t.Errorf("started before it was ready: %v", err)
+	default:
+	}
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, true)))
+	b.must(<-started)
+	b.must(<-b.goes(b.StartAgain, 2)) // again is fine
+	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// A kubelet that waits longer and longer does not keep a start waiting.
+func TestStartReplacesAPodThatBacksOff(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), ended("x", 137, "Error"), backsOff))
+	b.tells("module-controller exited: Pod a has ended: signal: killed")
+	started := b.goes(b.StartAgain, 1)
+	b.eventually(func() error {
+		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+			return errors.New("Pod a is still there")
+		}
+		return nil
+	})
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-started)
+	b.tells("module-controller running: Pod c runs", "module-controller running: Pod c is ready")
+	b.eventually(func() error { // so that its Service finds it
+		p, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "c", metav1.GetOptions{})
+		if err == nil && p.Labels[numberLabel] != "1" {
+			err = fmt.Errorf("its labels are %v", p.Labels)
+		}
+		return err
+	})
+}
+
+func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), ended("x", 3, "Error"), backsOff))
+	b.tells("module-controller exited: Pod a has ended: exit status 3")
+	err := <-b.goes(b.StartAgain, 1)
+	if want := "module-controller ends again and again: Pod a: exit status 3"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	b := newBench(t)
+	b.must(b.Pause(t.Context(), 1))
+	b.must(b.Pause(t.Context(), 1))
+	b.must(b.Resume(t.Context(), 1))
+	b.must(b.Resume(t.Context(), 1))
+	b.tells("module-controller paused: Pod a is paused", "module-controller running: Pod a goes on")
+	b.must(b.Pause(t.Context(), 1)) // until its liveness probe has it killed
+	b.write(pod("a", number("1"), ended("x", 137, "Error")))
+	b.tells("module-controller paused: Pod a is paused", "module-controller exited: Pod a has ended: signal: killed")
+	if err := b.Pause(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "it does not run") {
+		t.Errorf("pausing what has ended: %v", err)
+	}
+	b.must(b.Resume(t.Context(), 1))
+	if diff := cmp.Diff([]string{"pause node/x", "resume node/x", "pause node/x"}, b.done); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// scaledTo waits until the Deployment is told to have that many Pods.
+func (b *bench) scaledTo(n int32) {
+	b.t.Helper()
+	b.eventually(func() error {
+		d, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), name, metav1.GetOptions{})
+		if err == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas != n) {
+			err = fmt.Errorf("the Deployment is to have %v Pods, want %d", d.Spec.Replicas, n)
+		}
+		return err
+	})
+}
+
+func (b *bench) remove(pod string) {
+	b.t.Helper()
+	if err := b.client.CoreV1().Pods(namespace).Delete(b.t.Context(), pod, metav1.DeleteOptions{}); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// One of two controllers is stopped: the Deployment is told which Pod to take, and has one less until it is started again.
+func TestStopAndStart(t *testing.T) {
+	b := newBench(t)
+	stopped := b.goes(b.Stop, 1)
+	b.scaledTo(1)
+	cheap, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || cheap.Annotations[deletionCost] != "-1" {
+		t.Errorf("Pod a has annotations %v (%v)", cheap.Annotations, err)
+	}
+	b.remove("a")
+	b.must(<-stopped)
+	b.must(<-b.goes(b.Stop, 1))
+	if r := b.Replicas()[0]; r.State != supervise.Exited || r.Reason != "stopped" {
+		t.Errorf("after stop: %+v", r)
+	}
+	started := b.goes(b.StartAgain, 1)
+	b.scaledTo(2)
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-started)
+	if r := b.Replicas()[0]; r.Pod != "c" || !r.Ready {
+		t.Errorf("after start: %+v", r)
+	}
+}
+
+func TestRestartReplacesThePod(t *testing.T) {
+	b := newBench(t)
+	restarted := b.goes(b.Restart, 2)
+	b.eventually(func() error {
+		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
+			return errors.New("Pod b is still there")
+		}
+		return nil
+	})
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-restarted)
+	b.tells("module-controller-2 exited: Pod b was deleted", "module-controller-2 running: Pod c runs", "module-controller-2 running: Pod c is ready")
+}
+
+func TestFind(t *testing.T) {
+	b := newBench(t)
+	for name, want := range map[string]int{"module-controller": 1, "module-controller-2": 2, "a": 1, "b": 2, "module-controller-3": 0, "": 0} {
+		got, err := b.Find(name)
+		if got != want || (want == 0) != errors.Is(err, supervise.ErrUnknown) {
+			t.Errorf("%q is %d (%v), want %d", name, got, err, want)
+		}
+	}
+}
+
+// Heartbeats that cannot reach a Pod are told with what to do, before somebody wonders about bases that do not come.
+func TestReach(t *testing.T) {
+	b := newBench(t)
+	var asked []string
+	b.dial = func(_ context.Context, addr string) error { asked = append(asked, addr); return nil }
+	b.must(b.reach(t.Context()))
+	if diff := cmp.Diff([]string{"172.18.0.2:30001", "172.18.0.2:30002"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	b.dial = func(context.Context, string) error { return errors.New("no route to host") }
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") || !strings.Contains(err.Error(), "--controller host") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// lines keeps what is written to it.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(p))
+	return len(p), nil
+}
+
+// Every line of every container is there once, behind the name of its Pod, though the log of one breaks off and another has been
+// started again before anybody looked.
+func TestLogs(t *testing.T) {
+	stamp := func(second int, text string) string {
+		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"
+	}
+	var broken sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		podName := strings.Split(r.URL.Path, "/")[6]
+		switch q := r.URL.Query(); {
+		case q.Get("previous") == "true":
+			fmt.Fprint(w, stamp(0, "before"))
+		case q.Get("sinceTime") != "":
+			fmt.Fprint(w, stamp(1, podName+" one")+stamp(2, podName+" two"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			fmt.Fprint(w, stamp(1, podName+" one"))
+			w.(http.Flusher).Flush()
+			breaks := false
+			if podName == "a" {
+				broken.Do(func() { breaks = true })
+			}
+			if !breaks {
+				<-r.Context().Done()
+			}
+		}
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]string{}
-	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
-		if _, twice := all[e.Name]; twice {
-			t.Errorf("%s is set twice", e.Name)
-		}
-		all[e.Name] = e.Value
-		if e.ValueFrom != nil {
-			all[e.Name] = e.ValueFrom.String()
-		}
-	}
-	return all
-}
-
-func TestState(t *testing.T) {
-	deployment := func(ready int32) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)}, Status: appsv1.DeploymentStatus{ReadyReplicas: ready}}
-	}
-	pod := func(podName string, status corev1.PodStatus) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: podName, Labels: map[string]string{nameLabel: name}}, Status: status}
-	}
-	waiting := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "the image is not there"}}}}}
-	ended := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{LastTerminationState: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}}
-	unscheduled := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}}
-	ready := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: true}}}
-	for testName, tc := range map[string]struct {
-		objects []runtime.Object
-		want    State
-	}{
-		"all ready":      {[]runtime.Object{deployment(2), pod("a", ready), pod("b", ready)}, State{Wanted: 2, Ready: 2}},
-		"no image":       {[]runtime.Object{deployment(1), pod("a", ready), pod("b", waiting)}, State{Wanted: 2, Ready: 1, Reason: "Pod b: ErrImageNeverPull: the image is not there"}},
-		"it has crashed": {[]runtime.Object{deployment(1), pod("b", ended)}, State{Wanted: 2, Ready: 1, Reason: "Pod b ended with exit status 3"}},
-		"no room":        {[]runtime.Object{deployment(0), pod("b", unscheduled)}, State{Wanted: 2, Reason: "Pod b: no room"}},
-		"nothing": {nil, State{Wanted: 2,
-			Reason: `looking at the controller's Deployment: deployments.apps "module-controller" not found`}},
-	} {
-		t.Run(testName, func(t *testing.T) {
-			c := &Controller{o: options, client: fake.NewClientset(tc.objects...)}
-			if diff := cmp.Diff(tc.want, c.State(t.Context())); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestSettled(t *testing.T) {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
-		Status: appsv1.DeploymentStatus{ObservedGeneration: 2, ReadyReplicas: 2, UpdatedReplicas: 2, Replicas: 2}}
-	if !settled(d) {
-		t.Error("all Pods are ready and it is not settled")
-	}
-	for name, spoil := range map[string]func(*appsv1.DeploymentStatus){
-		"of earlier settings": func(s *appsv1.DeploymentStatus) { s.ObservedGeneration = 1 },
-		"one is not ready":    func(s *appsv1.DeploymentStatus) { s.ReadyReplicas = 1 },
-		"one is old":          func(s *appsv1.DeploymentStatus) { s.UpdatedReplicas = 1 },
-		"one is still there":  func(s *appsv1.DeploymentStatus) { s.Replicas = 3 },
-	} {
-		other := d.DeepCopy()
-		spoil(&other.Status)
-		if settled(other) {
-			t.Errorf("%s, and it is settled", name)
-		}
-	}
-}
-
-func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
-	dir := t.TempDir()
-	program, dynamic := filepath.Join(dir, "program"), filepath.Join(dir, "dynamic")
-	for path, segment := range map[string]elf.ProgType{program: elf.PT_LOAD, dynamic: elf.PT_INTERP} { // the latter names the system's loader
-		var text bytes.Buffer
-		for _, part := range []any{
-			elf.Header64{
-				Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
-				Type:  uint16(elf.ET_EXEC), Version: uint32(elf.EV_CURRENT), Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
-			},
-			elf.Prog64{Type: uint32(segment)},
-		} {
-			if err := binary.Write(&text, binary.LittleEndian, part); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.WriteFile(path, text.Bytes(), 0o755); err != nil {
+	log := &lines{}
+	c := newController(Options{Log: log}, client, nil)
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	defer func() { end(); readers.Wait() }()
+	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)), pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
+		if err := c.pods.Add(p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	built, err := BuildImage(program, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	if err := image.Write(&archive, built); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(archive.Bytes(), []byte(ImageName)) {
-		t.Error("the archive does not name the image")
-	}
-	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries", filepath.Join(dir, "none"): "no such file"} {
-		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--controller host") {
-			t.Errorf("%s: error %v, want %q and what to do", path, err, want)
+	l := &logs{c: c, known: map[string]bool{}}
+	l.follow(ctx, &readers)
+	l.follow(ctx, &readers) // reads nothing twice
+	b := &bench{t: t}
+	want := []string{"a a one\n", "a a two\n", "b b one\n", "b before\n"}
+	b.eventually(func() error {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		got := slices.Sorted(slices.Values(log.all))
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("lines (-want +got):\n%s", diff)
 		}
-	}
+		return nil
+	})
 }

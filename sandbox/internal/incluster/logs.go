@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -13,56 +12,82 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// followPause is between two looks for Pods whose log is not read yet.
-const followPause = time.Second
+// logPause is before a log that has broken off is read again.
+const logPause = time.Second
 
-// Follow writes what the controller's Pods log to w, each line whole, until ctx ends. The lines of more than one Pod begin with the
-// Pod's name.
-func (c *Controller) Follow(ctx context.Context, w io.Writer) {
-	var mu sync.Mutex // one line at a time
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	known := map[string]bool{}
-	for {
-		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		for i := 0; err == nil && i < len(pods.Items); i++ { // an API that is away may come back
-			p := &pods.Items[i]
-			for _, status := range p.Status.ContainerStatuses {
-				run := fmt.Sprintf("%s/%d", p.UID, status.RestartCount)
-				if status.State.Running == nil || known[run] {
-					continue
-				}
-				known[run] = true
-				prefix := ""
-				if c.o.Replicas > 1 {
-					prefix = p.Name + " "
-				}
-				readers.Go(func() { c.read(ctx, p.Name, prefix, &mu, w) })
-			}
+// logs reads the log of every container that there is, or was before the one that there is.
+type logs struct {
+	c     *Controller
+	known map[string]bool // by container
+	write sync.Mutex      // one line at a time
+}
+
+// follow begins to read what is not read yet; the readers end with ctx.
+func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
+	l.c.mu.Lock()
+	pods := podsOf(l.c.pods)
+	l.c.mu.Unlock()
+	for _, p := range pods {
+		s := statusOf(p)
+		if last := s.LastTerminationState.Terminated; last != nil && !l.known[last.ContainerID] {
+			l.known[last.ContainerID] = true
+			readers.Go(func() { l.read(ctx, p.Name, last.ContainerID, true) })
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(followPause):
+		if s.ContainerID != "" && s.State.Waiting == nil && !l.known[s.ContainerID] {
+			l.known[s.ContainerID] = true
+			readers.Go(func() { l.read(ctx, p.Name, s.ContainerID, false) })
 		}
 	}
 }
 
-func (c *Controller) read(ctx context.Context, pod, prefix string, mu *sync.Mutex, w io.Writer) {
-	stream, err := c.client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{Follow: true}).Stream(ctx)
+// read copies the log of a container to its end, also when the API server is away for a while.
+func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
+	var last time.Time // of the lines so far
+	for {
+		l.stream(ctx, pod, previous, &last)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(logPause): // until the watch has told how the container is
+		}
+		if previous || !l.runs(pod, container) {
+			return
+		}
+	}
+}
+
+// runs tells whether a container runs, as far as is known.
+func (l *logs) runs(pod, container string) bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	for _, p := range podsOf(l.c.pods) {
+		if s := statusOf(p); p.Name == pod && s.ContainerID == container {
+			return s.State.Running != nil
+		}
+	}
+	return false
+}
+
+// stream copies lines after last, which becomes the time of the newest, until the log ends or breaks off.
+func (l *logs) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
+	o := &corev1.PodLogOptions{Follow: !previous, Previous: previous, Timestamps: true}
+	since := *last
+	if !since.IsZero() {
+		o.SinceTime = &metav1.Time{Time: since} // to the second
+	}
+	stream, err := l.c.client.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
 	if err != nil {
 		return // the Pod may have gone
 	}
 	defer func() { _ = stream.Close() }() // only read
 	for lines := bufio.NewReader(stream); ; {
 		line, err := lines.ReadString('\n')
-		if line != "" {
-			mu.Lock()
-			_, writeErr := fmt.Fprintln(w, prefix+strings.TrimSuffix(line, "\n"))
-			mu.Unlock()
-			if writeErr != nil {
-				return
-			}
+		stamp, text, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if at, badTime := time.Parse(time.RFC3339Nano, stamp); found && badTime == nil && at.After(since) {
+			*last = at
+			l.write.Lock()
+			_, _ = fmt.Fprintf(l.c.o.Log, "%s %s\n", pod, text) // a log that cannot be written is as good as none
+			l.write.Unlock()
 		}
 		if err != nil {
 			return

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
@@ -26,13 +28,47 @@ const (
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
+	// numberLabel of a Pod says which of the controllers it is.
+	numberLabel = "koupsandbox/controller"
 	// kubeletSecret is where the manifests look for the certificate with which the controller serves logs and exec.
 	kubeletSecret = "module-controller-kubelet"
-	// secretsAnnotation of a Pod holds a digest of the Secrets that it has read.
-	secretsAnnotation = "koupsandbox/secrets"
+	// revisionAnnotation of a Pod holds a digest of its settings and of the Secrets that it has read.
+	revisionAnnotation = "koupsandbox/revision"
 	// brokerFolder is where the controller finds the broker's authority, in the Secret of its password.
 	brokerFolder, brokerCA = "/etc/module-controller/broker", "ca.crt"
+	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
+	heartbeatPort = "http-tunnel"
+	// gracePeriod in seconds is the moment that it needs to give up its Leases.
+	gracePeriod = 5
 )
+
+// Settings of the controllers.
+type Settings struct {
+	// Replicas is how many Pods there are. Required.
+	Replicas int
+	// Env is the environment that bases share with the controller. Required.
+	Env string
+	// Broker is where the bases are. Required.
+	Broker Broker
+	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are reached over HTTP. Required.
+	Proxy string
+	// Kubelet is what the controller needs to serve logs and exec. Required.
+	Kubelet Kubelet
+	// Variables for the controller, over those of the manifests. Default: none.
+	Variables map[string]string
+}
+
+// Broker is an MQTT broker that speaks TLS.
+type Broker struct {
+	Host, Port, Username, Password string
+	// CA is the authority to trust, as PEM.
+	CA []byte
+}
+
+// Kubelet is the serving certificate with its key, and the authority of the API server's client certificate; all PEM.
+type Kubelet struct {
+	Cert, Key, ClientCA []byte
+}
 
 // resources are the files of controller/deploy/kustomization.yaml, in its order, but for the Deployment, which comes last.
 var resources = []string{
@@ -40,7 +76,7 @@ var resources = []string{
 }
 
 // manifests returns everything to apply, in order.
-func manifests(o Options) ([]*unstructured.Unstructured, error) {
+func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range resources {
 		parsed, err := parse(file)
@@ -49,7 +85,7 @@ func manifests(o Options) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, parsed...)
 	}
-	deployment, err := deployment(o)
+	deployment, err := deployment(s)
 	if err != nil {
 		return nil, err
 	}
@@ -58,31 +94,62 @@ func manifests(o Options) ([]*unstructured.Unstructured, error) {
 		object runtime.Object
 	}{
 		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(name, map[string][]byte{
-			"mqtt-username": []byte(o.Broker.Username), "mqtt-password": []byte(o.Broker.Password), brokerCA: o.Broker.CA,
+			"mqtt-username": []byte(s.Broker.Username), "mqtt-password": []byte(s.Broker.Password), brokerCA: s.Broker.CA,
+			"http-tunnel-proxy": []byte(s.Proxy),
 		})},
 		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(kubeletSecret, map[string][]byte{
-			corev1.TLSCertKey: o.Kubelet.Cert, corev1.TLSPrivateKeyKey: o.Kubelet.Key, "ca.crt": o.Kubelet.ClientCA,
+			corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
 		})},
 		{appsv1.SchemeGroupVersion.WithKind("Deployment"), deployment},
 	} {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed.object)
+		object, err := untyped(typed.kind, typed.object)
 		if err != nil {
-			return nil, fmt.Errorf("writing %s: %w", typed.kind.Kind, err)
+			return nil, err
 		}
-		u := &unstructured.Unstructured{Object: content}
-		u.SetGroupVersionKind(typed.kind)
-		unstructured.RemoveNestedField(u.Object, "status")
-		objects = append(objects, u)
+		objects = append(objects, object)
 	}
 	for _, object := range objects {
-		labels := object.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[cluster.ManagedBy] = cluster.MarkName
-		object.SetLabels(labels)
+		own(object)
 	}
 	return objects, nil
+}
+
+// untyped is an object as it is applied.
+func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", kind.Kind, err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	unstructured.RemoveNestedField(u.Object, "status")
+	return u, nil
+}
+
+// own gives an object the sandbox's label.
+func own(object *unstructured.Unstructured) {
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[cluster.ManagedBy] = cluster.MarkName
+	object.SetLabels(labels)
+}
+
+// heartbeatService is a port of every node that leads to one controller alone: each of them must hear of every base.
+func heartbeatService(number int) (*unstructured.Unstructured, error) {
+	object, err := untyped(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeNodePort,
+			Selector: map[string]string{nameLabel: name, numberLabel: strconv.Itoa(number)},
+			Ports:    []corev1.ServicePort{{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
+		},
+	})
+	if err == nil {
+		own(object)
+	}
+	return object, err
 }
 
 // parse reads a file of controller/deploy.
@@ -103,7 +170,7 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 }
 
 // deployment is that of the manifests, with the image and the settings of this sandbox.
-func deployment(o Options) (*appsv1.Deployment, error) {
+func deployment(s Settings) (*appsv1.Deployment, error) {
 	parsed, err := parse("deployment.yaml")
 	if err != nil {
 		return nil, err
@@ -112,11 +179,12 @@ func deployment(o Options) (*appsv1.Deployment, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
 		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
 	}
-	d.Spec.Replicas = ptr.To(int32(o.Replicas))
+	d.Spec.Replicas = ptr.To(int32(s.Replicas))
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on the host, and a Pod keeps its number
 	// Other Secrets are other Pods: a Pod reads them when it starts.
-	d.Spec.Template.Annotations = map[string]string{secretsAnnotation: digestOf(o)}
+	d.Spec.Template.Annotations = map[string]string{revisionAnnotation: s.revision()}
 	pod := &d.Spec.Template.Spec
-	pod.TerminationGracePeriodSeconds = ptr.To[int64](5) // it needs a moment to give up its leases
+	pod.TerminationGracePeriodSeconds = ptr.To[int64](gracePeriod)
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "broker", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 		SecretName: name, Items: []corev1.KeyToPath{{Key: brokerCA, Path: brokerCA}},
 	}}})
@@ -125,25 +193,36 @@ func deployment(o Options) (*appsv1.Deployment, error) {
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "broker", MountPath: brokerFolder, ReadOnly: true})
 	c.ReadinessProbe.PeriodSeconds = 1 // somebody is waiting
 	settings := map[string]string{
-		"ENV":                   o.Env,
-		"MQTT_BROKER":           o.Broker.Host,
-		"MQTT_PORT":             o.Broker.Port,
+		"ENV":                   s.Env,
+		"MQTT_BROKER":           s.Broker.Host,
+		"MQTT_PORT":             s.Broker.Port,
 		"MQTT_CA_PATH":          path.Join(brokerFolder, brokerCA),
+		"ENABLE_HTTP_TUNNEL":    "true",
 		"KUBELET_PROXY_ENABLED": "true",
 	}
-	maps.Copy(settings, o.Settings)
+	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		set(c, key, settings[key])
 	}
 	return d, nil
 }
 
-// digestOf is a digest of all that is in the Secrets.
-func digestOf(o Options) string {
+// revision is a digest of all settings but the number of Pods.
+func (s Settings) revision() string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(o.Broker.Username), []byte(o.Broker.Password), o.Broker.CA, o.Kubelet.Cert, o.Kubelet.Key, o.Kubelet.ClientCA} {
+	note := func(part []byte) {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // so that no two parts flow into one another; a hash takes everything
 		h.Write(part)
+	}
+	for _, part := range []string{s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy} {
+		note([]byte(part))
+	}
+	for _, part := range [][]byte{s.Broker.CA, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {
+		note(part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Variables)) {
+		note([]byte(key))
+		note([]byte(s.Variables[key]))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

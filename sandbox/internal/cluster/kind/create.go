@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/exec"
@@ -18,8 +19,6 @@ import (
 const (
 	// logsTime bounds the collection of logs after a failure.
 	logsTime = 20 * time.Second
-	// killTime bounds the end of the nodes that are to be removed anyway.
-	killTime = 5 * time.Second
 	// deletePause is between two attempts to end a creation that goes on: between its steps there may be nothing to delete.
 	deletePause = 300 * time.Millisecond
 )
@@ -57,16 +56,16 @@ func (p *Provider) create(ctx context.Context) error {
 			return nil
 		}
 		err = fmt.Errorf("creating kind cluster %s: %w", p.name, plain(err))
-		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete(ctx))
+		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete())
 	case <-ctx.Done():
 	}
 	// kind knows no context, but its commands fail when their containers are gone.
 	for {
-		err := p.delete(ctx)
+		err := p.delete()
 		select {
 		case createErr := <-created:
 			p.o.Logger.Info("creation of the kind cluster ended", "err", createErr)
-			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete(ctx))
+			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete())
 		case <-time.After(deletePause):
 			if err != nil {
 				p.o.Logger.Warn("ending the creation of a kind cluster", "err", err)
@@ -91,30 +90,12 @@ func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	return fmt.Errorf("%w\nthe logs of its nodes are in %s", err, dir)
 }
 
-// delete removes the cluster's containers, though ctx may have ended; none is fine.
-func (p *Provider) delete(ctx context.Context) error {
-	p.kill(ctx)
+// delete removes the cluster's containers; none is fine.
+func (p *Provider) delete() error {
 	if err := p.kind.Delete(p.name, p.o.Kubeconfig); err != nil {
 		return fmt.Errorf("deleting kind cluster %s: %w", p.name, plain(err))
 	}
 	return nil
-}
-
-// kill ends the containers where the engine would ask them to end before it removes them: podman gives each ten seconds, which a
-// node takes. What cannot be killed has ended, or its removal tells.
-func (p *Provider) kill(ctx context.Context) {
-	if p.engine.Command != podman {
-		return
-	}
-	list, err := p.kind.ListNodes(p.name)
-	if err != nil || len(list) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
-	defer cancel()
-	if _, err := p.engine.run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
-		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
-	}
 }
 
 // Down deletes the cluster if it is this sandbox's. It is fine when there is none.
@@ -123,7 +104,7 @@ func (p *Provider) Down(ctx context.Context) error {
 		return nil
 	}
 	deleted := make(chan error, 1)
-	go func() { deleted <- p.delete(ctx) }()
+	go func() { deleted <- p.delete() }()
 	select {
 	case err := <-deleted:
 		return err
@@ -139,6 +120,9 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 		c.Nodes = append(c.Nodes, v1alpha4.Node{Role: v1alpha4.WorkerRole, Image: p.image})
 	}
 	c.KubeadmConfigPatches = kubeadmPatches()
+	if v := versionOf(p.image); v != nil && v.AtLeast(restartPeriodSince) {
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, "kind: KubeletConfiguration\ncrashLoopBackOff: {maxContainerRestartPeriod: 1s}\n")
+	}
 	if p.engine.CgroupV1 {
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, "kind: KubeletConfiguration\nfailCgroupV1: false\n")
 	}
@@ -165,6 +149,20 @@ var componentArgs = []struct{ component, flag, value string }{
 	{"controllerManager", "kube-api-burst", "2000"},
 	{"scheduler", "kube-api-qps", "1000"},
 	{"scheduler", "kube-api-burst", "2000"},
+}
+
+// restartPeriodSince is the version of Kubernetes since which a kubelet can be told not to wait longer and longer before it starts a
+// container again: who kills the controller ten times wants to see it come back ten times.
+var restartPeriodSince = version.MustParseSemantic("v1.35.0")
+
+// versionOf is the version of Kubernetes in an image, by its tag; nil if that tells none.
+func versionOf(image string) *version.Version {
+	image = short(image)
+	v, err := version.ParseSemantic(image[strings.LastIndexByte(image, ':')+1:])
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 // kubeadmPatches sets componentArgs in both versions of kubeadm's configuration, which write flags differently; kind takes one of them

@@ -3,6 +3,8 @@ package kind
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +57,20 @@ func TestClusterConfig(t *testing.T) {
 		"KubeletConfiguration <nil>": m{"failCgroupV1": false},
 	}, got); diff != "" {
 		t.Errorf("patches (-want +got):\n%s", diff)
+	}
+}
+
+// A kubelet that does not know a field of its configuration does not start.
+func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
+	for image, want := range map[string]bool{
+		"kindest/node:v1.37.0@sha256:0123": true, "koupsandbox/node:v1.35.0": true, "kindest/node:v1.34.9": false,
+		"localhost:5000/node": false, "node:latest": false,
+	} {
+		p := &Provider{o: Options{Nodes: 1}, image: image, engine: &Engine{}}
+		got := slices.ContainsFunc(p.clusterConfig().KubeadmConfigPatches, func(patch string) bool { return strings.Contains(patch, "maxContainerRestartPeriod") })
+		if got != want {
+			t.Errorf("%s: %t, want %t", image, got, want)
+		}
 	}
 }
 

@@ -2,10 +2,12 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,12 +22,18 @@ const (
 	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes between nodes; the node image
 	// of `make node-image` brings it.
 	podNetwork = "pod-network"
+	// controlPlaneLabel is what kubeadm gives to the node of the API server.
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+	// apiServerPort is where the API server listens in its node.
+	apiServerPort = "6443"
+	// reachTime is how long a node of this machine may take to accept a connection.
+	reachTime = 2 * time.Second
 )
 
-// findGateway returns the network's address of this machine, if this machine has it.
+// findGateway returns the network's address of this machine, if this machine has it and reaches the nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
-	if p.engine.Command == podman {
+	if p.engine.Command == "podman" {
 		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
 	}
 	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, network)
@@ -43,9 +51,32 @@ func (p *Provider) findGateway(ctx context.Context) string {
 			continue // an engine in a virtual machine has it
 		}
 		_ = l.Close() // nothing was sent
+		if err := p.reachNodes(ctx); err != nil {
+			p.o.Logger.Warn("this machine has an address in the network of kind, and does not reach the nodes", "err", err)
+			return ""
+		}
 		return addr.String()
 	}
 	return ""
+}
+
+// reachNodes tells why this machine does not reach the API server at its node's own address.
+func (p *Provider) reachNodes(ctx context.Context) error {
+	nodes, err := p.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if _, ok := n.Labels[controlPlaneLabel]; !ok {
+			continue
+		}
+		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp", net.JoinHostPort(address(n), apiServerPort))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	return errors.New("there is no node with the control plane")
 }
 
 // baseNetwork holds the addresses of simulated bases, which nobody answers.

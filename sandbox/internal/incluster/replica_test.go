@@ -1,0 +1,183 @@
+package incluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+// pod is one of the controller's Pods, changed by with.
+func pod(podName string, with ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: podName, UID: types.UID(podName), CreationTimestamp: metav1.Time{Time: start},
+			Labels: map[string]string{nameLabel: name}, Annotations: map[string]string{revisionAnnotation: settings.revision()},
+		},
+		Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodPending, HostIP: "172.18.0.2"},
+	}
+	for _, change := range with {
+		change(p)
+	}
+	return p
+}
+
+func number(n string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Labels[numberLabel] = n } }
+
+func older(p *corev1.Pod) { p.CreationTimestamp.Time = start.Add(-time.Minute) }
+
+func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
+
+// runs is a container that was started that often again.
+func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		last := statusOf(p).State.Terminated
+		if last == nil {
+			last = statusOf(p).LastTerminationState.Terminated
+		}
+		s := corev1.ContainerStatus{ContainerID: "containerd://" + id, RestartCount: restarts, Ready: ready,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: start}}}}
+		s.LastTerminationState.Terminated = last
+		p.Status.Phase, p.Status.ContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
+		condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "containers with unready status: [module-controller]"}
+		if ready {
+			condition.Status, condition.Message = corev1.ConditionTrue, ""
+		}
+		p.Status.Conditions = []corev1.PodCondition{condition}
+	}
+}
+
+func ended(id string, status int32, reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://" + id, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ContainerID: "containerd://" + id, ExitCode: status, Reason: reason}}}}
+	}
+}
+
+// backsOff is what a Pod looks like while its kubelet waits before the next start.
+func backsOff(p *corev1.Pod) {
+	s := statusOf(p)
+	s.LastTerminationState, s.State = s.State, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop, Message: "back-off 10s"}}
+}
+
+func TestAssign(t *testing.T) {
+	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	for testName, tc := range map[string]struct {
+		pods    []*corev1.Pod // the oldest first
+		known   map[types.UID]int
+		stopped map[int]bool
+		want    map[int]string
+	}{
+		"none":                                    {want: map[int]string{}},
+		"new ones, by their age":                  {pods: []*corev1.Pod{pod("b", older), pod("a")}, want: map[int]string{1: "b", 2: "a"}},
+		"by their labels":                         {pods: []*corev1.Pod{pod("b", older, number("2")), pod("a", number("1"))}, want: map[int]string{1: "a", 2: "b"}},
+		"what is known goes before a label":       {pods: []*corev1.Pod{pod("b", number("1")), pod("c")}, known: map[types.UID]int{"b": 2}, want: map[int]string{1: "c", 2: "b"}},
+		"a new one takes that of one that goes":   {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2")), pod("c")}, want: map[int]string{1: "c", 2: "b"}},
+		"one that goes keeps it until then":       {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2"))}, want: map[int]string{1: "a", 2: "b"}},
+		"one that has failed is replaced":         {pods: []*corev1.Pod{pod("a", number("1"), failed), pod("b", number("2")), pod("c")}, want: map[int]string{1: "c", 2: "b"}},
+		"too many":                                {pods: []*corev1.Pod{pod("a"), pod("b"), pod("c")}, want: map[int]string{1: "a", 2: "b"}},
+		"a label of two":                          {pods: []*corev1.Pod{pod("a", number("1")), pod("b", number("1"))}, want: map[int]string{1: "a", 2: "b"}},
+		"one that is stopped gets none":           {pods: []*corev1.Pod{pod("a")}, stopped: map[int]bool{1: true}, want: map[int]string{2: "a"}},
+		"one that is stopped and has not ended":   {pods: []*corev1.Pod{pod("a", number("1"), deleted), pod("b", number("2"))}, stopped: map[int]bool{1: true}, want: map[int]string{1: "a", 2: "b"}},
+		"another ends than the one that is meant": {pods: []*corev1.Pod{pod("a", number("1"))}, stopped: map[int]bool{1: true}, want: map[int]string{2: "a"}},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			got := map[int]string{}
+			for number, p := range assign(tc.pods, tc.known, 2, tc.stopped) {
+				got[number] = p.Name
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReplicaOf(t *testing.T) {
+	unscheduled := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
+	}
+	noImage := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "the image is not there"}}}}
+	}
+	const at = "172.18.0.2:30001"
+	for testName, tc := range map[string]struct {
+		pod     *corev1.Pod
+		mark    mark
+		stopped bool
+		want    Replica
+	}{
+		"no Pod":      {want: Replica{State: supervise.Exited, Reason: "there is no Pod yet"}},
+		"stopped":     {stopped: true, want: Replica{State: supervise.Exited, Reason: "stopped"}},
+		"no room":     {pod: pod("a", unscheduled), want: Replica{Pod: "a", State: supervise.Exited, Reason: "no room"}},
+		"no image":    {pod: pod("a", noImage), want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not there"}},
+		"not ready":   {pod: pod("a", runs("x", 0, false)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Reason: "containers with unready status: [module-controller]"}},
+		"ready":       {pod: pod("a", runs("x", 0, true)), want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Ready: true}},
+		"it goes":     {pod: pod("a", runs("x", 0, true), deleted), want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: "it is being deleted"}},
+		"paused":      {pod: pod("a", runs("x", 0, true)), mark: markPaused, want: Replica{Pod: "a", State: supervise.Paused, Since: start, Heartbeats: at, Reason: "paused"}},
+		"just killed": {pod: pod("a", runs("x", 0, true)), mark: markKilled, want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
+		"killed":      {pod: pod("a", ended("x", 137, "Error")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
+		"too large":   {pod: pod("a", ended("x", 137, "OOMKilled")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed: OOMKilled"}},
+		"it crashed":  {pod: pod("a", ended("x", 3, "Error")), want: Replica{Pod: "a", State: supervise.Exited, Reason: "exit status 3"}},
+		"back-off":    {pod: pod("a", ended("x", 3, "Error"), backsOff), want: Replica{Pod: "a", State: supervise.Exited, Reason: "CrashLoopBackOff: back-off 10s"}},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			got := replicaOf(1, tc.pod, map[string]mark{"containerd://x": tc.mark}, 30001, tc.stopped)
+			tc.want.Number = 1
+			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(Replica{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is told of a controller is a story without holes: nobody begins to run who has not ended before.
+func TestChanges(t *testing.T) {
+	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
+	for testName, tc := range map[string]struct {
+		was, is       *corev1.Pod
+		wasMark, mark mark // of the container x
+		want          []string
+	}{
+		"it waits for a node": {is: pod("a")},
+		"it starts":           {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"running: Pod a runs"}},
+		"it gets ready":       {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a is ready"}},
+		"seen late":           {is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a runs", "running: Pod a is ready"}},
+		"its probe fails":     {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)), want: []string{"running: Pod a is not ready: containers with unready status: [module-controller]"}},
+		"it is killed":        {was: pod("a", runs("x", 0, true)), is: killed, want: []string{"exited: Pod a has ended: signal: killed"}},
+		"we kill it":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled, want: []string{"exited: Pod a has ended: signal: killed"}},
+		"that is told once":   {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
+		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)), want: []string{"running: Pod a runs again: its kubelet has started it 2 times"}},
+		"nobody saw the end": {was: pod("a", runs("x", 0, true)), is: pod("a", ended("x", 3, "Error"), runs("y", 1, false)),
+			want: []string{"exited: Pod a has ended: exit status 3", "running: Pod a runs again: its kubelet has started it 2 times"}},
+		"it backs off":     {was: killed, is: pod("a", ended("x", 137, "Error"), backsOff)},
+		"it is replaced":   {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"exited: Pod a was deleted"}},
+		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)), want: []string{"exited: Pod a was deleted", "running: Pod b runs"}},
+		"it goes":          {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted), want: []string{"running: Pod a is not ready: it is being deleted"}},
+		"it is gone":       {was: pod("a", runs("x", 0, true), deleted), want: []string{"exited: Pod a was deleted"}},
+		"paused":           {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused, want: []string{"paused: Pod a is paused"}},
+		"still paused":     {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, false)), mark: markPaused},
+		"resumed":          {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, true)), want: []string{"running: Pod a goes on"}},
+	} {
+		t.Run(testName, func(t *testing.T) {
+			was := replicaOf(1, tc.was, map[string]mark{"containerd://x": tc.wasMark}, 1, false)
+			is := replicaOf(1, tc.is, map[string]mark{"containerd://x": tc.mark}, 1, false)
+			var got []string
+			for _, c := range changes(was, is) {
+				got = append(got, string(c.State)+": "+c.Message)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
