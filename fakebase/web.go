@@ -100,6 +100,10 @@ func (b *Base) cutRequests(id string) {
 	}
 }
 
+// HostNameHeader is in every answer of the listener for module traffic, of those too that
+// no module gives: whoever asks through a load balancer learns which base has answered.
+const HostNameHeader = "X-Base-Host-Name"
+
 // ServeHTTP answers actuator and module requests.
 func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.b.mu.Lock()
@@ -108,6 +112,7 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if l == nil || l.ctx.Err() != nil {
 		panic(http.ErrAbortHandler) // the process is dead
 	}
+	rw.Header().Set(HostNameHeader, l.hostName())
 	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
 	case first == "actuator" && rest == "health":
