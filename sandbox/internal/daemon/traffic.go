@@ -74,9 +74,11 @@ func (d *Daemon) openCommands(host string) (string, error) {
 }
 
 // lost tells of a request that was lost.
-func (d *Daemon) lost(group, stream string, r traffic.Record) {
-	d.streams.request(group, timeline.Event{
-		Time: r.Done, Base: r.Base, Version: r.Version, Name: stream, State: string(r.Result), Message: r.Error, Elapsed: r.Done.Sub(r.Due),
+func (d *Daemon) lost(l traffic.LostRequest) {
+	r := l.Record
+	d.streams.request(l.Group, timeline.Event{
+		Time: r.Done, Base: r.Base, Version: r.Version, Name: l.Stream, Route: l.Route,
+		State: string(r.Result), Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
 }
 

@@ -63,7 +63,7 @@ func BenchmarkRequest(b *testing.B) {
 				b.Fatal(err)
 			}
 			picks, dial := r.generator.ways("g", &p)
-			q := newRequester(p, picks, dial)
+			q := newRequester("g", p, picks, dial)
 			defer q.close()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -6,6 +6,8 @@
 //	gateway.go   Gateway: follows Services and EndpointSlices; Pick and Dial
 //	follow.go    how they are followed while the API server comes and goes
 //	proxy.go     the Gateway as an HTTP proxy
+//	service.go   the other way: to the address of a Service, behind which kube-proxy picks
+//	reject_*.go  a connection that kube-proxy rejects, told from one that a base refuses
 //	spec.go      Spec: what a stream of requests is
 //	generator.go Generator: the streams of all runs
 //	stream.go    one stream: an open loop at a fixed rate
@@ -15,5 +17,7 @@
 //
 // The bases of a sandbox have addresses that nothing routes. A Gateway picks an
 // endpoint of a Service at the moment of a connection, and dials the listener on
-// this machine that belongs to the base behind it.
+// this machine that belongs to the base behind it. Where bases have addresses that a
+// cluster routes, package agent has a Generator in the cluster's network, which sends to
+// the addresses of Services.
 package traffic

@@ -9,8 +9,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // ErrNoStream is returned, wrapped, for a stream that was never started.
@@ -19,24 +17,26 @@ var ErrNoStream = errors.New("no such stream")
 // ErrStreamExists is returned, wrapped, for a second stream of a name.
 var ErrStreamExists = errors.New("there is such a stream already")
 
-// errNotRunning is returned by Begin before Start and after its end.
+// errNotRunning is returned by Begin after the end of Start.
 var errNotRunning = errors.New("the traffic generator does not run")
 
 // GeneratorOptions of a Generator.
 type GeneratorOptions struct {
-	// Gateway picks the endpoints of Services. Required.
+	// Gateway picks the endpoints of Services. Required, unless every Spec has an
+	// Address.
 	Gateway *Gateway
-	// Targets are the bases of runs. Required.
+	// Targets are the bases of runs. Required, unless every Spec has an Address.
 	Targets Targets
 	// Lost is told of lost requests, the first MaxLost of each stream, from many
 	// goroutines at a time. Default: nobody is told.
-	Lost func(group, stream string, r Record)
+	Lost func(LostRequest)
 }
 
 // Generator has the streams of all runs, by group. All methods may be called
 // concurrently.
 type Generator struct {
-	o GeneratorOptions
+	o       GeneratorOptions
+	started chan struct{} // closed when Start runs
 
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) outcome, func(Record)) *stream // nil while Start does not run
@@ -47,7 +47,7 @@ type Generator struct {
 
 // NewGenerator returns a Generator without streams.
 func NewGenerator(o GeneratorOptions) *Generator {
-	return &Generator{o: o, groups: map[string]map[string]*stream{}, order: map[string][]string{}}
+	return &Generator{o: o, started: make(chan struct{}), groups: map[string]map[string]*stream{}, order: map[string][]string{}}
 }
 
 // Start lets streams run until ctx ends, which cuts all of them off, and returns nil
@@ -58,6 +58,7 @@ func (g *Generator) Start(ctx context.Context) error {
 		return newStream(ctx, p, do, lost)
 	}
 	g.mu.Unlock()
+	close(g.started)
 	<-ctx.Done()
 	g.mu.Lock()
 	g.launch = nil
@@ -69,23 +70,23 @@ func (g *Generator) Start(ctx context.Context) error {
 // settleTime is how long a stream waits for the first endpoint of its Service.
 const settleTime = 2 * time.Second
 
-// Begin starts a stream of a run. Via service it waits first until the gateway knows
-// the Services, bounded by ctx; and for up to 2 s until the Service has an endpoint: a
-// Pod is Ready some moments before its Service knows, and those are no loss of the
-// rollout's. A run has each name once, stopped ones too.
+// Begin starts a stream of a run. It waits first until Start runs and, via service, the
+// gateway knows the Services, bounded by ctx; and for up to 2 s until the Service has an
+// endpoint, or somebody accepts a connection at its Address: a Pod is Ready some moments
+// before its Service knows, and those are no loss of the rollout's. A run has each name
+// once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	p, err := spec.plan()
 	if err != nil {
 		return err
 	}
 	spec = p.Spec
-	if spec.Via == v1alpha1.ViaService {
-		if err := g.o.Gateway.Ready(ctx); err != nil {
-			return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
-		}
-		settling, cancel := context.WithTimeout(ctx, settleTime)
-		g.o.Gateway.settle(settling, Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port})
-		cancel()
+	err = g.settle(ctx, &p)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,10 +101,10 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	}
 	var lost func(Record)
 	if g.o.Lost != nil {
-		lost = func(r Record) { g.o.Lost(group, spec.Name, r) }
+		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), r}) }
 	}
 	picks, dial := g.ways(group, &p)
-	r := newRequester(p, picks, dial)
+	r := newRequester(group, p, picks, dial)
 	s := g.launch(p, r.do, lost)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
@@ -114,11 +115,38 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	return nil
 }
 
+// settle waits for what a stream needs, and for its first endpoint.
+func (g *Generator) settle(ctx context.Context, p *plan) error {
+	select {
+	case <-g.started:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if p.Route() == RouteGateway {
+		if err := g.o.Gateway.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	settling, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	switch p.Route() {
+	case RouteKubeProxy:
+		reach(settling, p.Address)
+	case RouteGateway:
+		g.o.Gateway.settle(settling, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
+	}
+	return nil
+}
+
 // ways says where each request of a stream goes, and each connection that is kept.
 func (g *Generator) ways(group string, p *plan) (func() (Target, error), func(context.Context) (net.Conn, error)) {
-	if p.Via == v1alpha1.ViaBases {
+	switch p.Route() {
+	case RouteBases:
 		turn := &turn{names: p.Bases}
 		return func() (Target, error) { return turn.next(g.o.Targets.Group(group)) }, nil
+	case RouteKubeProxy:
+		service := Target{IP: p.Address, Web: p.Address}
+		return func() (Target, error) { return service, nil }, nil
 	}
 	route := Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port, Client: group + "/" + p.Name}
 	if p.Seed != 0 {

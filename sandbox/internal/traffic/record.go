@@ -11,7 +11,8 @@ type Result string
 const (
 	// OK: the module answered with 2xx, in a version that may answer.
 	OK Result = "ok"
-	// NoEndpoint: the Service had no endpoint, or there was no base.
+	// NoEndpoint: the Service had no endpoint, so that kube-proxy rejected the
+	// connection, or there was no base.
 	NoEndpoint Result = "noEndpoint"
 	// Refused: nobody listened at the endpoint.
 	Refused Result = "refused"
@@ -41,9 +42,11 @@ type Record struct {
 	Due  time.Time `json:"due"`
 	Sent time.Time `json:"sent"`
 	Done time.Time `json:"done"`
-	// Endpoint is the address that was picked; empty with NoEndpoint.
+	// Endpoint is the address that was picked; empty with NoEndpoint. Through
+	// kube-proxy, which does not tell its choice, it is IP:port of the Service.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Pod and Base behind the endpoint, as far as known.
+	// Pod and Base behind the endpoint, as far as known; through kube-proxy, no Pod,
+	// and the base that its answer names.
 	Pod  string `json:"pod,omitempty"`
 	Base string `json:"base,omitempty"`
 	// Version of the module that answered.
@@ -55,10 +58,43 @@ type Record struct {
 	Error string `json:"error,omitempty"`
 }
 
+// What leads the requests of a stream to a base.
+const (
+	// RouteGateway: the sandbox's gateway picks an endpoint of the Service.
+	RouteGateway = "gateway"
+	// RouteKubeProxy: the cluster's own kube-proxy does.
+	RouteKubeProxy = "kube-proxy"
+	// RouteBases: nobody picks, each base is asked in turn.
+	RouteBases = "bases"
+)
+
+// Through says a route in words that follow "requests"; empty if there is nothing to say.
+func Through(route string) string {
+	switch route {
+	case RouteGateway:
+		return "through the gateway"
+	case RouteKubeProxy:
+		return "through kube-proxy"
+	default:
+		return ""
+	}
+}
+
+// LostRequest is a request that was lost, and whose it was.
+type LostRequest struct {
+	// Group and Stream that it belongs to, and the Route of the stream.
+	Group  string `json:"group"`
+	Stream string `json:"stream"`
+	Route  string `json:"route"`
+	Record Record `json:"record"`
+}
+
 // Summary counts the requests of a stream.
 type Summary struct {
 	// Name of the stream.
 	Name string `json:"name"`
+	// Route is RouteGateway, RouteKubeProxy or RouteBases.
+	Route string `json:"route"`
 	// Sent is how many were due; Open how many have no result yet.
 	Sent int `json:"sent"`
 	Open int `json:"open,omitempty"`
@@ -77,7 +113,8 @@ type Summary struct {
 	// Started and Ended bound the stream; Ended is zero while it runs.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Note says so when the stream has stopped by itself, at one of its bounds.
+	// Note says so when the stream has stopped by itself, at one of its bounds, or was
+	// cut off.
 	Note string `json:"note,omitempty"`
 }
 

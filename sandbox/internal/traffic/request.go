@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -22,18 +23,22 @@ const maxBody = 64 << 10
 
 // requester sends the requests of one stream.
 type requester struct {
+	group     string
 	spec      plan
 	picks     func() (Target, error) // where the next request goes; nil = the transport decides
 	transport *http.Transport
 }
 
-func newRequester(spec plan, picks func() (Target, error), dial func(context.Context) (net.Conn, error)) *requester {
-	r := &requester{spec: spec, picks: picks, transport: &http.Transport{
+func newRequester(group string, spec plan, picks func() (Target, error), dial func(context.Context) (net.Conn, error)) *requester {
+	r := &requester{group: group, spec: spec, picks: picks, transport: &http.Transport{
 		DisableKeepAlives: !spec.Reuse, DisableCompression: true,
 		MaxIdleConns: spec.MaxOpen, MaxIdleConnsPerHost: spec.MaxOpen,
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dialReal(ctx, addr) },
 	}}
-	if spec.Via == v1alpha1.ViaService && spec.Reuse {
+	switch route := spec.Route(); {
+	case route == RouteKubeProxy:
+		r.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dialService(ctx, addr) }
+	case route == RouteGateway && spec.Reuse:
 		// A client with a pool has an endpoint for each connection, not for each request.
 		r.picks = nil
 		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
@@ -85,12 +90,16 @@ func (r *requester) do(ctx context.Context) outcome {
 		o.status = resp.StatusCode
 		return o
 	}
-	return r.judge(t, resp.StatusCode, body)
+	return r.judge(t, resp, body)
 }
 
 // judge calls a complete answer by its name.
-func (r *requester) judge(t Target, status int, body []byte) outcome {
+func (r *requester) judge(t Target, resp *http.Response, body []byte) outcome {
+	status := resp.StatusCode
 	o := outcome{who: whoIs(t), status: status}
+	if t.Base == "" { // somebody else has picked it
+		o.base = strings.TrimPrefix(resp.Header.Get(fakebase.HostNameHeader), r.group+"-")
+	}
 	switch {
 	case status == http.StatusNotFound:
 		o.result, o.text = NotFound, "no active version of "+r.spec.Module
@@ -134,6 +143,8 @@ func failed(ctx context.Context, t Target, err error) outcome {
 		o.result, o.text = NoEndpoint, err.Error()
 	case errors.Is(err, errNoBase):
 		o.result, o.text = Refused, "no base has this address"
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		o.result, o.text = Refused, "nobody has this address"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		o.result, o.text = Refused, "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

@@ -54,17 +54,9 @@ func newRig(t testing.TB) *rig {
 	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
 	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
-		Lost: func(_, _ string, rec Record) { r.lost <- rec }})
+		Lost: func(l LostRequest) { r.lost <- l.Record }})
 	run(t, r.gateway.Start)
 	run(t, r.generator.Start)
-	eventually(t, func() error {
-		r.generator.mu.Lock()
-		defer r.generator.mu.Unlock()
-		if r.generator.launch == nil {
-			return errNotRunning
-		}
-		return nil
-	})
 	return r
 }
 

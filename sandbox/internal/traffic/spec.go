@@ -3,6 +3,7 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,10 @@ type Spec struct {
 	v1alpha1.Traffic `json:",inline"`
 	// Namespace of the Service, with ViaService.
 	Namespace string `json:"namespace,omitempty"`
+	// Address is IP:port of the Service in the network of its cluster, with ViaService:
+	// every connection goes there as it is, and kube-proxy picks the endpoint. Default:
+	// the gateway picks.
+	Address string `json:"address,omitempty"`
 	// Seed makes the choice of endpoints repeatable. Default: that of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
 	// Duration and Total bound the stream. Default, and at most: MaxDuration and
@@ -68,6 +73,9 @@ func (s Spec) plan() (plan, error) {
 		if s.Service == "" || s.Namespace == "" {
 			errs = append(errs, errors.New("service and namespace are needed via service"))
 		}
+		if _, err := netip.ParseAddrPort(s.Address); s.Address != "" && err != nil {
+			errs = append(errs, fmt.Errorf("address %q is no IP:port", s.Address))
+		}
 	case v1alpha1.ViaBases:
 	default:
 		errs = append(errs, fmt.Errorf("via is %q; it is service or bases", s.Via))
@@ -80,6 +88,24 @@ func (s Spec) plan() (plan, error) {
 		return p, fmt.Errorf("traffic %q: %w", s.Name, err)
 	}
 	return p, nil
+}
+
+// Complete fills the defaults in, and reports every mistake.
+func (s Spec) Complete() (Spec, error) {
+	p, err := s.plan()
+	return p.Spec, err
+}
+
+// Route is what leads the requests to a base: RouteGateway, RouteKubeProxy or RouteBases.
+func (s Spec) Route() string {
+	switch {
+	case s.Via == v1alpha1.ViaBases:
+		return RouteBases
+	case s.Address != "":
+		return RouteKubeProxy
+	default:
+		return RouteGateway
+	}
 }
 
 func orDefault[T comparable](field *T, value T) {

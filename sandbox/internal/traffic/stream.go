@@ -112,6 +112,6 @@ func (s *stream) summary() Summary {
 	sum := s.ledger.summary()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum.Name, sum.Note, sum.Ended = s.spec.Name, s.note, s.ended
+	sum.Name, sum.Route, sum.Note, sum.Ended = s.spec.Name, s.spec.Route(), s.note, s.ended
 	return sum
 }

@@ -50,7 +50,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 					n++
 				}
 				want := Summary{
-					Name: "traffic", Sent: 3000, Results: map[Result]int{OK: 3000}, Versions: map[string]int{"1": 3000},
+					Name: "traffic", Route: RouteBases, Sent: 3000, Results: map[Result]int{OK: 3000}, Versions: map[string]int{"1": 3000},
 					P50: answerTime, P99: answerTime, Max: answerTime, Started: start, Ended: start.Add(9996666666),
 					Note: "stopped by itself after 3000 requests",
 				}

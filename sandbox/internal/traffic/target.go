@@ -67,7 +67,11 @@ var dialer = net.Dialer{KeepAlive: -1}
 // it: with 2,000 connections a second the ports of the machine would soon all wait
 // in TIME_WAIT.
 func dialReal(ctx context.Context, addr string) (net.Conn, error) {
-	c, err := dialer.DialContext(ctx, "tcp", addr)
+	return dialWith(ctx, &dialer, addr)
+}
+
+func dialWith(ctx context.Context, d *net.Dialer, addr string) (net.Conn, error) {
+	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}

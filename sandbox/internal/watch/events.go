@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
@@ -57,7 +58,7 @@ func describe(e timeline.Event) (who, what string) {
 	case timeline.Fault:
 		return e.Base, join(": ", join(" ", e.Name, e.State), e.Message)
 	case timeline.Request:
-		return e.Name, join(": ", join(" ", "lost: "+e.State, e.Base), e.Message)
+		return e.Name, join(": ", join(" ", "lost: "+e.State, e.Base, traffic.Through(e.Route)), e.Message)
 	case timeline.Synced:
 		return "", "that is what there is; now what changes"
 	default:

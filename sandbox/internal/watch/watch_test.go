@@ -158,7 +158,7 @@ var events = []timeline.Event{
 	{Kind: timeline.Command, Time: at(3000), Base: "base-1", Name: "installBiz", Module: "stock", Version: "2", Elapsed: time.Second},
 	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED", From: "RESOLVED"},
 	{Kind: timeline.Module, Time: at(3000), Base: "base-1", Module: "stock", Version: "1", State: "DEACTIVATED", From: "ACTIVATED"},
-	{Kind: timeline.Request, Time: at(3500), Base: "base-1", Name: "traffic", State: "notFound", Message: "404\x1b[2J"},
+	{Kind: timeline.Request, Time: at(3500), Base: "base-1", Name: "traffic", State: "notFound", Route: "kube-proxy", Message: "404\x1b[2J"},
 	{Kind: timeline.Command, Time: at(3600), Base: "base-1", Name: "health"},
 	{Kind: timeline.Command, Time: at(4000), Base: "base-1", Name: "uninstallBiz", Module: "stock", Version: "1", Code: "User.Hang", Message: "stop handler"},
 	{Kind: timeline.Module, Time: at(4100), Base: "base-1", Module: "stock", Version: "1", From: "DEACTIVATED"},
@@ -185,7 +185,7 @@ func TestPlain(t *testing.T) {
 09:30:03.000  command    base-1                          installBiz stock:2 ok after 1s
 09:30:03.000  module     base-1                          stock:2 RESOLVED → ACTIVATED
 09:30:03.000  module     base-1                          stock:1 ACTIVATED → DEACTIVATED
-09:30:03.500  request    traffic                         lost: notFound base-1: 404 [2J
+09:30:03.500  request    traffic                         lost: notFound base-1 through kube-proxy: 404 [2J
 09:30:04.000  command    base-1                          uninstallBiz stock:1 User.Hang after 0s: stop handler
 09:30:04.100  module     base-1                          stock:1 DEACTIVATED → gone
 09:30:04.200  pod        base-1                          stock-a (stock:1): gone

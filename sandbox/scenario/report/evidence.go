@@ -144,7 +144,8 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.n++
 		g.last = l.Due
 	}
-	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), Number(t.Summary.Lost), Number(t.Sent), line(t.Judge))
+	sent := strings.TrimSuffix(Number(t.Sent)+" "+traffic.Through(t.Route), " ")
+	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), Number(t.Summary.Lost), sent, line(t.Judge))
 	for i, key := range order {
 		if i == mostLosses {
 			p.say("    and %d more reasons or places\n", len(order)-i)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
@@ -116,19 +117,30 @@ func value(v any) string {
 	return strings.Join(values, "/")
 }
 
-// requests says how many requests a run has sent and lost; empty if it had no
-// traffic.
+// requests says how many requests a run has sent and lost, and how many of them
+// kube-proxy has led; empty if it had no traffic.
 func requests(runs ...*scenario.Run) string {
-	sent, lost, open, streams := 0, 0, 0, 0
+	sent, lost, open, streams, proxied := 0, 0, 0, 0, 0
 	for _, run := range runs {
 		for _, t := range run.Traffic {
 			sent, lost, open, streams = sent+t.Sent, lost+t.Summary.Lost, open+t.Open, streams+1
+			if t.Route == traffic.RouteKubeProxy {
+				proxied += t.Sent
+			}
 		}
 	}
 	if streams == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s, %s lost", count(sent, "request", "requests"), Number(lost))
+	text := count(sent, "request", "requests")
+	switch proxied {
+	case 0:
+	case sent:
+		text += " through kube-proxy"
+	default:
+		text += fmt.Sprintf(", %s of them through kube-proxy", Number(proxied))
+	}
+	text += fmt.Sprintf(", %s lost", Number(lost))
 	if open > 0 {
 		text += fmt.Sprintf(", %s not answered yet", Number(open))
 	}

@@ -34,6 +34,8 @@ type runView struct {
 
 type streamView struct {
 	Name int `json:"name"`
+	// Route in words.
+	Route int `json:"route"`
 	// Seconds: from, to, sent, lost, then as many answers as the run has Versions.
 	Seconds []int64 `json:"seconds"`
 	// Lost: time, result, text.
@@ -221,7 +223,7 @@ func (v *viewer) steps() []int64 {
 }
 
 func (v *viewer) stream(t scenario.Traffic) streamView {
-	view := streamView{Name: v.texts.id(t.Name), Seconds: []int64{}, Lost: []int64{}}
+	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(traffic.Through(t.Route)), Seconds: []int64{}, Lost: []int64{}}
 	for _, s := range t.Seconds {
 		from := v.micros(s.Start)
 		view.Seconds = append(view.Seconds, from, from+time.Second.Microseconds(), int64(s.Sent), int64(s.Lost))

@@ -30,7 +30,7 @@ const (
 	Fault Kind = "fault"
 	// Step: a step began or ended.
 	Step Kind = "step"
-	// Request: a request was lost. Name is its stream, State its result.
+	// Request: a request was lost. Name is its stream, State its result, Route what led it.
 	Request Kind = "request"
 	// Synced ends the events that tell, at the beginning of a stream, what is; all
 	// that follow tell of changes. Nothing but its time is set.
@@ -63,6 +63,8 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 	// Code is the error code of a command's answer; empty = success.
 	Code string `json:"code,omitempty"`
+	// Route of a lost request: gateway, kube-proxy, or bases if nobody picked the base.
+	Route string `json:"route,omitempty"`
 	// Elapsed is how long a command took, or a request until its fate was known.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 

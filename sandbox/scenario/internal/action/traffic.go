@@ -178,6 +178,9 @@ func (s *Stage) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 // summary says in a line what became of a stream.
 func (x Stream) summary() string {
 	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
+	if x.End.Route == traffic.RouteKubeProxy {
+		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, traffic.Through(x.End.Route), x.End.Lost)
+	}
 	var parts []string
 	for _, r := range traffic.Results {
 		if n := x.End.Results[r]; n > 0 && r != traffic.OK {

@@ -141,7 +141,7 @@ class Painter {
   // lost on top, and beneath a line for each lost request.
   stream(item) {
     const g = this.context, c = this.colours, { seconds, lost } = item.stream, width = secondWidth(this.run), floor = item.y + CHART - 8, room = CHART - 14;
-    this.title(item.title, item.y + 12); this.title('peak ' + item.peak + '/s', item.y + 28, c.weak);
+    this.title(item.title, item.y + 12); this.title('peak ' + item.peak + '/s', item.y + 28, c.weak); this.title(text(item.stream.route), item.y + 44, c.weak);
     for (let i = 0; i < seconds.length; i += width) {
       const left = Math.max(this.x(seconds[i]), GUTTER), right = this.x(seconds[i + 1]) - 1;
       if (right <= left || left > this.width) continue;

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
@@ -35,7 +36,7 @@ func Large(bases, perBase int, length time.Duration) *scenario.Run {
 	lost := r.lost(1000, total, 1000)
 	run := r.run(total)
 	run.Scenario, run.File, run.Description, run.Namespace = "large", "large.yaml", "Many bases and many events.", "large-aaaaa"
-	run.Traffic = []scenario.Traffic{r.traffic("traffic", 0, total, 500, lost, total/2, "1.0.0", "1.0.1")}
+	run.Traffic = []scenario.Traffic{r.traffic("traffic", traffic.RouteGateway, 0, total, 500, lost, total/2, "1.0.0", "1.0.1")}
 	run.Verdict, run.Failure = scenario.Failed, "1000 requests were lost"
 	return run
 }

@@ -157,9 +157,9 @@ func (r *rollout) replace(n, ms int, old, version, oldPod, pod string) {
 }
 
 // traffic makes up what a stream had sent; the version changes at change.
-func (r *rollout) traffic(name string, from, to, rate int, lost []traffic.Record, change int, before, after string) scenario.Traffic {
+func (r *rollout) traffic(name, route string, from, to, rate int, lost []traffic.Record, change int, before, after string) scenario.Traffic {
 	t := scenario.Traffic{Judge: "lost == 0", Verdict: scenario.Passed, Lost: lost}
-	t.Summary = traffic.Summary{Name: name, Results: map[traffic.Result]int{}, Versions: map[string]int{}, Lost: len(lost),
+	t.Summary = traffic.Summary{Name: name, Route: route, Results: map[traffic.Result]int{}, Versions: map[string]int{}, Lost: len(lost),
 		P50: 410 * time.Microsecond, P99: 2300 * time.Microsecond, Max: 9 * time.Millisecond, Late: 700 * time.Microsecond, Started: r.at(from), Ended: r.at(to)}
 	if len(lost) > 0 {
 		t.Verdict = scenario.Failed

@@ -62,8 +62,8 @@ func Lossless() *scenario.Run {
 		{Name: "podWrites", Expect: "ignored", Verdict: scenario.Passed, Summary: "8 Pods, 5 writes at most, 4.3 on average", Compared: 8},
 	}
 	run.Traffic = []scenario.Traffic{
-		r.traffic("service", 1155, 5110, 200, nil, 1900, "1.0.0", "2.0.0"),
-		r.traffic("bases", 1155, 5110, 100, nil, 1900, "1.0.0", "2.0.0"),
+		r.traffic("service", traffic.RouteKubeProxy, 1155, 5110, 200, nil, 1900, "1.0.0", "2.0.0"),
+		r.traffic("bases", traffic.RouteBases, 1155, 5110, 100, nil, 1900, "1.0.0", "2.0.0"),
 	}
 	return run
 }
@@ -97,7 +97,7 @@ func Lossy() *scenario.Run {
 				Message: "no active version of stock, which Pod stock-t5zzk wants"}}},
 		{Name: "installedOnce", Expect: "holds", Verdict: scenario.Passed, Summary: "2 installs, none twice", Compared: 2},
 	}
-	run.Traffic = []scenario.Traffic{r.traffic("traffic", 602, 2902, 100, lost, 1700, "1.0.0", "2.0.0")}
+	run.Traffic = []scenario.Traffic{r.traffic("traffic", traffic.RouteGateway, 602, 2902, 100, lost, 1700, "1.0.0", "2.0.0")}
 	run.Details = []scenario.Detail{
 		{Title: "Diff of DaemonSet/stock", Text: "status.numberReady: want 1, have 0\nstatus.updatedNumberScheduled: 1"},
 		{Title: "DaemonSet stock, last seen", Text: "apiVersion: apps/v1\nkind: DaemonSet\n" + strings.Repeat("# …\n", 40) + "status:\n  numberReady: 0"},
