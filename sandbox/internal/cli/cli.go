@@ -127,7 +127,7 @@ func newApp(s Streams) *cli.App {
 		},
 		Commands: []*cli.Command{
 			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.scenario(), c.watch(), c.demo(),
-			c.images(), c.doctor(), c.version(), c.completion(), c.daemon(),
+			c.images(), c.doctor(), c.version(), c.completion(), c.daemon(), c.trafficAgent(),
 		},
 	}
 	app.OnUsageError = onUsageError

@@ -12,5 +12,6 @@
 //	demo.go        demo
 //	tools.go       kubeconfig, doctor, version, completion
 //	daemon.go      the hidden command behind up
+//	agent.go       the hidden command that sends requests from within a cluster
 //	output.go      text, JSON and YAML
 package cli

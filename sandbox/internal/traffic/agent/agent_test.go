@@ -1,0 +1,369 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+const (
+	patience = 20 * time.Second
+	// program is the argument that makes the test an agent.
+	program = "traffic-agent"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == program {
+		conn, err := stdio.Standard()
+		if err == nil {
+			err = Serve(context.Background(), conn)
+		}
+		if err != nil {
+			panic(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// inMemory is an agent in this process.
+type inMemory struct {
+	http.RoundTripper
+	end  context.CancelFunc
+	done chan struct{}
+	why  error // read after done
+}
+
+func (p *inMemory) Done() <-chan struct{} { return p.done }
+
+func (p *inMemory) Err() error {
+	select {
+	case <-p.done:
+		return p.why
+	default:
+		return nil
+	}
+}
+
+func (p *inMemory) Close() error {
+	p.end()
+	<-p.done
+	return nil
+}
+
+// rig is a Remote that runs until the test ends.
+type rig struct {
+	*Remote
+	lost chan traffic.LostRequest
+
+	mu     sync.Mutex
+	agents []*inMemory // that have been started
+	fail   error       // of the next start
+	stop   func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}
+	r.start(t, r.launch)
+	return r
+}
+
+func (r *rig) start(t *testing.T, launch func(context.Context) (Process, error)) {
+	r.Remote = New(Options{Launch: launch, Lost: func(l traffic.LostRequest) { r.lost <- l }})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
+}
+
+func (r *rig) launch(ctx context.Context) (Process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.fail; err != nil {
+		r.fail = nil
+		return nil, err
+	}
+	here, there := net.Pipe()
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	p := &inMemory{end: end, done: make(chan struct{}), why: errors.New("the node went away")}
+	go func() {
+		defer close(p.done)
+		if err := Serve(ctx, there); err != nil {
+			p.why = err
+		}
+	}()
+	client, err := stdio.Dial(here)
+	p.RoundTripper = client
+	r.agents = append(r.agents, p)
+	return p, err
+}
+
+// begin starts a stream of group g to an address.
+func (r *rig) begin(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
+	t.Helper()
+	if err := r.Begin(t.Context(), "g", spec(name, address, change...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish waits until a stream has ended by itself, and returns its end.
+func (r *rig) finish(t *testing.T, name string) *traffic.End {
+	t.Helper()
+	eventually(t, func() error {
+		for _, s := range r.Summaries(t.Context(), "g") {
+			if s.Name == name && !s.Ended.IsZero() && s.Open == 0 {
+				return nil
+			}
+		}
+		return errors.New("the stream does not end")
+	})
+	end, err := r.Stop(t.Context(), "g", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// spec sends 20 requests at once, by and large.
+func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
+	rate := 1000
+	s := traffic.Spec{Namespace: "shop", Total: 20, Address: address}
+	s.Name, s.Service, s.Module, s.Rate, s.Timeout = name, "stock", "biz1", &rate, &metav1.Duration{Duration: patience}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+// serve returns the address of what a Service leads to.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+func answers(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set(fakebase.HostNameHeader, "g-base-1")
+	if r.Host != "stock.shop" || r.URL.Path != "/biz1" {
+		w.WriteHeader(http.StatusTeapot)
+		return
+	}
+	_, _ = w.Write([]byte(`{"hostName":"g-base-1","biz":"biz1","version":"2.0"}`))
+}
+
+func misses(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set(fakebase.HostNameHeader, "g-base-2")
+	w.WriteHeader(http.StatusNotFound)
+}
+
+// hangs never answers.
+func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func eventually(t *testing.T, look func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := look()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal(err)
+		}
+	}
+}
+
+var timesAside = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done")
+
+func TestStream(t *testing.T) {
+	for name, reuse := range map[string]bool{"a connection each": false, "connections that stay": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			address := serve(t, answers)
+			r.begin(t, "s", address, func(s *traffic.Spec) { s.Reuse = reuse })
+			end := r.finish(t, "s")
+			want := traffic.Summary{
+				Name: "s", Route: traffic.RouteKubeProxy, Sent: 20, Results: map[traffic.Result]int{traffic.OK: 20},
+				Versions: map[string]int{"2.0": 20}, Note: "stopped by itself after 20 requests",
+			}
+			ignored := cmpopts.IgnoreFields(traffic.Summary{}, "P50", "P99", "Max", "Late", "Started", "Ended")
+			if diff := cmp.Diff(want, end.Summary, ignored); diff != "" {
+				t.Errorf("summary (-want +got):\n%s", diff)
+			}
+			var n uint64
+			err := r.Records(t.Context(), "g", "s", func(got traffic.Record) {
+				n++
+				want := traffic.Record{Seq: n, Endpoint: address, Base: "base-1", Version: "2.0", Result: traffic.OK, Status: 200}
+				if diff := cmp.Diff(want, got, timesAside); diff != "" {
+					t.Errorf("record (-want +got):\n%s", diff)
+				}
+			})
+			if err != nil || n != 20 {
+				t.Errorf("%d records, error %v", n, err)
+			}
+			if all := r.Summaries(t.Context(), "g"); len(all) != 1 || all[0].Sent != 20 {
+				t.Errorf("streams %+v", all)
+			}
+		})
+	}
+}
+
+// A lost request is told while its stream goes on, and all of them before Stop returns.
+func TestLostRequestsAreTold(t *testing.T) {
+	r := newRig(t)
+	address := serve(t, misses)
+	r.begin(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{
+		Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404, Error: "no active version of biz1",
+	}}
+	first := <-r.lost
+	first.Record.Seq = 1 // they overtake each other
+	if diff := cmp.Diff(want, first, timesAside); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	end, err := r.Stop(t.Context(), "g", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := 1 + len(r.lost); told != end.Lost || end.Lost == 0 || len(end.LostRequests) != end.Lost {
+		t.Errorf("%d were told, %d counted, %d listed", told, end.Lost, len(end.LostRequests))
+	}
+}
+
+// What an agent knew is gone with it: that is told, and not taken for success.
+func TestAgentThatEndsInMidStream(t *testing.T) {
+	r := newRig(t)
+	r.begin(t, "done", serve(t, answers))
+	r.finish(t, "done")
+	r.begin(t, "s", serve(t, hangs), func(s *traffic.Spec) { s.Total = 1 })
+	eventually(t, func() error {
+		if all := r.Summaries(t.Context(), "g"); all[1].Open != 1 {
+			return errors.New("no request is open")
+		}
+		return nil
+	})
+	r.agents[0].end()
+
+	const why = "cut off: the traffic agent has ended: the node went away"
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other, Error: "the stream was " + why}}
+	if diff := cmp.Diff(want, <-r.lost, timesAside); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	all := r.Summaries(t.Context(), "g")
+	if len(all) != 2 || all[0].Sent != 20 || all[0].Note == why || all[1].Open != 1 || all[1].Note != why || all[1].Ended.IsZero() {
+		t.Errorf("streams %+v", all)
+	}
+	const unknown = `what became of the requests of traffic "s" is not known: the traffic agent has ended: the node went away`
+	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || err.Error() != unknown {
+		t.Errorf("Stop gave %+v and %v", end, err)
+	}
+	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil || !strings.Contains(err.Error(), "the node went away") {
+		t.Errorf("Records gave %v", err)
+	}
+
+	// The next stream has another agent.
+	if err := r.Begin(t.Context(), "g", spec("s", "127.0.0.1:1")); !errors.Is(err, traffic.ErrStreamExists) {
+		t.Errorf("a second stream of the name gave %v", err)
+	}
+	r.begin(t, "next", serve(t, answers))
+	if end := r.finish(t, "next"); end.Results[traffic.OK] != 20 || len(r.agents) != 2 {
+		t.Errorf("%d agents, %+v", len(r.agents), end)
+	}
+	r.Drop(t.Context(), "g")
+	if all := r.Summaries(t.Context(), "g"); len(all) != 0 || len(r.lost) != 0 {
+		t.Errorf("after the drop there are streams %+v, and %d more were told", all, len(r.lost))
+	}
+}
+
+// A program that is killed is an agent that has ended.
+func TestProgramThatIsKilled(t *testing.T) {
+	r := &rig{lost: make(chan traffic.LostRequest, 1)}
+	cmd := exec.Command(os.Args[0], program)
+	r.start(t, func(context.Context) (Process, error) { return stdio.Start(cmd) })
+	r.begin(t, "s", serve(t, hangs))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if l := <-r.lost; !strings.Contains(l.Record.Error, "signal: killed") {
+		t.Errorf("told %+v", l)
+	}
+}
+
+func TestDrop(t *testing.T) {
+	r := newRig(t)
+	r.begin(t, "s", serve(t, hangs))
+	r.begin(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
+	<-r.lost
+	if err := r.Begin(t.Context(), "other", spec("s", serve(t, answers))); err != nil {
+		t.Fatal(err)
+	}
+	r.Drop(t.Context(), "g")
+	told := len(r.lost)
+	if _, err := r.Stop(t.Context(), "g", "s"); !errors.Is(err, traffic.ErrNoStream) {
+		t.Errorf("stopping a dropped stream gave %v", err)
+	}
+	if all := r.Summaries(t.Context(), "other"); len(all) != 1 || all[0].Name != "s" {
+		t.Errorf("the other group has %+v", all)
+	}
+	if len(r.lost) != told {
+		t.Error("lost requests were told after the drop")
+	}
+}
+
+func TestBeginRefuses(t *testing.T) {
+	r := newRig(t)
+	r.fail = errors.New("no such container")
+	air := spec("s", "127.0.0.1:1", func(s *traffic.Spec) { s.Via = "air" })
+	for _, c := range []struct {
+		spec traffic.Spec
+		want string
+	}{
+		{air, `traffic "s": via is "air"; it is service or bases`},
+		{spec("s", "127.0.0.1:1"), `starting traffic "s": starting a traffic agent: no such container`},
+		{spec("s", ""), "the traffic agent sends to the addresses of Services only"},
+		{spec("s", "stock:80"), `traffic "s": address "stock:80" is no IP:port`},
+	} {
+		if err := r.Begin(t.Context(), "g", c.spec); err == nil || err.Error() != c.want {
+			t.Errorf("got %v\nwant %s", err, c.want)
+		}
+	}
+	r.begin(t, "s", serve(t, answers)) // the name is free, and an agent runs by now
+	r.stop()
+	<-r.agents[0].done
+	if err := r.Begin(t.Context(), "g", spec("late", "127.0.0.1:1")); !errors.Is(err, errNotRunning) {
+		t.Errorf("after the end, Begin gave %v", err)
+	}
+	if l := len(r.lost); l != 0 {
+		t.Errorf("%d lost requests were told", l)
+	}
+}

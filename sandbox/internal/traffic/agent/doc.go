@@ -1,0 +1,20 @@
+// Package agent sends requests from within the network of a cluster, where the
+// cluster's own kube-proxy leads them to the bases.
+//
+//	serve.go    Serve: the agent, a traffic.Generator behind one connection
+//	lost.go     lost requests on their way to the Remote
+//	remote.go   Remote: the streams of agents, for the daemon
+//	session.go  session: one agent that runs
+//
+// The agent is this program again, started in a node of the cluster. It hears and
+// answers over its standard streams, so it needs no port and no password, and it
+// ends with whoever started it. The ledgers lie in the agent until somebody asks;
+// only lost requests are told at once.
+//
+// Times are those of the agent's clock. Containers have the clock of their machine,
+// which is the daemon's too; an engine in a virtual machine may have another. All
+// that is measured lies between two times of the agent.
+package agent
+
+// Command is the hidden command of koupsandbox that is an agent.
+const Command = "traffic-agent"
