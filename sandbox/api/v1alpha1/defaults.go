@@ -23,6 +23,7 @@ func SetDefaults(s *Sandbox) {
 	def(&s.Spec.Bases.Version, "1.0.0")
 	def(&s.Spec.Bases.ClusterName, s.Metadata.Name)
 	def(&s.Spec.Bases.Activation, ActivationNewModule)
+	def(&s.Spec.Bases.Runtime, RuntimeProcess)
 	if s.Spec.Bases.Count == nil {
 		count := 3
 		s.Spec.Bases.Count = &count
@@ -33,7 +34,7 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderEmbedded || s.Spec.Provider == ProviderExisting { // with the others it depends on what there is
 		def(&s.Spec.Controller.Location, LocationHost)
 	}
-	if s.Spec.Controller.Location == LocationCluster {
+	if s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeContainer {
 		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
 	}
 	if s.Spec.Controller.Replicas == nil {

@@ -81,6 +81,8 @@ type BaseSet struct {
 	Env string `json:"env,omitempty"`
 	// Tunnel is mqtt or http. Default: mqtt.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http"`
+	// Runtime is process or container. Default: that of the sandbox.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
 	// Activation says what a base does with a second version of a module.
 	// Default: newModule.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`

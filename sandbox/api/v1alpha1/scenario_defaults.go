@@ -122,6 +122,7 @@ func setBaseActionDefaults(b *BaseAction, sets map[string]*BaseSet) {
 	def(&b.Add.Version, set.Version)
 	def(&b.Add.Env, set.Env)
 	def(&b.Add.Tunnel, set.Tunnel)
+	def(&b.Add.Runtime, set.Runtime)
 	def(&b.Add.Activation, set.Activation)
 	def(&b.Add.InstallTime, set.InstallTime)
 	def(&b.Add.UninstallTime, set.UninstallTime)

@@ -225,6 +225,9 @@ func (v *validator) baseSet(b *BaseSet, path *field.Path, least int) {
 	v.nodeLabel(path.Child("version"), b.Version)
 	v.nodeLabel(path.Child("env"), b.Env)
 	oneOf(v, path.Child("tunnel"), b.Tunnel, TunnelMQTT, TunnelHTTP)
+	if b.Runtime != "" {
+		oneOf(v, path.Child("runtime"), b.Runtime, RuntimeProcess, RuntimeContainer)
+	}
 	oneOf(v, path.Child("activation"), b.Activation, ActivationNewModule, ActivationDefault, ActivationMulti)
 	for name, d := range map[string]*metav1.Duration{"installTime": b.InstallTime, "uninstallTime": b.UninstallTime, "pullTime": b.PullTime,
 		"requestTime": b.RequestTime, "startupTime": b.StartupTime} {

@@ -12,6 +12,9 @@ const (
 	// MaxBases is the most bases that one sandbox runs: the scale that the
 	// simulated bases and the broker are built and measured for.
 	MaxBases = 10_000
+	// MaxContainers is how many of them may run in containers of their own: each takes
+	// some MB, and some tenths of a second to start.
+	MaxContainers = 50
 )
 
 // Provider says where the Kubernetes API of a sandbox comes from.
@@ -131,7 +134,24 @@ type Bases struct {
 	// Activation says what a base does with a second version of a module:
 	// newModule, default or multi. Default: newModule.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
+	// Runtime says what they run as: process or container. Default: process.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
 }
+
+// BaseRuntime says what simulated bases run as.
+type BaseRuntime string
+
+// The runtimes.
+const (
+	// RuntimeProcess runs them all in the sandbox's own process, with addresses
+	// that nobody else can reach.
+	RuntimeProcess BaseRuntime = "process"
+	// RuntimeContainer runs each in a container of its own, with an address in the
+	// network of the cluster's nodes; for the provider kind only, and for at most
+	// 50 bases. They reach the broker, which speaks TLS then, at this machine's
+	// address in that network.
+	RuntimeContainer BaseRuntime = "container"
+)
 
 // Broker is the MQTT broker of a sandbox: one of its own, or one that the user
 // has. What listens for bases and controller, the broker or the relay to the user's,

@@ -42,6 +42,7 @@ func Validate(s *Sandbox) field.ErrorList {
 	errs = append(errs, validateProvider(&s.Spec, spec)...)
 	errs = append(errs, label(spec.Child("env"), s.Spec.Env)...)
 	errs = append(errs, validateBases(&s.Spec.Bases, spec.Child("bases"))...)
+	errs = append(errs, validateRuntime(&s.Spec, spec.Child("bases"))...)
 	if name := s.Spec.Bases.ClusterName; name != s.Metadata.Name { // the default's problem is told once, at the name
 		errs = append(errs, label(spec.Child("bases", "clusterName"), name)...)
 	}
@@ -151,6 +152,20 @@ func validateBases(b *Bases, path *field.Path) field.ErrorList {
 			[]Activation{ActivationNewModule, ActivationDefault, ActivationMulti}))
 	}
 	return errs
+}
+
+func validateRuntime(s *Spec, path *field.Path) field.ErrorList {
+	runtime := path.Child("runtime")
+	switch r := s.Bases.Runtime; {
+	case r != RuntimeProcess && r != RuntimeContainer:
+		return field.ErrorList{field.NotSupported(runtime, r, []BaseRuntime{RuntimeProcess, RuntimeContainer})}
+	case r == RuntimeContainer && s.Provider != ProviderKind:
+		return field.ErrorList{field.Invalid(runtime, r, "is for the provider kind only, whose nodes are in the containers' network")}
+	case r == RuntimeContainer && *s.Bases.Count > MaxContainers:
+		return field.ErrorList{field.Invalid(path.Child("count"), *s.Bases.Count,
+			fmt.Sprintf("must not exceed %d with spec.bases.runtime container; process runs up to %d", MaxContainers, MaxBases))}
+	}
+	return nil
 }
 
 // ValidateCount says, in one sentence, why a sandbox cannot have n bases.

@@ -21,6 +21,16 @@ type beats struct {
 	m *Member
 }
 
+// Beat takes heartbeats of the base with a host name that come from outside of
+// this process.
+func (f *Fleet) Beat(hostName string) (http.RoundTripper, error) {
+	m, err := f.Find(hostName)
+	if err != nil {
+		return nil, err
+	}
+	return &beats{f, m}, nil
+}
+
 // RoundTrip sends a heartbeat.
 func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.f.mu.Lock()

@@ -1,9 +1,10 @@
-// Package fleet runs the simulated bases of a sandbox, all in one process: the
-// sandbox's own ones, and groups of others that come and go.
+// Package fleet runs the simulated bases of a sandbox, all in one process, or each
+// in a container: the sandbox's own ones, and groups of others that come and go.
 //
 //	fleet.go     Fleet: Start(ctx), Add, WaitConnected, Restart, Remove
 //	lookup.go    Count, List, Find, ByIP
 //	member.go    one base, and whether it is connected
+//	container.go bases in containers
 //	set.go       what bases to add, as settings of fakebase
 //	beat.go      heartbeats over HTTP
 //	watch.go     Watch: everything that happens to bases
@@ -53,6 +54,8 @@ type Options struct {
 	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
 	// URLs name no real host. Default: nobody gets them.
 	Beat http.RoundTripper
+	// Containers is where sets of the runtime container run. Default: nowhere.
+	Containers *Containers
 	// Logger for what the bases have to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -78,12 +81,14 @@ type Fleet struct {
 	last      map[setKey]int     // the last index of each set
 	members   []*Member          // in order of addition
 	byIP      map[string]*Member // the same
-	hostNames map[string]bool
-	known     map[string]bool // identities of all processes that there have been
-	changes   uint64          // of members and their processes
-	watchers  []*watcher
-	change    chan struct{} // closed at the next change of the fields above
-	wg        sync.WaitGroup
+	hostNames map[string]bool    // of members, and of those that are being added
+	// containers is how many there are, and are being started.
+	containers int
+	known      map[string]bool // identities of all processes that there have been
+	changes    uint64          // of members and their processes
+	watchers   []*watcher
+	change     chan struct{} // closed at the next change of the fields above
+	wg         sync.WaitGroup
 }
 
 type setKey struct{ group, set string }
@@ -118,8 +123,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 }
 
 // Add starts count more bases of a set, each with a new random identity, and
-// returns them at once; see WaitConnected. It waits for Start, if that comes
-// later. The error may wrap ErrInvalid or ErrNotRunning; then none was added.
+// returns them without waiting for their connections; see WaitConnected. It waits for
+// Start, if that comes later, and for containers. The error may wrap ErrInvalid or ErrNotRunning; then none was
+// added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	s, options, err := f.settings(s)
 	if err != nil {
@@ -128,32 +134,47 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
 		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
 	}
+	added, err := f.reserve(s, count)
+	if err != nil {
+		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+	}
+	defer f.wg.Done()
+	err = f.make(ctx, s, options, added)
 	f.mu.Lock()
+	if err == nil && f.launch == nil {
+		err = ErrNotRunning
+	}
+	if err != nil {
+		f.mu.Unlock()
+		f.discard(s, added)
+		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+	}
 	defer f.mu.Unlock()
-	if f.launch == nil {
-		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
-	}
-	key := setKey{s.Group, s.Name}
-	first, added := f.last[key]+1, make([]*Member, 0, count)
-	for i := range count {
-		m, err := f.newMember(s, options, first+i, time.Duration(i)*stagger)
-		if err != nil {
-			for _, m := range added {
-				f.numbers.release(m.number)
-			}
-			return nil, fmt.Errorf("adding %d bases: %w", count, err)
-		}
-		added = append(added, m)
-	}
-	f.last[key] += count
 	for _, m := range added {
-		f.byIP[m.IP], f.hostNames[m.HostName] = m, true
+		f.byIP[m.IP] = m
 		f.launch(m)
 	}
 	f.members = append(f.members, added...)
 	f.changes++
 	f.changed()
 	return added, nil
+}
+
+// discard undoes reserve and make.
+func (f *Fleet) discard(s Set, members []*Member) {
+	for _, m := range members {
+		if m.container != nil {
+			f.close(m)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.release(members)
+	// The numbers are free again, unless others came after them.
+	key, n := setKey{s.Group, s.Name}, len(members)
+	if n > 0 && f.last[key] == members[n-1].Index {
+		f.last[key] -= n
+	}
 }
 
 // changed wakes those who wait. f.mu is held.
@@ -181,7 +202,8 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 
 // WaitConnected blocks until each of the bases is connected, as Member.Connected
 // says, or has been removed; bases whose first faults keep them away are not waited
-// for. When ctx ends before, the error says how many are not.
+// for. When ctx ends before, the error says how many are not. One that ends by itself is an
+// error.
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	rest := slices.Clone(members)
 	err := f.await(ctx, func() bool {
@@ -190,6 +212,11 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	})
 	if err != nil {
 		return fmt.Errorf("%d of %d bases are not connected, such as %s: %w", len(rest), len(members), rest[0].HostName, err)
+	}
+	for _, m := range members {
+		if err := f.Failure(m); err != nil {
+			return fmt.Errorf("base %s has ended: %w", m.HostName, err)
+		}
 	}
 	return nil
 }
@@ -200,6 +227,9 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	m, err := f.Find(name)
 	if err != nil {
 		return nil, fmt.Errorf("restarting a base: %w", err)
+	}
+	if err := f.Failure(m); err != nil {
+		return nil, fmt.Errorf("base %s has ended and cannot be restarted (%w): remove it and add another", m.HostName, err)
 	}
 	f.mu.Lock()
 	before := m.processes
@@ -276,10 +306,11 @@ func (f *Fleet) remove(which func() []*Member) []*Member {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.release(gone)
 	for _, m := range gone {
-		delete(f.byIP, m.IP)
-		delete(f.hostNames, m.HostName)
-		f.numbers.release(m.number)
+		if f.byIP[m.IP] == m { // an engine may have given the address to another
+			delete(f.byIP, m.IP)
+		}
 	}
 	f.changed()
 	return gone

@@ -35,13 +35,21 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
+	return newBenchWith(t, func(*fleet.Options, string) {})
+}
+
+// newBenchWith is newBench with other options of the fleet.
+func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *bench {
+	t.Helper()
 	b, err := broker.New(broker.Options{Env: "dev"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	world := &bench{broker: b, heartbeats: map[string]int{}}
-	world.fleet = fleet.New(fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
-		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world})
+	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world}
+	change(&o, b.Addr())
+	world.fleet = fleet.New(o)
 	for _, start := range []func(context.Context) error{b.Start, world.fleet.Start} { // ended in reverse order
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)

@@ -78,6 +78,14 @@ func (f *Fleet) connected(m *Member) (connected, started bool) {
 	return m.online, m.processes > 0
 }
 
+// Failure says why a base has ended by itself, such as one whose container was
+// killed; nil = it has not.
+func (f *Fleet) Failure(m *Member) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return m.failure
+}
+
 // Known returns the identities of all processes that there have been.
 func (f *Fleet) Known() map[string]bool {
 	f.mu.Lock()

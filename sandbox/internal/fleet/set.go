@@ -98,6 +98,9 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		o.Faults = append(o.Faults, fault)
 	}
+	if b.Runtime == "" {
+		b.Runtime = f.o.Own.Runtime
+	}
 	switch b.Tunnel {
 	case "", v1alpha1.TunnelMQTT:
 		b.Tunnel = v1alpha1.TunnelMQTT
@@ -109,6 +112,14 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 	default:
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
+	}
+	switch b.Runtime {
+	case "", v1alpha1.RuntimeProcess:
+		b.Runtime = v1alpha1.RuntimeProcess
+	case v1alpha1.RuntimeContainer:
+		errs = append(errs, f.containerSettings(&o))
+	default:
+		errs = append(errs, fmt.Errorf("runtime %q: use process or container", b.Runtime))
 	}
 	return s, o, errors.Join(errs...)
 }
