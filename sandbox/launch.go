@@ -105,7 +105,7 @@ func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, er
 	}
 	defer func() { _ = read.Close() }() // nothing was written to it
 	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
-		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller)
+		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller, "--base", o.Programs.Base)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()

@@ -14,6 +14,7 @@ import (
 const (
 	ControlPlaneProgram = "koup-controlplane"
 	ControllerProgram   = "module-controller"
+	BaseProgram         = "fakebase"
 )
 
 // Programs are the paths of the programs of a sandbox.
@@ -24,6 +25,8 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller. Empty = not found.
 	Controller string
+	// Base is fakebase; needed by bases in containers. Empty = not found.
+	Base string
 }
 
 // FindPrograms looks for the programs beside self, the path of koupsandbox, then
@@ -42,7 +45,7 @@ func FindPrograms(self, bin string) Programs {
 		}
 		return ""
 	}
-	return Programs{Daemon: self, ControlPlane: find(ControlPlaneProgram), Controller: find(ControllerProgram)}
+	return Programs{Daemon: self, ControlPlane: find(ControlPlaneProgram), Controller: find(ControllerProgram), Base: find(BaseProgram)}
 }
 
 func executable(path string) bool {
@@ -51,7 +54,7 @@ func executable(path string) bool {
 }
 
 func (p Programs) daemon() daemon.Programs {
-	return daemon.Programs{ControlPlane: p.ControlPlane, Controller: p.Controller}
+	return daemon.Programs{ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
 }
 
 // check says in one sentence which program is missing, and what to do.
@@ -64,6 +67,7 @@ func (p Programs) check(config *v1alpha1.Sandbox, inProcess bool) error {
 		{"koupsandbox", p.Daemon, !inProcess},
 		{ControlPlaneProgram, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
 		{ControllerProgram, p.Controller, true},
+		{BaseProgram, p.Base, config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer},
 	} {
 		switch {
 		case !needed.by || executable(needed.path):

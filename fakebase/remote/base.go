@@ -220,6 +220,12 @@ func (b *Base) HTTPAddr() string {
 	return b.httpAddr
 }
 
+// Sync blocks until everything that has happened so far has been told. It is for
+// whoever hears from the base in another way.
+func (b *Base) Sync(ctx context.Context) error {
+	return b.call(ctx, http.MethodGet, "/", http.NoBody, nil)
+}
+
 // call asks the base for something, and returns when all that happened before the
 // answer has been told.
 func (b *Base) call(ctx context.Context, method, path string, body io.Reader, into any) error {

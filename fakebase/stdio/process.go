@@ -32,7 +32,8 @@ const (
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	c, err := new(http2.Transport).NewClientConn(conn)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("beginning HTTP/2: %w", err), conn.Close())
+		_ = conn.Close() // it may be closed
+		return nil, fmt.Errorf("beginning HTTP/2: %w", err)
 	}
 	return c, nil
 }
@@ -79,7 +80,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		p.err = p.why(cmd.Wait())
 	}()
 	if p.client, err = Dial(conn); err != nil {
-		return nil, errors.Join(err, p.Close())
+		_ = p.Close() // the program has ended at once, which says more
+		return nil, cmp.Or(p.Err(), err)
 	}
 	return p, nil
 }
@@ -134,16 +136,33 @@ func (p *Process) Close() error {
 }
 
 func (p *Process) why(err error) error {
-	said := p.tail.String()
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case said == "":
-		return fmt.Errorf("%s: %w", p.cmd.Path, err)
-	default:
-		return fmt.Errorf("%s: %w: %s", p.cmd.Path, err, said)
 	}
+	return &ExitError{Program: p.cmd.Path, Err: err, Said: p.tail.String()}
 }
+
+// ExitError says how a program has ended that did not end well.
+type ExitError struct {
+	// Program is its path.
+	Program string
+	// Err is how it has ended, such as an exec.ExitError.
+	Err error
+	// Said is the end of what it had to say; empty = nothing.
+	Said string
+}
+
+// Error is one sentence with all of it.
+func (e *ExitError) Error() string {
+	text := e.Program + ": " + e.Err.Error()
+	if e.Said != "" {
+		text += ": " + e.Said
+	}
+	return text
+}
+
+// Unwrap returns how it has ended.
+func (e *ExitError) Unwrap() error { return e.Err }
 
 // tail keeps the end of what is written to it.
 type tail struct {

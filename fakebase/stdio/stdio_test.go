@@ -115,6 +115,22 @@ func TestProgramThatFails(t *testing.T) {
 	}
 }
 
+func TestProgramThatEndsAtOnce(t *testing.T) {
+	for range 20 { // before it is spoken to, or after
+		p, err := stdio.Start(exec.Command("sh", "-c", "echo not today >&2; exit 4"))
+		if err == nil {
+			_, err = send(t.Context(), p, "POST", "/echo", "x")
+			if closeErr := p.Close(); closeErr != nil {
+				t.Error(closeErr)
+			}
+		}
+		var exit *stdio.ExitError
+		if !errors.As(err, &exit) || exit.Said != "not today" {
+			t.Errorf("it ended with: %v", err)
+		}
+	}
+}
+
 func TestNoProgram(t *testing.T) {
 	if _, err := stdio.Start(exec.Command("/does/not/exist")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)

@@ -23,12 +23,13 @@ func (s *commands) daemon() *cli.Command {
 			&cli.StringFlag{Name: "dir", Required: true, Usage: "state `FOLDER` of the sandbox"},
 			&cli.StringFlag{Name: "controlplane", Usage: "`PATH` of koup-controlplane"},
 			&cli.StringFlag{Name: "controller", Usage: "`PATH` of module-controller"},
+			&cli.StringFlag{Name: "base", Usage: "`PATH` of fakebase"},
 		},
 		Action: func(c *cli.Context) error {
 			ready := os.NewFile(sandbox.ReadyFD, "ready")
 			return daemon.New(daemon.Options{
 				Dir:      state.Dir(c.String("dir")),
-				Programs: daemon.Programs{ControlPlane: c.String("controlplane"), Controller: c.String("controller")},
+				Programs: daemon.Programs{ControlPlane: c.String("controlplane"), Controller: c.String("controller"), Base: c.String("base")},
 				Logger:   slog.New(slog.NewTextHandler(s.Err, nil)),
 				Listening: func() {
 					if ready != nil { // started by hand, it has nobody to tell

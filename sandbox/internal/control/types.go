@@ -107,13 +107,17 @@ type Base struct {
 	Set   string `json:"set,omitempty"`
 	Index int    `json:"index,omitempty"`
 	// Tunnel is how it talks to the controller.
-	Tunnel  v1alpha1.Tunnel `json:"tunnel"`
-	IP      string          `json:"ip"`
-	Name    string          `json:"name"`
-	Version string          `json:"version"`
+	Tunnel v1alpha1.Tunnel `json:"tunnel"`
+	// Runtime is what it runs as.
+	Runtime v1alpha1.BaseRuntime `json:"runtime"`
+	IP      string               `json:"ip"`
+	Name    string               `json:"name"`
+	Version string               `json:"version"`
 	// Running tells whether its process runs, Ready whether it has started.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
+	// Reason says why it has ended by itself, such as one whose container was killed.
+	Reason string `json:"reason,omitempty"`
 	// Connected tells whether it is connected to the broker or, over HTTP, whether
 	// its last heartbeat was answered.
 	Connected bool `json:"connected"`

@@ -193,11 +193,14 @@ func (d *Daemon) describe(members []*fleet.Member) []control.Base {
 	for _, m := range members {
 		s := m.Base.Status()
 		b := control.Base{
-			Identity: s.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, IP: m.IP, Name: s.Name, Version: s.Version,
+			Identity: s.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP, Name: s.Name, Version: s.Version,
 			Running: s.Running, Ready: s.Ready, Connected: f.Connected(m), WebAddr: s.WebAddr, Faults: len(m.Base.Faults()),
 		}
 		if m.Group != "" {
 			b.Set, b.Index = m.Set, m.Index
+		}
+		if err := f.Failure(m); err != nil {
+			b.Reason = err.Error()
 		}
 		if nodes != nil {
 			b.Node, b.NodeReady = nodes.of(s.Identity)

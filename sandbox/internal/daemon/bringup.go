@@ -58,7 +58,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	group.Go(func() error {
 		api := platform.API()
 		first := 0
-		if config.Spec.Controller.Location != v1alpha1.LocationHost { // the broker may have to listen on the cluster's network
+		if config.Spec.Controller.Location != v1alpha1.LocationHost || inContainers(config) { // the broker may have to listen on the cluster's network
 			first = len(api) - 1
 		}
 		for i, s := range api {
@@ -73,6 +73,9 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 			if i == first {
 				close(prepared)
 			}
+		}
+		if err := d.openContainers(gctx); err != nil {
+			return err
 		}
 		group.Go(func() error {
 			for _, s := range platform.Rest() {
@@ -154,12 +157,16 @@ func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepa
 			return err
 		}
 		bases := s.config.Spec.Bases
+		containers, err := d.containersOf(m)
+		if err != nil {
+			return errors.Join(err, m.stop())
+		}
 		f := fleet.New(fleet.Options{
-			Own:         v1alpha1.BaseSet{BaseName: bases.Name, Version: bases.Version, Activation: bases.Activation},
+			Own:         v1alpha1.BaseSet{BaseName: bases.Name, Version: bases.Version, Activation: bases.Activation, Runtime: bases.Runtime},
 			ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
 			Apart: apart, Username: m.base.user, Password: m.base.password,
-			Dial:   m.dial,
-			Beat:   d.hearts,
+			Dial: m.dial,
+			Beat: d.hearts, Containers: containers,
 			Logger: d.log.With("component", fleetName),
 		})
 		d.parts.Go(func() {
@@ -264,6 +271,9 @@ func (d *Daemon) tearDown(ctx context.Context) error {
 	}
 	d.parts.Wait()
 	d.hearts.wait()
+	if s.baseLog != nil {
+		err = errors.Join(err, s.baseLog.Close())
+	}
 	// What no part knows of, if anything.
 	return errors.Join(err, platformErr, d.supervisor.StopAll(ctx))
 }

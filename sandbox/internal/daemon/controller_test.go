@@ -106,7 +106,7 @@ func TestSetController(t *testing.T) {
 
 // Each controller gets each heartbeat; one that is away or hangs keeps nobody.
 func TestHearts(t *testing.T) {
-	h := newHearts()
+	h := newHearts(nil)
 	var mu sync.Mutex
 	heard := map[string]string{}
 	hanging := make(chan struct{})
@@ -177,7 +177,7 @@ func TestHearts(t *testing.T) {
 
 // Bases of other processes post to an endpoint of their own network, which nobody finds by chance.
 func TestHeartsFromOutside(t *testing.T) {
-	h := newHearts()
+	h := newHearts(nil)
 	ctx, end := context.WithCancel(t.Context())
 	defer func() { end(); h.wait() }()
 	var mu sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
@@ -40,6 +42,8 @@ type Programs struct {
 	ControlPlane string
 	// Controller is module-controller.
 	Controller string
+	// Base is fakebase; needed by bases in containers.
+	Base string
 }
 
 // Options of a Daemon.
@@ -99,7 +103,10 @@ type sandbox struct {
 	version  string // of the Kubernetes API
 	mqtt     *mqtt
 	fleet    *fleet.Fleet
-	nodes    *nodes
+	// containers is nil where bases cannot run in any.
+	containers *container.Engine
+	baseLog    io.Closer // of bases in containers; nil without any
+	nodes      *nodes
 
 	gateway     string // host:port
 	proxy       *traffic.Gateway
@@ -134,7 +141,7 @@ func New(o Options) *Daemon {
 	d.ending, d.end = context.WithCancelCause(context.Background())
 	d.life, d.endLife = context.WithCancel(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
-	d.hearts = newHearts()
+	d.hearts = newHearts(d.heartbeats)
 	return d
 }
 

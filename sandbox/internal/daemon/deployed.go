@@ -15,8 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
-var errUnreachable = errors.New("this machine and the cluster do not reach each other, as with an engine in a virtual machine: keep the controller here, with --controller host")
-
 // nodesPlatform is a platform whose nodes are the sandbox's own, so that a controller can run in them.
 type nodesPlatform interface {
 	incluster.Containers

@@ -15,6 +15,7 @@
 //	hearts.go      heartbeats over HTTP, to each of them
 //	mqtt.go        the broker, or the way to the user's: both can be stopped and started like a process
 //	bases.go       the bases: add, remove, restart, faults
+//	containers.go  bases in containers of the cluster's network
 //	watch.go       everything that happens, as a stream; who owns a group of bases
 //	subscriber.go  the queue behind such a stream
 //	traffic.go     the gateway and the streams of requests

@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -25,7 +26,8 @@ func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error 
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderExisting:
 	case v1alpha1.ProviderKind:
-		return kind.Forget(ctx, kindOptions(dir, config, nil, nil))
+		o := kindOptions(dir, config, nil, nil)
+		return errors.Join(forgetContainers(ctx, dir, config, o), kind.Forget(ctx, o))
 	default:
 		return nil
 	}
@@ -45,6 +47,18 @@ func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error 
 	selector := vnodeSelector + ",base.koupleless.io/cluster-name=" + config.Spec.Bases.ClusterName
 	return errors.Join(removeNodes(ctx, client, selector, func(string) bool { return true }),
 		removeLabelled(ctx, p.Cluster()), p.Down(ctx))
+}
+
+// forgetContainers removes what is left of bases in containers: they end with their daemon, unless the engine had trouble.
+func forgetContainers(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox, o kind.Options) error {
+	engine, err := kind.EngineOf(ctx, o)
+	if errors.Is(err, kind.ErrNoEngine) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return container.New(containerOptions(dir, config, engine)).Sweep(ctx)
 }
 
 func removeLabelled(ctx context.Context, c *cluster.Cluster) error {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,6 +28,8 @@ const heartLimit = 64 << 10
 // soon as one has answered.
 type hearts struct {
 	transport *http.Transport
+	// bases finds who takes the heartbeats of a base in a container.
+	bases func(hostName string) (http.RoundTripper, error)
 
 	mu        sync.Mutex
 	addrs     map[string]string // by controller
@@ -35,8 +38,8 @@ type hearts struct {
 	listeners sync.WaitGroup
 }
 
-func newHearts() *hearts {
-	return &hearts{addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
+func newHearts(bases func(hostName string) (http.RoundTripper, error)) *hearts {
+	return &hearts{bases: bases, addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
@@ -67,8 +70,19 @@ func (h *hearts) open(ctx context.Context, host string) (endpoint string, err er
 	return endpoint, nil
 }
 
-// ServeHTTP takes what a base posts to the controllers, and answers what they do.
+// ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a container
+// posts under its host name.
 func (h *hearts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var to http.RoundTripper = h
+	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {
+		base, err := h.bases(hostName)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		to = base
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, "/"+hostName)
+	}
 	switch {
 	case r.URL.Path != "/heartbeat" && r.URL.Path != "/queryBaseline":
 		http.NotFound(w, r)
@@ -80,7 +94,7 @@ func (h *hearts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	out.URL.Scheme = "http" // of a server's request only the path is known
 	out.Body = http.MaxBytesReader(w, r.Body, heartLimit)
-	response, err := h.RoundTrip(out)
+	response, err := to.RoundTrip(out)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

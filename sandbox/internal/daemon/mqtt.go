@@ -78,9 +78,9 @@ type mqttOptions struct {
 func newMQTT(ctx context.Context, o mqttOptions) (*mqtt, error) {
 	spec := o.config.Spec
 	host := loopback
-	if inCluster(o.config) {
+	if onNetwork(o.config) {
 		if host = o.platform.Host(); host == "" {
-			return nil, errUnreachable
+			return nil, unreachable(o.config)
 		}
 	}
 	m := &mqtt{changed: o.changed}

@@ -45,6 +45,11 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		if !c.Ready {
 			c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
 		}
+		for _, m := range s.fleet.Group("") {
+			if err := s.fleet.Failure(m); err != nil {
+				c.Reason += fmt.Sprintf("; %s has ended: %v", m.HostName, err)
+			}
+		}
 		status.Components = append(status.Components, c)
 	}
 	if p, ok := s.platform.(componentPlatform); ok && s.version != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -58,7 +59,9 @@ type Containers struct {
 	Heartbeats string
 	// Web is where modules serve in a container. Default: :8080, as Services name it.
 	Web string
-	// Arklet is where arklet listens in a container. Default: :1238, as in a real base.
+	// Arklet is where arklet listens in a container. Default: :0, any free port. An engine gives
+	// the address of a base that is gone to the next one, and commands name no base: with the same
+	// port, what a controller still sends to the old one, the new one would execute.
 	Arklet string
 }
 
@@ -74,7 +77,7 @@ func (f *Fleet) containerSettings(o *fakebase.Options) error {
 		o.MQTT.Dial, o.MQTT.Broker = nil, c.Broker
 	}
 	if o.HTTP != nil {
-		o.HTTP.Addr = cmp.Or(c.Arklet, ":1238")
+		o.HTTP.Addr = cmp.Or(c.Arklet, ":0")
 		if o.HTTP.HeartbeatEndpoint != "" {
 			o.HTTP.HeartbeatEndpoint = c.Heartbeats
 		}
@@ -113,11 +116,19 @@ func (f *Fleet) makeContainers(ctx context.Context, s Set, options fakebase.Opti
 			if err != nil {
 				return fmt.Errorf("making base %s: %w", m.HostName, err)
 			}
-			m.Base = b
+			m.Base, m.remote = b, b
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+// failure says in short why a base has ended by itself; the log has the rest.
+func failure(err error) error {
+	if exit := new(stdio.ExitError); errors.As(err, &exit) {
+		return fmt.Errorf("its container has ended: %w", exit.Err)
+	}
+	return err
 }
 
 // close ends the container of a member.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -29,8 +30,9 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
-	number    int       // of its address; 0 in a container
-	container Container // nil in this process
+	number    int          // of its address; 0 in a container
+	container Container    // nil in this process
+	remote    *remote.Base // Base, in a container
 	cancel    context.CancelFunc
 	done      chan struct{} // closed when it has ended
 	away      bool          // its first faults keep it from connecting
@@ -157,7 +159,7 @@ func (f *Fleet) run(ctx context.Context, m *Member) {
 		}
 		f.mu.Lock()
 		f.note(m, false)
-		m.ended, m.failure = true, err
+		m.ended, m.failure = true, failure(err)
 		f.changed()
 		f.mu.Unlock()
 		f.hide(m)

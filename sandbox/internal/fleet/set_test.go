@@ -137,7 +137,7 @@ func TestSettingsOfASet(t *testing.T) {
 }
 
 // awaitReady blocks until a base and the modules that it starts with have started.
-func awaitReady(b *fakebase.Base) {
+func awaitReady(b fleet.Base) {
 	ready := make(chan struct{})
 	once := sync.OnceFunc(func() { close(ready) })
 	now, stop := b.Watch(func(e fakebase.Event) {

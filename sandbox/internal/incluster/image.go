@@ -1,10 +1,7 @@
 package incluster
 
 import (
-	"debug/elf"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -33,27 +30,8 @@ func BuildImage(program, dir string) (*image.Built, error) {
 
 // CheckProgram says why a program cannot be the image's, and what to do.
 func CheckProgram(program string) error {
-	if err := isStatic(program); err != nil {
+	if err := image.IsStatic(program); err != nil {
 		return fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
-	}
-	return nil
-}
-
-// isStatic says why a file is no program that runs by itself on Linux.
-func isStatic(path string) error {
-	f, err := elf.Open(path)
-	var format *elf.FormatError
-	switch {
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
-		return err
-	case errors.As(err, &format), err != nil:
-		return errors.New("it is no program for Linux")
-	}
-	defer func() { _ = f.Close() }() // only read
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			return errors.New("it needs libraries")
-		}
 	}
 	return nil
 }

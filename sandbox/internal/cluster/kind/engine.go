@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -184,4 +185,10 @@ func (e *Engine) option() cluster.ProviderOption {
 // run runs the engine's command and returns what it prints.
 func (e *Engine) run(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, nil, e.Command, args...)
+}
+
+// Run runs the engine's command, with an input that may be nil, and returns what it prints, without the white space around it. An
+// error holds the line that was run and the last line of what it said.
+func (e *Engine) Run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	return run(ctx, stdin, e.Command, args...)
 }

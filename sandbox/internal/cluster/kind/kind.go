@@ -111,6 +111,9 @@ func (p *Provider) Cluster() *cluster.Cluster {
 // as with an engine in a virtual machine. Call it after Steps.
 func (p *Provider) Gateway() string { return p.gateway }
 
+// Engine is the engine that has the cluster; call it after Steps.
+func (p *Provider) Engine() *Engine { return p.engine }
+
 // prepare finds out what there is.
 func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.ask(ctx); err != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// network is the engine's network in which kind puts all its clusters.
-	network = "kind"
+	// Network is the engine's network in which kind puts all its clusters.
+	Network = "kind"
 	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes between nodes; the node image
 	// of `make node-image` brings it.
 	podNetwork = "pod-network"
@@ -36,7 +36,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	if p.engine.Command == "podman" {
 		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
 	}
-	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, network)
+	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, Network)
 	if err != nil {
 		p.o.Logger.Warn("looking for this machine's address in the network of kind", "err", err)
 		return ""

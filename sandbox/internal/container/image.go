@@ -1,0 +1,60 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+// imageName is how the engine knows the image; the tag tells what is in it.
+const imageName = "localhost/koupsandbox/fakebase"
+
+// ready returns the name of the image of bases, which the engine has then.
+func (e *Engine) ready(ctx context.Context) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.image != "" {
+		return e.image, nil
+	}
+	name, err := e.load(ctx)
+	if err == nil {
+		e.image = name
+	}
+	return name, err
+}
+
+// load gives the engine the image of the fakebase program, unless it has it.
+func (e *Engine) load(ctx context.Context) (string, error) {
+	if err := image.IsStatic(e.o.Program); err != nil {
+		return "", fmt.Errorf("%s cannot run in a container: %w; build it with: make build, or use --base-runtime process", e.o.Program, err)
+	}
+	layer, err := image.WriteLayer(filepath.Join(e.o.Dir, "fakebase.layer.tar"), false, func(f *image.Files) error {
+		return f.Copy("fakebase", 0o755, e.o.Program)
+	})
+	if err != nil {
+		return "", err
+	}
+	_, sum, _ := strings.Cut(layer.Digest(), ":")
+	built, err := image.Image{Name: imageName + ":" + sum[:12], Layers: []*image.Layer{layer}, Config: ocispec.ImageConfig{
+		Entrypoint: []string{"/fakebase", "--stdio"}, User: "65532:65532",
+	}}.Build()
+	if err != nil {
+		return "", err
+	}
+	if _, err := e.o.Engine.Run(ctx, nil, "image", "inspect", "--format", "{{.Id}}", built.Name); err == nil {
+		return built.Name, nil
+	}
+	read, write := io.Pipe()
+	go func() { _ = write.CloseWithError(image.Write(write, built)) }() // the reader gets it; a pipe's end has no error
+	defer func() { _ = read.Close() }()                                 // as above
+	if _, err := e.o.Engine.Run(ctx, read, "load"); err != nil {
+		return "", fmt.Errorf("giving the engine the image of bases: %w", err)
+	}
+	return built.Name, nil
+}
