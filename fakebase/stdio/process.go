@@ -30,7 +30,8 @@ const (
 // any number at the same time, to http URLs whose host says nothing. Closing what
 // it returns closes conn.
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
-	c, err := new(http2.Transport).NewClientConn(conn)
+	// There is no other connection: what is too much for one waits.
+	c, err := (&http2.Transport{StrictMaxConcurrentStreams: true}).NewClientConn(conn)
 	if err != nil {
 		_ = conn.Close() // it may be closed
 		return nil, fmt.Errorf("beginning HTTP/2: %w", err)

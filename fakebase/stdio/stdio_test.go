@@ -81,9 +81,9 @@ func send(ctx context.Context, to http.RoundTripper, method, path, body string) 
 
 func TestManyRequestsAtATime(t *testing.T) {
 	p, said := start(t)
-	large := strings.Repeat("0123456789abcdef", 1<<10)
+	large := strings.Repeat("0123456789abcdef", 1<<8)
 	var wg sync.WaitGroup
-	for range 300 { // more than one connection takes at a time
+	for range 1000 { // more than one connection takes at a time
 		wg.Go(func() {
 			if got, err := send(t.Context(), p, "POST", "/echo", large); err != nil || got != large {
 				t.Errorf("%d bytes came back: %v", len(got), err)
