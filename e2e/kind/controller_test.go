@@ -30,10 +30,11 @@ func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// onlyController is the Pod of the only controller.
+// onlyController is the Pod of the only controller, those that are going left out.
 func onlyController(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := controllerPods(t.Context())
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if err != nil || len(pods) != 1 {
 		t.Fatalf("%d Pods of the controller, error %v; want one", len(pods), err)
 	}

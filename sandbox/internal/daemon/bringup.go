@@ -28,6 +28,7 @@ const lastLines = 10
 //	API ── rights ── controller ┴── bases ── Nodes
 //	   └── the rest of the platform ───────┘
 //
+// The image of a controller in the cluster is given to the nodes while the API starts.
 // The bases connect when the controller is ready and listens: what a base says
 // on connecting, it says once.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
@@ -58,12 +59,16 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	group.Go(func() error {
 		api := platform.API()
 		first := 0
-		if config.Spec.Controller.Location != v1alpha1.LocationHost || inContainers(config) { // the broker may have to listen on the cluster's network
+		mayBeThere := config.Spec.Controller.Location != v1alpha1.LocationHost
+		if mayBeThere || inContainers(config) { // the broker may have to listen on the cluster's network
 			first = len(api) - 1
 		}
 		for i, s := range api {
 			if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
 				return err
+			}
+			if i == 0 && mayBeThere {
+				group.Go(func() error { d.image <- d.loadController(gctx); return nil })
 			}
 			if i == len(api)-1 {
 				if err := d.settleLocation(steps.Note); err != nil {

@@ -88,6 +88,7 @@ type Daemon struct {
 	hearts   *hearts
 	replicas []*replica        // whoever holds one changes it
 	kubelet  incluster.Kubelet // as above; of a controller in the cluster
+	image    chan error        // has room for one: how it went to give the controller's image to the nodes
 
 	// life is that of the broker and the bases: they outlive the command that
 	// asked for them, and end in the order of the stop.
@@ -141,7 +142,7 @@ func New(o Options) *Daemon {
 	d.ending, d.end = context.WithCancelCause(context.Background())
 	d.life, d.endLife = context.WithCancel(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
-	d.hearts = newHearts(d.heartbeats)
+	d.hearts, d.image = newHearts(d.heartbeats), make(chan error, 1)
 	return d
 }
 

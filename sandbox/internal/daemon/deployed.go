@@ -15,6 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
+var errNoNodes = errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
+
 // nodesPlatform is a platform whose nodes are the sandbox's own, so that a controller can run in them.
 type nodesPlatform interface {
 	incluster.Containers
@@ -55,8 +57,13 @@ func (d *Daemon) deployControllers(ctx context.Context, config v1alpha1.Controll
 		if c, err = d.newDeployed(); err != nil {
 			return err
 		}
-		if err := d.loadController(ctx); err != nil {
-			return err
+		select {
+		case err := <-d.image:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("giving the controller's image to the nodes: %w", context.Cause(ctx))
 		}
 		d.made(func(s *sandbox) { s.deployed = c })
 	}
@@ -72,7 +79,7 @@ func (d *Daemon) newDeployed() (*incluster.Controller, error) {
 	s := d.now()
 	nodes, ok := s.platform.(nodesPlatform)
 	if !ok {
-		return nil, errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
+		return nil, errNoNodes
 	}
 	log, err := os.OpenFile(d.o.Dir.Log(controllerName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -105,7 +112,11 @@ func (d *Daemon) loadController(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.now().platform.(nodesPlatform).Load(ctx, built)
+	nodes, ok := d.now().platform.(nodesPlatform)
+	if !ok {
+		return errNoNodes
+	}
+	return nodes.Load(ctx, built)
 }
 
 func (d *Daemon) deployedSettings(config v1alpha1.Controller) (incluster.Settings, error) {

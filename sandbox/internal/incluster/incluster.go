@@ -37,6 +37,9 @@ const (
 	reachTime = 15 * time.Second
 	// reachPause is between two attempts to reach it.
 	reachPause = 50 * time.Millisecond
+	// backOffPatience is how long a kubelet may take to start a container again before its Pod is replaced: those of the sandbox's own
+	// clusters take a second, others minutes.
+	backOffPatience = 4 * time.Second
 	// labelTime bounds the labelling of a Pod, and is the pause before the next attempt.
 	labelTime = 2 * time.Second
 )
@@ -278,19 +281,24 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// label writes its number on each Pod: a Service finds it by that, and so does a later sandbox.
+// label writes its number on each Pod, by which a Service finds it, and so does a later sandbox; and takes it from those whose number
+// another has.
 func (c *Controller) label(ctx context.Context) {
 	c.mu.Lock()
-	missing := map[string]int{}
+	wrong := map[string]string{} // label in JSON, by Pod
 	for _, p := range podsOf(c.pods) {
-		if number, ok := c.numbers[p.UID]; ok && p.Labels[numberLabel] != strconv.Itoa(number) {
-			missing[p.Name] = number
+		number, ok := c.numbers[p.UID]
+		switch label := p.Labels[numberLabel]; {
+		case ok && label != strconv.Itoa(number):
+			wrong[p.Name] = fmt.Sprintf("%q", strconv.Itoa(number))
+		case !ok && label != "":
+			wrong[p.Name] = "null"
 		}
 	}
 	c.mu.Unlock()
-	for pod, number := range missing {
+	for pod, label := range wrong {
 		ctx, cancel := context.WithTimeout(ctx, labelTime)
-		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"%d"}}}`, numberLabel, number)
+		patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, numberLabel, label)
 		_, err := c.client.CoreV1().Pods(namespace).Patch(ctx, pod, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 		cancel()
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -320,6 +328,7 @@ func (c *Controller) until(ctx context.Context, missing func() (what string, fat
 		}
 		select {
 		case <-change:
+		case <-time.After(backOffPatience): // somebody may back off for that long now
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
@@ -329,7 +338,7 @@ func (c *Controller) until(ctx context.Context, missing func() (what string, fat
 // backingOff lists the Pods whose container was killed, and is not started again for a while: others can come at once.
 func (c *Controller) backingOff() (pods []string) {
 	for _, r := range c.replicas {
-		if r.backsOff && r.killed {
+		if r.backsOff && r.killed && time.Since(r.endedAt) > backOffPatience {
 			pods = append(pods, r.Pod)
 		}
 	}

@@ -168,7 +168,9 @@ func TestKillAndStart(t *testing.T) {
 	b.tells("module-controller-2 exited: Pod b has ended: signal: killed")
 	b.must(b.Kill(t.Context(), 2)) // again is fine
 	started := b.goes(b.StartAgain, 2)
-	b.write(pod("b", number("2"), older, ended("y", 137, "Error")))
+	now := func(p *corev1.Pod) { statusOf(p).State.Terminated.FinishedAt = metav1.Now() }
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now))
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff)) // a second, in clusters of the sandbox's own
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, false)))
 	b.tells("module-controller-2 running: Pod b runs again: its kubelet has started it 2 times")
 	select {
@@ -181,6 +183,11 @@ func TestKillAndStart(t *testing.T) {
 	b.must(<-b.goes(b.StartAgain, 2)) // again is fine
 	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	for _, a := range b.client.Actions() {
+		if a.GetVerb() == "delete" {
+			t.Errorf("a Pod was replaced: %v", a)
+		}
 	}
 }
 
@@ -292,6 +299,24 @@ func TestRestartReplacesThePod(t *testing.T) {
 	b.write(pod("c", runs("z", 0, true)))
 	b.must(<-restarted)
 	b.tells("module-controller-2 exited: Pod b was deleted", "module-controller-2 running: Pod c runs", "module-controller-2 running: Pod c is ready")
+}
+
+// Heartbeats go to the Pod that has the number now, and no more to one that goes.
+func TestTheNumberGoesToTheNextPod(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", runs("z", 0, true)))
+	b.eventually(func() error {
+		for podName, want := range map[string]string{"a": "", "b": "2", "c": "1"} {
+			p, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), podName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := p.Labels[numberLabel]; got != want {
+				return fmt.Errorf("Pod %s has number %q, want %q", podName, got, want)
+			}
+		}
+		return nil
+	})
 }
 
 func TestFind(t *testing.T) {

@@ -144,6 +144,8 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: map[string]string{nameLabel: name, numberLabel: strconv.Itoa(number)},
 			Ports:    []corev1.ServicePort{{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
+			// kube-proxy takes a second to learn of a Pod: it shall have learnt when the controller listens.
+			PublishNotReadyAddresses: true,
 		},
 	})
 	if err == nil {

@@ -40,7 +40,8 @@ type Replica struct {
 	restarts        int32
 	revision        string // of its settings
 	lastExit        string // how its last container has ended
-	killed          bool   // by SIGKILL
+	endedAt         time.Time
+	killed          bool // by SIGKILL
 	backsOff        bool
 	deleting        bool
 	stopped         bool
@@ -89,7 +90,7 @@ func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, sto
 	r.Pod, r.node, r.restarts, r.container = p.Name, p.Spec.NodeName, s.RestartCount, containerID(s.ContainerID)
 	r.revision, r.deleting = p.Annotations[revisionAnnotation], leaving(p)
 	if last := s.LastTerminationState.Terminated; last != nil {
-		r.lastExit, r.killed = ending(last), last.ExitCode == killedStatus
+		r.lastExit, r.endedAt, r.killed = ending(last), last.FinishedAt.Time, last.ExitCode == killedStatus
 	}
 	switch {
 	case s.State.Running != nil && marks[s.ContainerID] == markKilled:

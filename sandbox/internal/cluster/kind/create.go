@@ -149,6 +149,9 @@ var componentArgs = []struct{ component, flag, value string }{
 	{"controllerManager", "kube-api-burst", "2000"},
 	{"scheduler", "kube-api-qps", "1000"},
 	{"scheduler", "kube-api-burst", "2000"},
+	// There is one of each: without an election they begin at once, also after the node was started again.
+	{"controllerManager", "leader-elect", "false"},
+	{"scheduler", "leader-elect", "false"},
 }
 
 // restartPeriodSince is the version of Kubernetes since which a kubelet can be told not to wait longer and longer before it starts a

@@ -49,7 +49,7 @@ func TestClusterConfig(t *testing.T) {
 		return m{"extraArgs": args}
 	}
 	types := []string{"kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"}
-	rates := []string{"kube-api-qps", "1000", "kube-api-burst", "2000"}
+	rates := []string{"kube-api-qps", "1000", "kube-api-burst", "2000", "leader-elect", "false"}
 	if diff := cmp.Diff(m{
 		"ClusterConfiguration kubeadm.k8s.io/v1beta4": m{"apiServer": list(types...), "controllerManager": list(rates...), "scheduler": list(rates...)},
 		"ClusterConfiguration kubeadm.k8s.io/v1beta3": m{

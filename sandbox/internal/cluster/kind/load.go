@@ -4,18 +4,21 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load gives an image to every node; Pods that name it must not pull it. Call it after Steps.
+// Load gives an image to every node; Pods that name it must not pull it. Call it after the first of Steps, beside the others: it waits
+// until the nodes can take it, which is long before the API answers.
 func (p *Provider) Load(ctx context.Context, b *image.Built) error {
-	list, err := p.kind.ListInternalNodes(p.name)
+	list, err := p.awaitNodes(ctx)
 	if err != nil {
-		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range list {
@@ -32,4 +35,37 @@ func (p *Provider) Load(ctx context.Context, b *image.Built) error {
 		})
 	}
 	return group.Wait()
+}
+
+// awaitNodes blocks until the container runtime of every node answers. Until then every failure may be that of a node that is only just
+// being made.
+func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
+	for {
+		list, err := p.kind.ListInternalNodes(p.name)
+		switch {
+		case err != nil:
+			err = plain(err)
+		case len(list) < p.o.Nodes && !p.adopt:
+			err = fmt.Errorf("%d of %d nodes are there", len(list), p.o.Nodes)
+		default:
+			err = p.runtimesAnswer(ctx, list)
+		}
+		if err == nil {
+			return list, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for the nodes of kind cluster %s: %w: %w", p.name, err, context.Cause(ctx))
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+func (p *Provider) runtimesAnswer(ctx context.Context, list []nodes.Node) error {
+	for _, node := range names(list) {
+		if _, err := p.engine.run(ctx, "exec", node, "ctr", "version"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
