@@ -13,7 +13,6 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 
 import com.alibaba.fastjson.JSON;
-import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import com.alibaba.fastjson.serializer.SerializerFeature;
 import com.alipay.sofa.ark.spi.model.Biz;
@@ -128,10 +127,10 @@ class Mqtt implements MqttCallbackExtended {
             case "queryAllBiz" -> publish("base/simpleBiz", modules());
             case "installBiz", "uninstallBiz" -> operate(command, JSON.parseObject(payload));
             case "baseline" -> {
-                for (Object item : JSON.parseArray(payload)) {
-                    operate("installBiz", (JSONObject) item);
-                }
-                publish("base/simpleBiz", modules());
+                Map<String, Object> answer = new TreeMap<>();
+                answer.put("command", "batchInstallBiz");
+                answer.put("response", answer(() -> Baseline.install(payload)));
+                publish("base/batchInstallBizResponse", answer);
             }
             default -> System.err.println(command + " is no command of this tunnel");
         }
@@ -142,15 +141,23 @@ class Mqtt implements MqttCallbackExtended {
         answer.put("command", command);
         answer.put("bizName", request.getString("bizName"));
         answer.put("bizVersion", request.getString("bizVersion"));
+        answer.put("response", answer(() -> commands.process(command, request)));
+        publish("base/bizOperation", answer);
+    }
+
+    private interface Work {
+        Output<?> run() throws Throwable;
+    }
+
+    /** What work answers; an exception is an answer too. */
+    private static Output<?> answer(Work work) {
         try {
-            answer.put("response", commands.process(command, request));
+            return work.run();
         } catch (Throwable e) { // also the errors of a JVM that runs out of memory
             StringWriter trace = new StringWriter();
             e.printStackTrace(new PrintWriter(trace));
-            answer.put("response", Output.ofFailed(
-                new TreeMap<>(Map.of("code", "FAILED", "message", trace.toString())), e.getMessage()));
+            return Output.ofFailed(new TreeMap<>(Map.of("code", "FAILED", "message", trace.toString())), e.getMessage());
         }
-        publish("base/bizOperation", answer);
     }
 
     /** What is installed, without the base itself, which is the first that runs. */

@@ -11,11 +11,15 @@ import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 @EnableAutoConfiguration
 public class Plain {
     public static void main(String[] args) throws InterruptedException {
-        while (args.length > 0 && !Files.exists(Path.of(args[0]))) {
-            Thread.sleep(20);
-        }
+        await(args);
         SpringApplication module = new SpringApplication(Plain.class);
         module.setWebApplicationType(WebApplicationType.NONE);
         module.run();
+    }
+
+    static void await(String[] args) throws InterruptedException {
+        while (args.length > 0 && !Files.exists(Path.of(args[0]))) {
+            Thread.sleep(20);
+        }
     }
 }
