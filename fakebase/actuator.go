@@ -15,6 +15,8 @@ const (
 	statusUp      healthStatus = "UP"
 	statusUnknown healthStatus = "UNKNOWN"
 	statusDown    healthStatus = "DOWN"
+	// statusOutOfService is readiness before the base is ready.
+	statusOutOfService healthStatus = "OUT_OF_SERVICE"
 )
 
 // phase is where a module stands for its health.
@@ -42,6 +44,7 @@ type healthInput struct {
 	unhealthy bool   // a health check of the base itself is DOWN
 	withAll   bool   // withAllBizReadiness
 	faithful  bool   // with the arithmetic of the runtime's code (protocol 8.3)
+	orphaned  bool   // a faithful base remembers a module that is gone
 	modules   []moduleInput
 }
 
@@ -49,6 +52,8 @@ type healthInput struct {
 type namedStatus struct {
 	name   string
 	status healthStatus
+	// starting: it has no application context yet, and so no checks.
+	starting bool
 }
 
 // baseHealth is the health of a base and its parts.
@@ -56,7 +61,11 @@ type baseHealth struct {
 	overall, aggregate, startUp healthStatus
 	aggregateDetails            []namedStatus // by module, the started ones
 	startUpDetails              []namedStatus // the base and all modules
+	aggregateError              string        // instead of aggregateDetails; empty = none
 }
+
+// orphanError is what the aggregate component says for ever after a stop handler has thrown (protocol 8).
+const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
 // judge works out the health of a base. A static or replayed module counts
 // while it starts and when that fails; a hot one only with withAllBizReadiness;
@@ -70,7 +79,7 @@ func judge(in healthInput) baseHealth {
 		own = statusUnknown
 	}
 	h := baseHealth{startUp: own, aggregate: statusUp}
-	h.startUpDetails = append(h.startUpDetails, namedStatus{in.base, own})
+	h.startUpDetails = append(h.startUpDetails, namedStatus{name: in.base, status: own})
 	for _, m := range in.modules {
 		started := statusUp
 		switch m.phase {
@@ -79,14 +88,13 @@ func judge(in healthInput) baseHealth {
 		case phaseFailed:
 			started = statusDown
 		}
-		h.startUpDetails = append(h.startUpDetails, namedStatus{m.id, started})
+		h.startUpDetails = append(h.startUpDetails, namedStatus{name: m.id, status: started})
 		counts := in.withAll || (m.origin != ark.Hot && !in.faithful)
 		if counts {
 			h.startUp = worst(h.startUp, started)
 		}
 		if m.phase == phaseStarting && in.faithful {
-			// No application context yet, and so no indicator that could be UP.
-			h.aggregateDetails = append(h.aggregateDetails, namedStatus{m.id, statusDown})
+			h.aggregateDetails = append(h.aggregateDetails, namedStatus{name: m.id, status: statusDown, starting: true})
 			h.aggregate = statusDown
 		}
 		if m.phase != phaseStarted {
@@ -96,8 +104,11 @@ func judge(in healthInput) baseHealth {
 		if m.unhealthy {
 			running = statusDown
 		}
-		h.aggregateDetails = append(h.aggregateDetails, namedStatus{m.id, running})
+		h.aggregateDetails = append(h.aggregateDetails, namedStatus{name: m.id, status: running})
 		h.aggregate = worst(h.aggregate, running)
+	}
+	if in.faithful && in.orphaned {
+		h.aggregate, h.aggregateError = statusDown, orphanError
 	}
 	h.overall = worst(h.startUp, h.aggregate)
 	if in.faithful && h.overall == statusUnknown {
@@ -126,7 +137,7 @@ func (l *life) healthLocked() baseHealth {
 	in := healthInput{
 		base: ark.ID(l.b.opts.Name, masterVersion), starting: !l.booted || l.staticsPending, failed: broken,
 		withAll: l.b.opts.WithAllBizReadiness, faithful: l.b.opts.Faithful,
-		unhealthy: l.unhealthy("", ""),
+		unhealthy: l.unhealthy("", ""), orphaned: l.orphaned,
 	}
 	for _, b := range l.container.List() {
 		m := moduleInput{id: b.ID(), origin: b.Origin, phase: phaseStarted, unhealthy: l.unhealthy(b.Name, b.Version)}
@@ -186,12 +197,14 @@ type (
 	healthDoc struct {
 		Status     healthStatus            `json:"status"`
 		Components map[string]componentDoc `json:"components"`
+		Groups     []string                `json:"groups,omitempty"`
 	}
 	diskSpace struct {
-		Total     int64 `json:"total"`
-		Free      int64 `json:"free"`
-		Threshold int64 `json:"threshold"`
-		Exists    bool  `json:"exists"`
+		Total     int64  `json:"total"`
+		Free      int64  `json:"free"`
+		Threshold int64  `json:"threshold"`
+		Path      string `json:"path,omitempty"` // of faithful bases; the documents have none
+		Exists    bool   `json:"exists"`
 	}
 	infoDoc struct {
 		ArkBizInfo    []wireBizInfo `json:"arkBizInfo"`
@@ -200,6 +213,14 @@ type (
 )
 
 var simulatedDisk = diskSpace{Total: 494384795648, Free: 272435396608, Threshold: 10485760, Exists: true}
+
+func (l *life) disk() diskSpace {
+	d := simulatedDisk
+	if l.b.opts.Faithful {
+		d.Path = "/app/."
+	}
+	return d
+}
 
 // serveHealth is GET /actuator/health. The components have the names of the
 // documents, or of the code if the base is faithful (protocol 8.1).
@@ -211,19 +232,29 @@ func (l *life) serveHealth(rw http.ResponseWriter) {
 	if l.b.opts.Faithful {
 		aggregateName, startUpName = "compositeAllBiz", "baseStartUp"
 	}
-	aggregate := map[string]componentDoc{}
+	var aggregate any // without modules there are no details
+	modules := map[string]componentDoc{}
 	for _, d := range h.aggregateDetails {
 		var checks any = map[string]componentDoc{
-			"diskSpace": {Status: statusUp, Details: simulatedDisk},
+			"diskSpace": {Status: statusUp, Details: l.disk()},
 			"pingHe":    {Status: d.status, Details: struct{}{}},
 		}
 		if l.b.opts.Faithful { // the runtime puts Spring's status objects into a map
 			checks = map[string]nestedDoc{
-				"diskSpace": {Status: statusDoc{statusUp}, Details: simulatedDisk},
+				"diskSpace": {Status: statusDoc{statusUp}, Details: l.disk()},
 				"pingHe":    {Status: statusDoc{d.status}, Details: struct{}{}},
 			}
 		}
-		aggregate[d.name] = componentDoc{Status: d.status, Details: checks}
+		if d.starting {
+			checks = map[string]string{"applicationContext": "haven't refreshed"}
+		}
+		modules[d.name] = componentDoc{Status: d.status, Details: checks}
+	}
+	switch {
+	case h.aggregateError != "":
+		aggregate = map[string]string{"error": h.aggregateError}
+	case len(modules) > 0 || !l.b.opts.Faithful:
+		aggregate = modules
 	}
 	startUp := map[string]statusDoc{}
 	for _, d := range h.startUpDetails {
@@ -234,14 +265,37 @@ func (l *life) serveHealth(rw http.ResponseWriter) {
 		startUpName:   {Status: h.startUp, Details: startUp},
 	}}
 	if l.unhealthy("", "") {
-		doc.Components["diskSpace"] = componentDoc{Status: statusDown, Details: simulatedDisk}
+		doc.Components["diskSpace"] = componentDoc{Status: statusDown, Details: l.disk()}
 	} else if l.b.opts.Faithful {
-		doc.Components["diskSpace"] = componentDoc{Status: statusUp, Details: simulatedDisk}
+		doc.Components["diskSpace"] = componentDoc{Status: statusUp, Details: l.disk()}
 	}
 	if l.b.opts.Faithful {
 		doc.Components["ping"] = componentDoc{Status: statusUp}
+		doc.Components["livenessState"] = componentDoc{Status: statusUp}
+		doc.Components["readinessState"] = componentDoc{Status: l.readiness()}
+		doc.Groups = []string{"liveness", "readiness"}
 	}
-	writeJSON(rw, healthCode(h.overall), doc)
+	writeHealth(rw, h.overall, doc)
+}
+
+// serveProbe is GET /actuator/health/liveness and /actuator/health/readiness. Modules
+// count for neither (protocol 8).
+func serveProbe(rw http.ResponseWriter, status healthStatus) {
+	writeHealth(rw, status, statusDoc{status})
+}
+
+// readiness is that of the base alone.
+func (l *life) readiness() healthStatus {
+	if l.up() {
+		return statusUp
+	}
+	return statusOutOfService
+}
+
+// writeHealth answers with a health, as Spring's actuator does.
+func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {
+	rw.Header().Set("Content-Type", "application/vnd.spring-boot.actuator.v3+json")
+	writeJSON(rw, healthCode(status), doc)
 }
 
 // serveModuleHealth is GET /{webContextPath}/actuator/health.
@@ -257,8 +311,8 @@ func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
 	if l.unhealthy(biz.Name, biz.Version) {
 		status = statusDown
 	}
-	writeJSON(rw, healthCode(status), healthDoc{Status: status, Components: map[string]componentDoc{
-		"diskSpace": {Status: statusUp, Details: simulatedDisk},
+	writeHealth(rw, status, healthDoc{Status: status, Components: map[string]componentDoc{
+		"diskSpace": {Status: statusUp, Details: l.disk()},
 		"ping":      {Status: status},
 	}})
 }
@@ -270,12 +324,12 @@ func (l *life) serveInfo(rw http.ResponseWriter) {
 	for _, b := range append(l.reported(), l.master()) {
 		doc.ArkBizInfo = append(doc.ArkBizInfo, *d.info(&b))
 	}
-	writeJSON(rw, http.StatusOK, doc)
+	writeHealth(rw, statusUp, doc)
 }
 
 // healthCode is Spring's mapping of a status to HTTP.
 func healthCode(s healthStatus) int {
-	if s == statusDown {
+	if s == statusDown || s == statusOutOfService {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
+	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
 // batchID is what a batch locks: the name and version of a request that has
@@ -53,13 +54,16 @@ func (l *life) batchCommand(req *batchRequest, origin ark.Origin) (out outcome) 
 
 // installBatch installs in ascending groups of priority, in parallel inside a
 // group. A jar that cannot be read for its priority ends the batch before
-// anything is installed.
+// anything is installed; one whose manifest lacks something fails alone.
 func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 	groups := map[int][]*bizRequest{}
 	for i := range req.BizList {
 		item := &req.BizList[i]
 		f, ex := l.resolve(item)
-		if ex != nil {
+		switch {
+		case ex != nil && ex.class == badManifest:
+			f.Priority = jar.DefaultPriority
+		case ex != nil:
 			return failure(ex)
 		}
 		groups[f.Priority] = append(groups[f.Priority], item)

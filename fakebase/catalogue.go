@@ -268,7 +268,7 @@ func javaOf(err error, rawURL string) *exception {
 	case jar.NotZip:
 		return thrown(CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found")
 	case jar.NotBiz:
-		return thrown(CodeInstallRequirementNotMet, "java.lang.IllegalArgumentException", e.Detail)
+		return thrown(CodeInstallRequirementNotMet, badManifest, e.Detail)
 	default:
 		return thrown(CodePullBizError, "java.io.IOException", e.Detail)
 	}

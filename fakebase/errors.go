@@ -32,6 +32,8 @@ const (
 const (
 	arkletException     = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 	validationException = "com.alipay.sofa.koupleless.arklet.core.common.exception.CommandValidationException"
+	// badManifest is what sofa-ark throws when the manifest of a jar lacks something.
+	badManifest = "java.lang.IllegalArgumentException"
 )
 
 // exception is what a Java handler would have thrown.

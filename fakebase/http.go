@@ -20,9 +20,17 @@ const (
 	firstHTTPPort, lastHTTPPort = 1238, 1337
 	// maxBody is the limit of the real server's aggregator.
 	maxBody = 1 << 20
-	// heartbeatTimeout is the real client's connect and read timeout together.
-	heartbeatTimeout = 40 * time.Second
+	// heartbeatConnect and heartbeatRead are the real client's time limits (protocol 4.1).
+	heartbeatConnect, heartbeatRead = 30 * time.Second, 10 * time.Second
 )
+
+// heartbeatTransport carries the heartbeats of all bases that have no client of their own.
+var heartbeatTransport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DialContext = (&net.Dialer{Timeout: heartbeatConnect}).DialContext
+	t.ResponseHeaderTimeout = heartbeatRead
+	return t
+}()
 
 // httpTunnel is the arklet HTTP server of one process and its heartbeats
 // (protocol 4).
@@ -44,7 +52,7 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	}
 	l.b.mu.Unlock()
 	if t.client == nil {
-		t.client = &http.Client{Timeout: heartbeatTimeout}
+		t.client = &http.Client{Transport: heartbeatTransport}
 	}
 	if err := t.endpoint.open(l.ctx, l.spawn); err != nil {
 		return fmt.Errorf("opening arklet HTTP server: %w", err)
@@ -72,6 +80,8 @@ func (l *life) closeHTTP() {
 func (o *HTTPOptions) listener() func(context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(o.Addr)
 	switch {
+	case o.listen != nil:
+		return o.listen
 	case o.Addr == "":
 		host = "127.0.0.1"
 	case err != nil || port != "":

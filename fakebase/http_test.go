@@ -283,7 +283,7 @@ func TestAsynchronousCommands(t *testing.T) {
 			synctest.Wait()
 			failure := record(t, l, "r3")
 			if failure.Status != opsFailed || failure.Message != "java.io.IOException: No space left on device" ||
-				failure.ErrorCode != CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Message != "No space left on device" {
+				failure.ErrorCode != CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Cause.Message != "No space left on device" {
 				t.Errorf("failure: %+v", failure)
 			}
 		})

@@ -42,6 +42,7 @@ type life struct {
 	charged        map[string]int64       // metaspace by biz identity
 	stopTimes      map[string]Delay       // uninstall times by biz identity
 	failures       map[string]failedStart // starts that failed, for health
+	orphaned       bool                   // a module's stop failed, and its part in the health has no module any more
 	locks          map[string]string      // biz identity -> running command
 	ops            map[string]*processRecord
 

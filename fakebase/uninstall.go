@@ -42,7 +42,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	l.b.mu.Lock()
 	now := l.b.opts.Clock.Now()
 	if ex != nil {
-		err = l.container.StopFailed(id, now)
+		err, l.orphaned = l.container.StopFailed(id, now), true
 	} else {
 		err = l.container.Stopped(id, now)
 	}
@@ -104,6 +104,7 @@ func (l *life) failStop(id string) {
 	if l.container.Stopping(id, now) != nil || l.container.StopFailed(id, now) != nil {
 		return // it starts just now, or is gone: nothing to break
 	}
+	l.orphaned = true
 	l.releaseLocked(id)
 }
 

@@ -117,6 +117,10 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	switch {
 	case first == "actuator" && rest == "health":
 		l.serveHealth(rw)
+	case first == "actuator" && rest == "health/liveness":
+		serveProbe(rw, statusUp)
+	case first == "actuator" && rest == "health/readiness":
+		serveProbe(rw, l.readiness())
 	case first == "actuator" && rest == "info":
 		l.serveInfo(rw)
 	case rest == "actuator/health", rest == "actuator/info": // the documents say info and show health
@@ -223,7 +227,9 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 		http.Error(rw, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	rw.Header().Set("Content-Type", "application/json")
+	if rw.Header().Get("Content-Type") == "" {
+		rw.Header().Set("Content-Type", "application/json")
+	}
 	rw.WriteHeader(status)
 	_, _ = rw.Write(body) // the client may be gone
 }

@@ -233,7 +233,8 @@ func TestWebAddrBeforeStart(t *testing.T) {
 
 func TestActuatorDocuments(t *testing.T) {
 	disk := `"diskSpace":{"status":"UP","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}}`
-	nested := `"diskSpace":{"details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true},"status":{"status":"UP"}}`
+	figures := `"total":494384795648,"free":272435396608,"threshold":10485760,"path":"/app/.","exists":true`
+	nested := `"diskSpace":{"details":{` + figures + `},"status":{"status":"UP"}}`
 	tests := []struct {
 		name   string
 		opts   Options
@@ -247,7 +248,12 @@ func TestActuatorDocuments(t *testing.T) {
 			want: `{"status":"UP","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
 			name: "health of a faithful base", opts: Options{Faithful: true}, path: "/actuator/health", status: 200,
-			want: `{"status":"UP","components":{"baseStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}},"compositeAllBiz":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + nested + `,"pingHe":{"details":{},"status":{"status":"UP"}}}}}},` + disk + `,"ping":{"status":"UP"}}}`,
+			want: `{"status":"UP","components":{"baseStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}},"compositeAllBiz":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + nested + `,"pingHe":{"details":{},"status":{"status":"UP"}}}}}},"diskSpace":{"status":"UP","details":{` + figures + `}},"livenessState":{"status":"UP"},"ping":{"status":"UP"},"readinessState":{"status":"UP"}},"groups":["liveness","readiness"]}`,
+		}, {
+			name: "liveness", path: "/actuator/health/liveness", status: 200, want: `{"status":"UP"}`,
+		}, {
+			name: "readiness, whatever the modules are", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}},
+			path: "/actuator/health/readiness", status: 200, want: `{"status":"UP"}`,
 		}, {
 			name: "module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"DOWN","details":{"biz1:1":{"status":"DOWN","details":{` + disk + `,"pingHe":{"status":"DOWN","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
@@ -289,4 +295,6 @@ func TestHealthWhileStarting(t *testing.T) {
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &doc) != nil || doc.Status != statusUnknown {
 		t.Errorf("%d %s %v, want 200 UNKNOWN", status, body, err)
 	}
+	r.expect("/actuator/health/liveness", 200, `{"status":"UP"}`)
+	r.expect("/actuator/health/readiness", 503, `{"status":"OUT_OF_SERVICE"}`)
 }

@@ -145,8 +145,17 @@ type wireRequest struct {
 	RequestID       *string           `json:"requestId,omitempty"`
 }
 
+// wireThrowable is an exception as fastjson writes one.
 type wireThrowable struct {
-	Message *string `json:"message,omitempty"`
+	Type             string         `json:"@type"`
+	Cause            *wireThrowable `json:"cause,omitempty"`
+	LocalizedMessage *string        `json:"localizedMessage,omitempty"`
+	Message          *string        `json:"message,omitempty"`
+	StackTrace       []struct{}     `json:"stackTrace"`
+}
+
+func throwable(class, message string, cause *wireThrowable) *wireThrowable {
+	return &wireThrowable{Type: class, Message: nullable(message), LocalizedMessage: nullable(message), Cause: cause, StackTrace: []struct{}{}}
 }
 
 type wireProcessRecord struct {
@@ -255,7 +264,10 @@ func (d dialect) process(r processRecord) wireProcessRecord {
 		out.ErrorCode = r.code
 	}
 	if r.thrown != nil {
-		out.Throwable = &wireThrowable{Message: nullable(r.thrown.detail)}
+		out.Throwable = throwable(r.thrown.class, r.thrown.detail, nil)
+		if !r.thrown.plain {
+			out.Throwable = throwable(arkletException, r.thrown.String(), out.Throwable)
+		}
 	}
 	if !r.end.IsZero() {
 		end := r.end.UnixMilli()
