@@ -71,19 +71,26 @@ func TestConformance(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		t.Fatal(err)
 	}
-	compared := 0
+	compared, phases := 0, 0
 	for _, name := range names {
 		r := recordings[name]
 		t.Run(name, func(t *testing.T) {
-			for _, d := range replay(t, r) {
+			var found []difference
+			if r.Phases != nil {
+				found = relive(t, r)
+			} else {
+				found = replay(t, r)
+			}
+			for _, d := range found {
 				i := slices.IndexFunc(list, func(k *known) bool { return k.covers(name, d.Difference) })
 				if i < 0 {
-					t.Errorf("exchange %d (%s %s): %s\n  real: %s\n  fake: %s", d.exchange, d.sent.Command, d.sent.Body, d.Path, d.Real, d.Fake)
+					t.Errorf("%s: %s\n  real: %s\n  fake: %s", d.where, d.Path, d.Real, d.Fake)
 					continue
 				}
 				list[i].used = true
 			}
 			compared += len(r.Exchanges)
+			phases += len(r.Phases)
 		})
 	}
 	for _, k := range list {
@@ -94,24 +101,42 @@ func TestConformance(t *testing.T) {
 			t.Errorf("the difference at %s has no reason", k.Path)
 		}
 	}
-	t.Logf("%d recordings, %d exchanges, %d differences listed", len(names), compared, len(list))
+	t.Logf("%d recordings, %d exchanges, %d phases, %d differences listed", len(names), compared, phases, len(list))
 }
 
-// difference is one in an exchange.
+// difference is one at a place of a recording.
 type difference struct {
 	recording.Difference
-	exchange int
-	sent     recording.Exchange
+	where string
 }
 
 // replay sends what was sent to the real base, and compares what comes back.
 func replay(t *testing.T, r recording.Recording) []difference {
 	t.Helper()
-	places := lay(t, r.Jars)
+	var hanging recording.Hanging
+	places := lay(t, r.Jars, &hanging)
+	opts := simulate(t, r)
+	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
+	w := newWorld(t)
+	if r.Tunnel == recording.MQTT {
+		opts.MQTT = &MQTTOptions{Dial: w.dial}
+	}
+	b := start(t, opts)
+	p := &replayer{t: t, world: w, base: b, places: places, hanging: &hanging, tunnel: r.Tunnel, addr: httpAddr(t, b)}
+	p.dial = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", p.addr) }
+	if r.Tunnel == recording.MQTT {
+		w.next("base/queryBaseline")
+	}
+	return p.play(r.Exchanges)
+}
+
+// simulate are the options of a faithful base for a recording, without tunnels.
+func simulate(t *testing.T, r recording.Recording) Options {
+	t.Helper()
 	opts := Options{
 		Identity: "b1", Name: "realbase", HostName: "b1", Faithful: true,
 		Activation: map[string]Activation{"new": ActivateNewModule, "multi": ActivateMulti}[r.Base.Activation],
-		Catalogue:  &Catalogue{Fetch: FetchAlways}, HTTP: &HTTPOptions{Addr: "127.0.0.1:0"},
+		Catalogue:  &Catalogue{Fetch: FetchAlways},
 	}
 	if r.Base.KeepFailed {
 		opts.AutoUninstallWhenFailed = new(bool)
@@ -130,33 +155,12 @@ func replay(t *testing.T, r recording.Recording) []difference {
 		}
 		opts.Catalogue.Modules = append(opts.Catalogue.Modules, m)
 	}
-	w := newWorld(t)
-	if r.Tunnel == recording.MQTT {
-		opts.MQTT = &MQTTOptions{Dial: w.dial}
-	}
-	p := &replayer{t: t, world: w, places: places, addr: httpAddr(t, start(t, opts))}
-	if r.Tunnel == recording.MQTT {
-		w.next("base/queryBaseline")
-	}
-	var out []difference
-	for i, x := range r.Exchanges {
-		p.await(x.Await)
-		var found []recording.Difference
-		if r.Tunnel == recording.HTTP {
-			found = p.overHTTP(x)
-		} else {
-			found = p.overMQTT(x)
-		}
-		for _, d := range found {
-			out = append(out, difference{d, i + 1, x})
-		}
-	}
-	return out
+	return opts
 }
 
-// lay writes the jars of a recording: a simulated base reads no more of
+// lay writes the jars of a recording, and serves them: a simulated base reads no more of
 // them than the manifest.
-func lay(t *testing.T, jars map[string]recording.Manifest) recording.Places {
+func lay(t *testing.T, jars map[string]recording.Manifest, hanging *recording.Hanging) recording.Places {
 	t.Helper()
 	p := recording.Places{Modules: t.TempDir()}
 	for name, manifest := range jars {
@@ -182,7 +186,10 @@ func lay(t *testing.T, jars map[string]recording.Manifest) recording.Places {
 			t.Fatal(err)
 		}
 	}
-	server := httptest.NewServer(http.FileServer(http.Dir(p.Modules)))
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(p.Modules)))
+	mux.Handle("/hanging/", hanging)
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	p.Server = server.URL
 	nobody := httptest.NewServer(nil)
@@ -195,27 +202,86 @@ func lay(t *testing.T, jars map[string]recording.Manifest) recording.Places {
 type replayer struct {
 	t       *testing.T
 	world   *world
+	base    *Base
 	places  recording.Places
-	addr    string
+	hanging *recording.Hanging
+	tunnel  recording.Tunnel
+	addr    string // of arklet's HTTP server, which dial connects to
+	dial    func(context.Context) (net.Conn, error)
 	pending chan string // the answer of the request in the background
 }
 
-// unanswered is how long no answer must come.
-const unanswered = 150 * time.Millisecond
+const (
+	// unanswered is how long no answer must come.
+	unanswered = 150 * time.Millisecond
+	// answered is how long an answer may take.
+	answered = 10 * time.Second
+)
 
-func (p *replayer) await(text string) {
+// play sends exchanges one after the other.
+func (p *replayer) play(list []recording.Exchange) (out []difference) {
 	p.t.Helper()
-	const all = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
-	for text != "" && !strings.Contains(roundTrip(p.t, p.addr, all), text) {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			p.t.Fatalf("the base never says %s", text)
+	for i, x := range list {
+		if x.Release {
+			p.hanging.Release()
+		}
+		p.await(x)
+		var found []recording.Difference
+		switch {
+		case x.Web != "":
+			found = p.overWeb(x)
+		case p.tunnel == recording.HTTP:
+			found = p.overHTTP(x)
+		default:
+			found = p.overMQTT(x)
+		}
+		for _, d := range found {
+			out = append(out, difference{d, fmt.Sprintf("exchange %d (%s%s %s)", i+1, x.Command, x.Web, x.Body)})
 		}
 	}
+	return out
+}
+
+// await waits for what an exchange wants before its request.
+func (p *replayer) await(x recording.Exchange) {
+	p.t.Helper()
+	const all = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
+	p.poll("the base to say "+x.Await+", or to download", func() bool {
+		return (x.Await == "" || strings.Contains(roundTrip(p.t, p.addr, all), x.Await)) && (!x.AwaitDownload || p.hanging.Asked())
+	})
+}
+
+// poll asks until done.
+func (p *replayer) poll(what string, done func() bool) {
+	p.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(answered)
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			p.t.Fatalf("waiting in vain for %s", what)
+		}
+	}
+}
+
+// overWeb asks the base's web server.
+func (p *replayer) overWeb(x recording.Exchange) []recording.Difference {
+	p.t.Helper()
+	addr, err := p.base.WebAddr(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := http.Get("http://" + addr + x.Web)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	answer, err := recording.WebAnswer(response)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return recording.CompareHTTP(x.Answer, recording.Normal(answer))
 }
 
 func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
@@ -245,16 +311,21 @@ func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
 		}
 		return nil
 	}
-	return recording.CompareHTTP(x.Answer, recording.Normal(p.places.Strip(p.answer(p.places.Fill(raw)))))
+	var answer string
+	p.poll("an answer with "+x.Until, func() bool {
+		answer = p.answer(p.places.Fill(raw))
+		return strings.Contains(answer, x.Until)
+	})
+	return recording.CompareHTTP(x.Answer, recording.Normal(p.places.Strip(answer)))
 }
 
 // answer sends a raw request. A base that does not read all of it may reset the
 // connection, before or after it has answered.
 func (p *replayer) answer(raw string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), answered)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr)
+	conn, err := p.dial(ctx)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -276,7 +347,7 @@ func (p *replayer) overMQTT(x recording.Exchange) []recording.Difference {
 		return nil
 	}
 	var got []recording.Message
-	limit := time.After(10 * time.Second)
+	limit := time.After(answered)
 	if x.Silent {
 		limit = time.After(unanswered)
 	}
@@ -284,7 +355,7 @@ func (p *replayer) overMQTT(x recording.Exchange) []recording.Difference {
 		select {
 		case m := <-p.world.messages:
 			topic := strings.TrimPrefix(m.topic, "koupleless_dev/b1/")
-			if strings.HasPrefix(topic, "base/") && topic != "base/heart" {
+			if strings.HasPrefix(topic, "base/") && topic != "base/heart" && topic != "base/baseline" {
 				got = append(got, recording.Message{Topic: topic, Payload: recording.Normal(p.places.Strip(string(m.payload)))})
 			}
 		case <-limit:

@@ -34,6 +34,9 @@ type Options struct {
 	Controller string
 	// Broker is host:port of an MQTT broker; empty = no MQTT tunnel.
 	Broker, Username, Password string
+	// Downloads is an empty folder where the base puts jars; empty = where it likes.
+	// Required if Settings.Disk is set.
+	Downloads string
 	// JVM are further options of the JVM.
 	JVM []string
 	// Host is where the base is dialled, one address of the loopback network. Its
@@ -87,7 +90,7 @@ func (b *Base) Start(ctx context.Context) error {
 		return fmt.Errorf("opening the log of base %q: %w", b.opts.Identity, err)
 	}
 	defer func() { _ = log.Close() }() // the JVM wrote to it, nobody else
-	cmd := exec.CommandContext(ctx, "java", b.arguments()...)
+	cmd := b.command(ctx)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting base %q: %w", b.opts.Identity, err)
@@ -178,6 +181,31 @@ func (b *Base) Modules(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
+// command is the JVM. One with a small disk gets a file system of its own for downloads.
+func (b *Base) command(ctx context.Context) *exec.Cmd {
+	if b.opts.Settings.Disk == 0 {
+		return exec.CommandContext(ctx, "java", b.arguments()...)
+	}
+	return onSmallDisk(ctx, b.opts.Settings.Disk, b.opts.Downloads, append([]string{"java"}, b.arguments()...)...)
+}
+
+// onSmallDisk is a command that sees a file system of so many KiB on a folder, and
+// nobody else does: it is in a mount namespace, which ends with the process.
+func onSmallDisk(ctx context.Context, size int, folder string, command ...string) *exec.Cmd {
+	const script = `mount -t tmpfs -o size="$1"k downloads "$2"; shift 2; exec "$@"`
+	return exec.CommandContext(ctx, "unshare", append([]string{"--user", "--map-root-user", "--mount", "sh", "-ec", script, "sh",
+		strconv.Itoa(size), folder}, command...)...)
+}
+
+// NoSmallDisk says why bases cannot have Settings.Disk on this system, or nothing: it
+// takes unshare, and namespaces for users.
+func NoSmallDisk(ctx context.Context, folder string) error {
+	if out, err := onSmallDisk(ctx, 4, folder, "true").CombinedOutput(); err != nil {
+		return fmt.Errorf("making a small file system: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
 // arguments is the command line of the JVM. Arklet reads system properties only.
 func (b *Base) arguments() []string {
 	o := b.opts
@@ -206,6 +234,9 @@ func (b *Base) arguments() []string {
 	}
 	if o.Settings.KeepFailed {
 		list = append(list, "-Dsofa.ark.auto.uninstall.when.failed.enable=false")
+	}
+	if o.Downloads != "" {
+		list = append(list, "-Dcom.alipay.sofa.ark.biz.dir="+o.Downloads)
 	}
 	if o.Controller != "" {
 		list = append(list, "-Dkoupleless.arklet.http.heartbeat.endpoint="+o.Controller)

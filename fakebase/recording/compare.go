@@ -43,7 +43,7 @@ func CompareMessages(seen, fake []Message) []Difference {
 		return strings.Join(all, " ")
 	}
 	if r, f := topics(seen), topics(fake); r != f {
-		return []Difference{{"topics", cmp.Or(r, absent), cmp.Or(f, absent)}}
+		return []Difference{{"topics", orAbsent(r), orAbsent(f)}}
 	}
 	var out []Difference
 	for i := range seen {
@@ -51,6 +51,8 @@ func CompareMessages(seen, fake []Message) []Difference {
 	}
 	return out
 }
+
+func orAbsent(text string) string { return cmp.Or(text, absent) }
 
 // ComparePayload compares two texts, as JSON if both are that. Lists of objects
 // are sets: a base lists its modules and commands in no order.

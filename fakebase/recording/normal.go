@@ -22,6 +22,10 @@ var normal = []struct {
 	{regexp.MustCompile(`"status":"(INITIALIZED|EXECUTING)"`), `"status":"INITIALIZED"`}, // whichever is seen
 	{regexp.MustCompile(`"port":[1-9]\d*`), `"port":1`},
 	{regexp.MustCompile(`,"threadName":"[^"]*"`), ``}, // there as soon as the thread runs
+	{regexp.MustCompile(`"stackTrace":\[[^]]*\]`), `"stackTrace":[]`},
+	{regexp.MustCompile(`"metrics":\{"timestamp":.*?"gcmetrics":\{[^}]*\}\}`), `"metrics":{}`},
+	{regexp.MustCompile(`"(total|free|threshold)":\d+`), `"$1":1`},
+	{regexp.MustCompile(`"path":"[^"]*"`), `"path":""`},
 	{regexp.MustCompile(`(Hook)@[0-9a-f]+`), `$1@1`},
 	{regexp.MustCompile(`file:[^"]*/BOOT-INF/`), `file:{base}/BOOT-INF/`},
 	{regexp.MustCompile(`(/[^"/ ]+)+/sofa-ark/`), `{temp}/`},

@@ -3,6 +3,8 @@
 // simulated base against them.
 //
 //	recording.go   Recording: its files, one for each tunnel and condition
+//	phase.go       Phase: what happens to the world of a base, and what the base sends then
+//	world.go       broker, controller and server, as far as a base sees them
 //	normal.go      what must differ from run to run, and is taken out of answers
 //	compare.go     the differences between two answers, by JSON path
 package recording
@@ -48,8 +50,11 @@ type Recording struct {
 	Jars map[string]Manifest `json:"jars,omitempty"`
 	// Simulate makes a simulated base do what the code in a jar does: it
 	// executes none.
-	Simulate  Simulate   `json:"simulate,omitzero"`
-	Exchanges []Exchange `json:"exchanges"`
+	Simulate Simulate `json:"simulate,omitzero"`
+	// A recording has Exchanges with a base that runs already, or Phases of one with a
+	// world of its own.
+	Exchanges []Exchange `json:"exchanges,omitempty"`
+	Phases    []Phase    `json:"phases,omitempty"`
 	Versions  Versions   `json:"versions"`
 }
 
@@ -72,23 +77,35 @@ type Settings struct {
 	KeepFailed bool `json:"keepFailed,omitempty"`
 	// MaxMetaspace is -XX:MaxMetaspaceSize in MiB; 0 = 256.
 	MaxMetaspace int `json:"maxMetaspace,omitempty"`
+	// Disk is the size in KiB of the file system that takes downloads; 0 = that of the machine.
+	Disk int `json:"disk,omitempty"`
 }
 
 // Exchange is one request and what came back. Addresses and folders are
 // replaced in both: {modules} is the folder with the jars, {server} an HTTP server with
-// the same files, {refused} an address where nobody listens.
+// the same files that does not answer below /hanging/, {refused} an address where nobody listens.
 type Exchange struct {
 	// Command goes over both tunnels, with Body.
 	Command string `json:"command,omitempty"`
 	// Raw is a whole HTTP request instead. {oversized} in it stands for a body beyond arklet's limit.
 	Raw  string `json:"raw,omitempty"`
 	Body string `json:"body,omitempty"`
+	// Web is a GET of this path instead, to the base's own web server. Of the answer the
+	// recording has status, content type and body; the rest is that server's framing.
+	Web string `json:"web,omitempty"`
 	// Background leaves the request running while the next ones are sent; what it
 	// answers is in the exchange with Join.
 	Background bool `json:"background,omitempty"`
 	Join       bool `json:"join,omitempty"`
-	// Await waits, before the request, until the answer to queryAllBiz contains this text.
-	Await string `json:"await,omitempty"`
+	// Await waits, before the request, until the answer to queryAllBiz contains this
+	// text; AwaitDownload until a download hangs.
+	Await         string `json:"await,omitempty"`
+	AwaitDownload bool   `json:"awaitDownload,omitempty"`
+	// Release ends what waits, before the request: modules that wait for a file, and
+	// downloads that hang.
+	Release bool `json:"release,omitempty"`
+	// Until sends the request again until its answer contains this text.
+	Until string `json:"until,omitempty"`
 	// Answer is what came back over HTTP; nothing if Silent.
 	Answer string `json:"answer,omitempty"`
 	// Messages came back over MQTT, in order.

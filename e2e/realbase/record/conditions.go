@@ -1,31 +1,44 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// condition is what is provoked, and by which steps. Both tunnels take them
+// condition is what is provoked, and by which steps or phases. Both tunnels take them
 // unless only says which one.
 type condition struct {
 	name, text string
 	base       recording.Settings
+	apart      string // conditions of one name have a base for themselves
 	jars       []string
 	simulate   recording.Simulate
 	only       recording.Tunnel
 	steps      []step
+	phases     []phase
 }
 
-// step is one request.
+// tunnels are those over which a condition is recorded.
+func (c condition) tunnels() []recording.Tunnel {
+	if c.only != "" {
+		return []recording.Tunnel{c.only}
+	}
+	return []recording.Tunnel{recording.HTTP, recording.MQTT}
+}
+
+// step is one request; its fields are those of recording.Exchange.
 type step struct {
-	command, body, raw string
-	silentHTTP         bool // nothing comes back over HTTP
-	silentMQTT         bool // nor over MQTT
-	background, join   bool
-	await              string // text that queryAllBiz must show before the step
-	release            bool   // lets a waiting module start, before the step
+	command, body, raw, web string
+	silentHTTP              bool // nothing comes back over HTTP
+	silentMQTT              bool // nor over MQTT
+	background, join        bool
+	await, until            string
+	awaitDownload, release  bool
 }
 
 // The jars, and what differs from the module that Maven built: it has the
@@ -37,7 +50,8 @@ var jars = map[string]recording.Manifest{
 	"plain-1.jar":    named("plain", "1.0.0", "Plain"), // without an argument it does not wait
 	"plain-2.jar":    named("plain", "2.0.0", "Plain"),
 	"bare.jar":       named("bare", "1.0.0", "Bare"),
-	"throwing.jar":   named("throwing", "1.0.0", "Throwing"),
+	"throwing.jar":   named("throwing", "1.0.0", "Throwing"), // nor does this one
+	"early.jar":      early(),
 	"stubborn.jar":   named("stubborn", "1.0.0", "Stubborn"),
 	"greedy.jar":     named("greedy", "1.0.0", "Greedy"),
 	"no-class.jar":   named("lost", "1.0.0", "Lost"),
@@ -50,6 +64,13 @@ var jars = map[string]recording.Manifest{
 func named(name, version, class string) recording.Manifest {
 	class = "koupsandbox.module." + class
 	return recording.Manifest{"Ark-Biz-Name": name, "Ark-Biz-Version": version, "Main-Class": class, "Start-Class": class, "web-context-path": name}
+}
+
+// early goes before other modules in a batch.
+func early() recording.Manifest {
+	m := named("plain", "2.0.0", "Plain")
+	m["priority"] = "50"
+	return m
 }
 
 // The requests.
@@ -135,7 +156,13 @@ var lives = []condition{
 		steps: []step{ask("queryBizOps", `{"requestId":"none"}`), ask("queryBizOps", `{}`),
 			ask("installBiz", `{"async":true,"requestId":"r1","bizName":"plain","bizVersion":"1.0.0","bizUrl":"file://{modules}/plain-1.jar","args":["{modules}/go"]}`),
 			ask("installBiz", `{"async":true,"requestId":"r1","bizName":"plain","bizVersion":"1.0.0","bizUrl":"file://{modules}/plain-1.jar"}`),
-			{release: true, await: `"activated"`, command: "queryBizOps", body: `{"requestId":"r1"}`}}},
+			{release: true, until: `"endTime":`, command: "queryBizOps", body: `{"requestId":"r1"}`}}},
+	{name: "async-fails", text: "an asynchronous install that fails", jars: []string{"throwing.jar"}, only: recording.HTTP,
+		simulate: recording.Simulate{Faults: throwing.Faults, Modules: []json.RawMessage{json.RawMessage(`{"name":"throwing","installTime":{"min":"700ms"}}`)}},
+		steps: []step{
+			ask("installBiz", `{"async":true,"requestId":"r2","bizName":"throwing","bizVersion":"1.0.0","bizUrl":"file://{modules}/throwing.jar","args":["{modules}/go"]}`),
+			awaiting(`"resolved"`, list),
+			{release: true, until: `"endTime":`, command: "queryBizOps", body: `{"requestId":"r2"}`}, list}},
 }
 
 func awaiting(text string, s step) step {
@@ -153,6 +180,12 @@ var failures = []condition{
 	{name: "pull-not-found", text: "404", steps: []step{installURL("{server}/missing.jar")}},
 	{name: "pull-refused", text: "nobody listens", steps: []step{installURL("http://{refused}/x.jar")}},
 	{name: "pull-unknown-host", text: "a host that does not exist", steps: []step{installURL("http://no-such-host.invalid/x.jar")}},
+	{name: "pull-hangs", text: "a server that does not answer, until it does: the install waits, with its lock", jars: []string{"plain-1.jar"}, steps: []step{
+		hangs, {awaitDownload: true, command: "installBiz", body: hangs.body}, list,
+		{join: true, release: true}, install("plain", "1.0.0", "plain-1.jar")}},
+	{name: "disk-full", text: "no room for the download", base: recording.Settings{Disk: 4}, jars: []string{"plain-1.jar"},
+		simulate: recording.Simulate{Faults: []json.RawMessage{fault("User.DiskFull", "plain")}},
+		steps:    []step{install("plain", "1.0.0", "plain-1.jar"), installURL("{server}/plain-1.jar"), list}},
 	{name: "pull-nameless", text: "no name, and no jar to take it from", steps: []step{ask("installBiz", `{"bizUrl":"file://{modules}/missing.jar"}`)}},
 	{name: "no-jar", text: "a file that is no jar", jars: []string{"no-jar.jar"}, steps: []step{install("plain", "1.0.0", "no-jar.jar"), list}},
 	{name: "jar-without-name", text: "a jar that is no module", jars: []string{"no-name.jar"}, steps: []step{install("plain", "1.0.0", "no-name.jar"), list}},
@@ -177,8 +210,7 @@ var failures = []condition{
 		simulate: recording.Simulate{Faults: []json.RawMessage{fault("User.MetaspaceFull", "greedy")}},
 		steps:    []step{install("greedy", "1.0.0", "greedy.jar"), list}},
 	{name: "stop-handler-throws", text: "a module whose stop handler throws", jars: []string{"stubborn.jar"},
-		simulate: recording.Simulate{Faults: []json.RawMessage{says("Arklet.UninstallBizFailed", "stubborn", "java.lang.IllegalStateException: the module does not let go")}},
-		steps:    []step{install("stubborn", "1.0.0", "stubborn.jar"), on("uninstallBiz", "stubborn", "1.0.0"), list}},
+		simulate: stubborn, steps: []step{install("stubborn", "1.0.0", "stubborn.jar"), on("uninstallBiz", "stubborn", "1.0.0"), list}},
 	{name: "uninstall-without-spring", text: "an uninstall of a module that has no Spring context", jars: []string{"bare.jar"},
 		simulate: recording.Simulate{Faults: []json.RawMessage{says("Arklet.UninstallBizFailed", "bare", noSpring)}},
 		steps:    []step{install("bare", "1.0.0", "bare.jar"), on("uninstallBiz", "bare", "1.0.0"), list}},
@@ -189,6 +221,15 @@ var failures = []condition{
 	{name: "switch-nameless", text: "a switch without name or version", only: recording.HTTP,
 		steps: []step{ask("switchBiz", `{"bizVersion":"1.0.0"}`), ask("switchBiz", `{"bizName":"plain"}`)}},
 }
+
+var stubborn = recording.Simulate{Faults: []json.RawMessage{says("Arklet.UninstallBizFailed", "stubborn", "java.lang.IllegalStateException: the module does not let go")}}
+
+// hangs is an install whose download does not come.
+var hangs = func() step {
+	s := installURL("{server}/hanging/plain-1.jar")
+	s.background = true
+	return s
+}()
 
 var throwing = recording.Simulate{Faults: []json.RawMessage{fault("User.InstallBizUserError", "throwing")}}
 
@@ -219,6 +260,77 @@ var questions = []condition{
 	{name: "health-bad-type", text: "a type of health that does not exist", steps: []step{ask("health", `{"type":"weather"}`).unanswered()}},
 }
 
+// baselines are answers to the question of a base what to install.
+var baselines = []condition{
+	{name: "baseline-empty", text: "a baseline without modules", only: recording.MQTT, steps: []step{ask(baseline, "[]"), list}},
+	{name: "baseline", text: "a baseline of one module", jars: []string{"plain-1.jar"}, only: recording.MQTT, steps: []step{baselineOf("plain-1.jar"), list}},
+	{name: "baseline-several", text: "a baseline of two versions: that of the higher priority starts first, and stays active", jars: []string{"plain-1.jar", "early.jar"}, only: recording.MQTT,
+		steps: []step{baselineOf("plain-1.jar", "early.jar"), list}},
+	{name: "baseline-broken", text: "a baseline of three modules: the main of one throws, one has no main class", jars: []string{"plain-1.jar", "throwing.jar", "no-main.jar"}, only: recording.MQTT,
+		simulate: throwing, steps: []step{baselineOf("plain-1.jar", "throwing.jar", "no-main.jar"), list}},
+	{name: "baseline-installed", text: "a baseline of what is installed", jars: []string{"plain-1.jar"}, only: recording.MQTT,
+		steps: []step{install("plain", "1.0.0", "plain-1.jar"), baselineOf("plain-1.jar"), list}},
+}
+
+func baselineOf(files ...string) step {
+	var items []string
+	for _, jar := range files {
+		items = append(items, fmt.Sprintf(`{"bizName":%q,"bizVersion":%q,"bizUrl":"file://{modules}/%s"}`,
+			jars[jar]["Ark-Biz-Name"], cmp.Or(jars[jar]["Ark-Biz-Version"], "1.0.0"), jar))
+	}
+	return ask(baseline, "["+strings.Join(items, ",")+"]")
+}
+
+// actuators are questions to Spring's actuator.
+var actuators = []condition{
+	{name: "actuator", apart: "actuator", text: "health of the base and its probes, without a module and with one", jars: []string{"plain-1.jar"}, only: recording.HTTP,
+		steps: []step{get("/actuator/health"), get("/actuator/health/liveness"), get("/actuator/health/readiness"), get("/actuator/info"),
+			install("plain", "1.0.0", "plain-1.jar"),
+			get("/actuator/health"), get("/actuator/health/liveness"), get("/actuator/health/readiness"), get("/actuator/info")}},
+	{name: "actuator-starting", apart: "actuator", text: "health of the base while a module starts", jars: []string{"plain-1.jar"}, simulate: slow, only: recording.HTTP,
+		steps: []step{waiting("1.0.0"), awaiting(`"resolved"`, get("/actuator/health")), get("/actuator/health/readiness"), {join: true, release: true}}},
+	{name: "actuator-failed", apart: "actuator", text: "health of the base when a module could not start", jars: []string{"throwing.jar"}, simulate: throwing, only: recording.HTTP,
+		steps: []step{install("throwing", "1.0.0", "throwing.jar"), get("/actuator/health"), get("/actuator/health/readiness")}},
+	{name: "actuator-without-spring", apart: "actuator", text: "health of the base with a module that has no Spring context", jars: []string{"bare.jar"}, only: recording.HTTP,
+		steps: []step{install("bare", "1.0.0", "bare.jar"), get("/actuator/health"), get("/actuator/health/readiness")}},
+	// The last, because the base is not what it was.
+	{name: "actuator-stop-handler", apart: "actuator", text: "health of the base when the stop handler of a module has thrown", jars: []string{"stubborn.jar"}, only: recording.HTTP,
+		simulate: stubborn, steps: []step{install("stubborn", "1.0.0", "stubborn.jar"), on("uninstallBiz", "stubborn", "1.0.0"), get("/actuator/health"), get("/actuator/health/readiness")}},
+}
+
+func get(path string) step { return step{web: path} }
+
+// worlds are conditions of what is around a base. Heartbeats come every 10 s over MQTT and every
+// 12 s over HTTP: phases end between them, with room for requests.
+var worlds = []condition{
+	{name: "start", text: "a base starts, and is told its baseline", jars: []string{"plain-1.jar"}, only: recording.MQTT, phases: []phase{
+		{event: recording.Start, seconds: 25, steps: []step{baselineOf("plain-1.jar"), list}}}},
+	{name: "start", text: "a base starts", only: recording.HTTP, phases: []phase{{event: recording.Start, seconds: 30, steps: []step{list}}}},
+	{name: "start-without-broker", text: "a base starts when there is no broker, and never looks for one again", only: recording.MQTT, phases: []phase{
+		{event: recording.BrokerStops}, {event: recording.Start, seconds: 20}, {event: recording.BrokerReturns, seconds: 30}}},
+	{name: "connection-breaks", text: "a connection breaks and comes back between two heartbeats", jars: []string{"plain-1.jar"}, only: recording.MQTT, phases: []phase{
+		{event: recording.Start, seconds: 2, steps: []step{install("plain", "1.0.0", "plain-1.jar")}},
+		{event: recording.ConnectionBreaks, seconds: 23, steps: []step{list}}}},
+	{name: "outage", text: "the broker is away when a heartbeat is due: it was the last of the process, but commands are answered", jars: []string{"plain-1.jar"}, only: recording.MQTT, phases: []phase{
+		{event: recording.Start, seconds: 2, steps: []step{install("plain", "1.0.0", "plain-1.jar")}},
+		{event: recording.BrokerStops, seconds: 13},
+		{event: recording.BrokerReturns, seconds: 40, steps: []step{list, ask("health", `{"type":"biz"}`), on("uninstallBiz", "plain", "1.0.0")}},
+		{event: recording.Kill, seconds: 1}, {event: recording.Start, seconds: 15}}},
+	{name: "outage", text: "nobody takes heartbeats, for two of them: they go on when somebody does again", jars: []string{"plain-1.jar"}, only: recording.HTTP, phases: []phase{
+		{event: recording.Start, seconds: 4, steps: []step{install("plain", "1.0.0", "plain-1.jar")}},
+		{event: recording.ControllerStops, seconds: 24, steps: []step{list}},
+		{event: recording.ControllerReturns, seconds: 26, steps: []step{list}}}},
+	{name: "controller-hangs", text: "heartbeats are not answered: the base gives each up after 10 s", only: recording.HTTP, phases: []phase{
+		{event: recording.Start, seconds: 4}, {event: recording.ControllerHangs, seconds: 24, steps: []step{list}},
+		{event: recording.ControllerReturns, seconds: 26}}},
+	{name: "controller-fails", text: "heartbeats are answered with 500", only: recording.HTTP, phases: []phase{
+		{event: recording.Start, seconds: 4}, {event: recording.ControllerFails, seconds: 24}, {event: recording.ControllerReturns, seconds: 14}}},
+	{name: "restart", text: "the process is killed and starts again: nothing is said, nothing is left", jars: []string{"plain-1.jar"}, phases: []phase{
+		{event: recording.Start, seconds: 2, steps: []step{install("plain", "1.0.0", "plain-1.jar"), list}},
+		{event: recording.Kill, seconds: 3},
+		{event: recording.Start, seconds: 2, steps: []step{list, install("plain", "1.0.0", "plain-1.jar")}}}},
+}
+
 func conditions() []condition {
-	return append(append(append([]condition{}, lives...), failures...), questions...)
+	return slices.Concat(lives, failures, questions, baselines, actuators, worlds)
 }

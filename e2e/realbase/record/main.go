@@ -6,6 +6,8 @@
 //	conditions.go   what is provoked
 //	places.go       jars, broken in one way each, and where they are
 //	player.go       sends requests, and takes answers, over HTTP and MQTT
+//	broker.go       a broker that notes what a base sends, and can stop
+//	world.go        bases with a broker or a controller of their own that comes and goes
 package main
 
 import (
@@ -16,9 +18,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/e2e/realbase"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
@@ -30,7 +36,7 @@ var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringB
 func main() {
 	target := flag.String("jars", filepath.Join("e2e", "realbase", "target"), "folder with what make realbase has built")
 	out := flag.String("out", filepath.Join("fakebase", "testdata", "real"), "folder for the recordings")
-	only := flag.String("only", "", "a condition; empty: all, and what is in the folder goes")
+	only := flag.String("only", "", "conditions, separated by commas; empty: all, and recordings of others go")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, *target, *out, *only)
@@ -55,49 +61,158 @@ func run(ctx context.Context, target, out, only string) error {
 		return err
 	}
 	defer p.close()
-	if only == "" {
-		for _, t := range []recording.Tunnel{recording.HTTP, recording.MQTT} {
-			if err := os.RemoveAll(filepath.Join(out, string(t))); err != nil {
-				return fmt.Errorf("removing old recordings: %w", err)
+	var list []condition
+	for _, c := range conditions() {
+		if only == "" || slices.Contains(strings.Split(only, ","), c.name) {
+			list = append(list, c)
+		}
+	}
+	r := recorder{places: p, target: target, out: out, saved: map[string]bool{}}
+	err = r.groups(ctx, list)
+	if err == nil {
+		err = r.worlds(ctx, list)
+	}
+	if err == nil && only == "" {
+		err = r.tidy()
+	}
+	return err
+}
+
+// groups records the conditions that share bases: one for each kind of settings.
+func (r *recorder) groups(ctx context.Context, list []condition) error {
+	type kind struct {
+		settings recording.Settings
+		apart    string
+	}
+	groups := map[kind][]condition{}
+	var order []kind
+	for _, c := range list {
+		k := kind{c.base, c.apart}
+		switch {
+		case c.phases != nil:
+			continue
+		case groups[k] == nil:
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], c)
+	}
+	for _, k := range order {
+		if k.settings.Disk > 0 {
+			if err := realbase.NoSmallDisk(ctx, r.places.Modules); err != nil {
+				r.keep(groups[k], err)
+				continue
 			}
 		}
-	}
-	groups := map[recording.Settings][]condition{}
-	var order []recording.Settings
-	for _, c := range conditions() {
-		if only != "" && c.name != only {
-			continue
-		}
-		if groups[c.base] == nil {
-			order = append(order, c.base)
-		}
-		groups[c.base] = append(groups[c.base], c)
-	}
-	for _, settings := range order {
-		if err := record(ctx, p, settings, groups[settings], target, out); err != nil {
-			return fmt.Errorf("recording with %+v: %w", settings, err)
+		if err := r.group(ctx, k.settings, groups[k]); err != nil {
+			return fmt.Errorf("recording with %+v: %w", k, err)
 		}
 	}
 	return nil
 }
 
+// worlds records the conditions that have a base of their own, some at the same time.
+func (r *recorder) worlds(ctx context.Context, list []condition) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(atOnce)
+	for _, c := range list {
+		if c.phases == nil {
+			continue
+		}
+		for _, t := range c.tunnels() {
+			all.Go(func() error {
+				phases, err := recordWorld(ctx, r.places, c, t, r.target)
+				if err != nil {
+					return fmt.Errorf("condition %s over %s: %w", c.name, t, err)
+				}
+				return r.save(c, t, recording.Recording{Phases: phases})
+			})
+		}
+	}
+	return all.Wait()
+}
+
+// atOnce is how many bases with worlds of their own run at the same time: they wait
+// most of it.
+const atOnce = 5
+
+// recorder writes recordings.
+type recorder struct {
+	places      *places
+	target, out string
+
+	mu    sync.Mutex
+	saved map[string]bool // files, without their ending
+}
+
+func (r *recorder) save(c condition, t recording.Tunnel, rec recording.Recording) error {
+	rec.Condition, rec.Tunnel, rec.Base, rec.Simulate, rec.Versions = c.text, t, c.base, c.simulate, versions
+	if t == recording.MQTT {
+		rec.Versions.MQTT = "the tunnel of e2e/realbase/java: upstream's is not on Maven Central"
+	}
+	rec.Jars = map[string]recording.Manifest{}
+	for _, jar := range c.jars {
+		rec.Jars[jar] = r.places.manifests[jar]
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.saved[string(t)+"/"+c.name] = true
+	fmt.Println(t, c.name, len(rec.Exchanges)+len(rec.Phases))
+	return rec.Save(r.out, c.name)
+}
+
+// keep leaves the recordings of conditions that this system cannot provoke.
+func (r *recorder) keep(list []condition, why error) {
+	for _, c := range list {
+		fmt.Printf("%s is not recorded anew: %v\n", c.name, why)
+		for _, t := range c.tunnels() {
+			r.saved[string(t)+"/"+c.name] = true
+		}
+	}
+}
+
+// tidy removes recordings of conditions that are no more.
+func (r *recorder) tidy() error {
+	names, _, err := recording.Load(r.out)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !r.saved[name] {
+			err = errors.Join(err, os.Remove(filepath.Join(r.out, name+".json")))
+		}
+	}
+	return err
+}
+
 // startTime is how long a base may take to start on a busy machine.
 const startTime = 3 * time.Minute
 
-// record runs conditions on one real base, one after the other.
-func record(ctx context.Context, p *places, settings recording.Settings, list []condition, target, out string) (err error) {
+// options are those of a base that is recorded.
+func options(target string) realbase.Options {
+	return realbase.Options{
+		Jar: filepath.Join(target, realbase.BaseJar), Log: filepath.Join(target, "record.log"), Identity: "b1", Username: "any", Password: "any",
+		// Arklet runs a command on the thread that reads from the connection, and all connections of that thread wait. With
+		// the two for each core that it has by default, requests during an install would hit on it.
+		JVM: []string{"-Dio.netty.eventLoopThreads=64"},
+	}
+}
+
+// group runs conditions on one real base, one after the other.
+func (r *recorder) group(ctx context.Context, settings recording.Settings, list []condition) (err error) {
 	b, err := openBroker()
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	base, err := realbase.New(realbase.Options{
-		Jar: filepath.Join(target, realbase.BaseJar), Log: filepath.Join(target, "record.log"), Identity: "b1",
-		Settings: settings, Broker: b.addr, Username: "any", Password: "any",
-		// Arklet runs a command on the thread that reads from the connection, and all connections of that thread wait. With
-		// the two for each core that it has by default, requests during an install would hit on it.
-		JVM: []string{"-Dio.netty.eventLoopThreads=64"},
-	})
+	o := options(r.target)
+	o.Settings, o.Broker = settings, b.addr
+	if settings.Disk > 0 {
+		if o.Downloads, err = os.MkdirTemp("", "downloads"); err != nil {
+			return fmt.Errorf("making a folder for downloads: %w", err)
+		}
+		defer func() { _ = os.Remove(o.Downloads) }() // what the base sees there goes with it
+	}
+	base, err := realbase.New(o)
 	if err != nil {
 		return err
 	}
@@ -117,25 +232,18 @@ func record(ctx context.Context, p *places, settings recording.Settings, list []
 		return err
 	}
 	for _, c := range list {
-		for _, t := range []recording.Tunnel{recording.HTTP, recording.MQTT} {
-			if c.only != "" && c.only != t {
-				continue
+		for _, t := range c.tunnels() {
+			pl := player{places: r.places, base: base, broker: b, tunnel: t}
+			exchanges, err := pl.play(ctx, c.steps)
+			if err == nil {
+				err = clean(ctx, base)
 			}
-			r := recording.Recording{Condition: c.text, Tunnel: t, Base: settings, Simulate: c.simulate, Versions: versions, Jars: map[string]recording.Manifest{}}
-			if t == recording.MQTT {
-				r.Versions.MQTT = "the tunnel of e2e/realbase/java: upstream's is not on Maven Central"
+			if err == nil {
+				err = r.save(c, t, recording.Recording{Exchanges: exchanges})
 			}
-			for _, jar := range c.jars {
-				r.Jars[jar] = p.manifests[jar]
-			}
-			pl := player{places: p, base: base, broker: b, tunnel: t}
-			if r.Exchanges, err = pl.play(ctx, c.steps); err != nil {
+			if err != nil {
 				return fmt.Errorf("condition %s over %s: %w", c.name, t, err)
 			}
-			if err := r.Save(out, c.name); err != nil {
-				return err
-			}
-			fmt.Println(t, c.name, len(r.Exchanges))
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 type places struct {
 	recording.Places
 	manifests map[string]recording.Manifest
+	hanging   recording.Hanging
 	server    *http.Server
 	done      chan error
 }
@@ -53,7 +54,10 @@ func openPlaces(folder, target string) (*places, error) {
 		return nil, fmt.Errorf("finding a port where nobody listens: %w", err)
 	}
 	p.Server = "http://" + l.Addr().String()
-	p.server = &http.Server{Handler: http.FileServer(http.Dir(folder))}
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir(folder)))
+	mux.Handle("/hanging/", &p.hanging)
+	p.server = &http.Server{Handler: mux}
 	go func() { p.done <- p.server.Serve(l) }()
 	return p, nil
 }

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	mqtt "github.com/mochi-mqtt/server/v2"
-	"github.com/mochi-mqtt/server/v2/hooks/auth"
-	"github.com/mochi-mqtt/server/v2/listeners"
-	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/koupleless/koupsandbox/e2e/realbase"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
@@ -26,57 +21,9 @@ const (
 	answerTime = 2 * time.Minute
 	// silence is how long somebody waits to see that no answer comes.
 	silence = 3 * time.Second
-	root    = "koupleless_dev/b1/"
+	// root begins the topics of the base that is recorded.
+	root = "koupleless_dev/b1/"
 )
-
-// broker is an MQTT broker that lets everybody in and notes what the base says.
-type broker struct {
-	server   *mqtt.Server
-	addr     string
-	messages chan recording.Message // but for heartbeats
-	hello    chan struct{}          // the base has subscribed, and asked for its baseline
-}
-
-func openBroker() (*broker, error) {
-	b := &broker{
-		server:   mqtt.New(&mqtt.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)}),
-		messages: make(chan recording.Message, 1000), hello: make(chan struct{}, 1),
-	}
-	tcp := listeners.NewTCP(listeners.Config{ID: "tcp", Address: "127.0.0.1:0"})
-	err := errors.Join(b.server.AddHook(new(auth.AllowHook), nil), b.server.AddListener(tcp))
-	if err == nil {
-		err = b.server.Subscribe(root+"base/+", 1, b.take)
-	}
-	if err == nil {
-		err = b.server.Serve()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("starting a broker: %w", err)
-	}
-	b.addr = tcp.Address()
-	return b, nil
-}
-
-func (b *broker) take(_ *mqtt.Client, _ packets.Subscription, pk packets.Packet) {
-	switch topic := strings.TrimPrefix(pk.TopicName, root); topic {
-	case "base/heart":
-	case "base/queryBaseline":
-		b.hello <- struct{}{}
-	default:
-		b.messages <- recording.Message{Topic: topic, Payload: string(pk.Payload)}
-	}
-}
-
-func (b *broker) waitConnected(ctx context.Context) error {
-	select {
-	case <-b.hello:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the base at the broker: %w", ctx.Err())
-	}
-}
-
-func (b *broker) close() { _ = b.server.Close() } // the recordings are written
 
 // player sends the steps of a condition.
 type player struct {
@@ -100,35 +47,41 @@ func (p *player) play(ctx context.Context, steps []step) ([]recording.Exchange, 
 			if err := os.WriteFile(release, nil, 0o600); err != nil {
 				return nil, err
 			}
+			p.places.hanging.Release()
 		}
-		if err := p.await(ctx, s.await); err != nil {
+		if err := p.await(ctx, s); err != nil {
 			return nil, err
 		}
 		x, err := p.step(ctx, s)
+		for ; err == nil && s.until != "" && !strings.Contains(x.Answer, s.until); x, err = p.step(ctx, s) {
+			if err := ctx.Err(); err != nil {
+				return nil, fmt.Errorf("waiting for %s in %s: %w", s.until, x.Answer, err)
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("step %s %s%s: %w", s.command, s.body, s.raw, err)
 		}
 		out = append(out, x)
 	}
-	return out, clean(ctx, p.base)
+	return out, nil
 }
 
-// await blocks until the base lists what is wanted.
-func (p *player) await(ctx context.Context, text string) error {
-	if text == "" {
+// await blocks until the base lists what a step wants, or downloads it.
+func (p *player) await(ctx context.Context, s step) error {
+	if s.await == "" && !s.awaitDownload {
 		return nil
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		answer, err := p.base.Command(ctx, "queryAllBiz", "{}")
-		if err != nil || strings.Contains(answer, text) {
+		if err != nil || strings.Contains(answer, s.await) && (!s.awaitDownload || p.places.hanging.Asked()) {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s in %s: %w", text, answer, ctx.Err())
+			return fmt.Errorf("waiting for %q in %s, or for a download: %w", s.await, answer, ctx.Err())
 		}
 	}
 }
@@ -137,12 +90,16 @@ func (p *player) step(ctx context.Context, s step) (recording.Exchange, error) {
 	if s.join {
 		if p.tunnel == recording.HTTP {
 			x := <-p.pending
-			return recording.Exchange{Join: true, Answer: x.Answer}, nil
+			return recording.Exchange{Join: true, Release: s.release, Answer: x.Answer}, nil
 		}
 		m, err := p.receive(ctx)
-		return recording.Exchange{Join: true, Messages: m}, err
+		return recording.Exchange{Join: true, Release: s.release, Messages: m}, err
 	}
-	x := recording.Exchange{Command: s.command, Body: s.body, Raw: s.raw, Background: s.background, Await: s.await}
+	x := recording.Exchange{Command: s.command, Body: s.body, Raw: s.raw, Web: s.web, Background: s.background,
+		Await: s.await, AwaitDownload: s.awaitDownload, Release: s.release, Until: s.until}
+	if s.web != "" {
+		return p.overWeb(ctx, x)
+	}
 	if p.tunnel == recording.HTTP {
 		return p.overHTTP(ctx, x, s.silentHTTP)
 	}
@@ -206,8 +163,26 @@ func (p *player) finish(conn net.Conn, x recording.Exchange, raw string, silent 
 	return x, err
 }
 
+// overWeb asks the base's web server.
+func (p *player) overWeb(ctx context.Context, x recording.Exchange) (recording.Exchange, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base.Web()+x.Web, nil)
+	if err != nil {
+		return x, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return x, err
+	}
+	x.Answer, err = recording.WebAnswer(response)
+	x.Answer = recording.Normal(p.places.Strip(x.Answer))
+	return x, err
+}
+
 // answered are the commands that the MQTT tunnel knows.
-var answered = map[string]bool{"installBiz": true, "uninstallBiz": true, "health": true, "queryAllBiz": true}
+var answered = map[string]bool{"installBiz": true, "uninstallBiz": true, "health": true, "queryAllBiz": true, baseline: true}
+
+// baseline is what the topic of an answer to the base's question ends with.
+const baseline = "base/baseline"
 
 func (p *player) overMQTT(ctx context.Context, x recording.Exchange, silent bool) (recording.Exchange, error) {
 	if err := p.broker.server.Publish(root+x.Command, []byte(p.places.Fill(x.Body)), false, 1); err != nil {
