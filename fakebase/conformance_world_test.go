@@ -18,7 +18,7 @@ import (
 // what it sends. Time passes only when everybody waits.
 func relive(t *testing.T, r recording.Recording) (out []difference) {
 	t.Helper()
-	places := lay(t, r.Jars, nil)
+	places := lay(t, r.Jars, new(recording.Hanging))
 	opts := simulate(t, r)
 	synctest.Test(t, func(t *testing.T) {
 		s := &surroundings{t: t, tap: &recording.Tap{}}

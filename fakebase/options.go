@@ -81,8 +81,9 @@ type Options struct {
 	// Faithful keeps the flaws of the real base: heartbeats end for ever after
 	// a failed publish, bad JSON over HTTP is never answered, an asynchronous
 	// conflict keeps its record and loses the lock, a hanging download never ends,
-	// the actuator has the names and the arithmetic of the runtime's code, no
-	// errorCode is sent, and a first connection that fails ends Start.
+	// the actuator has the names and the arithmetic of the runtime's code, and is
+	// DOWN for ever after a module's stop failed, no errorCode is sent, and a first
+	// connection that fails ends Start.
 	// False = all of that is put right.
 	Faithful bool
 	// WithAllBizReadiness lets hot deployments count for the health of the base,

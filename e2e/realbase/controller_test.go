@@ -22,8 +22,10 @@ import (
 
 // A Pod's module is installed from a file or over HTTP, serves, and goes with its Pod.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL, recording.HTTP: serverURL} {
 		t.Run(string(tunnel), func(t *testing.T) {
+			t.Parallel()
 			b, ns := start(t, options(t, tunnel, recording.Settings{})), namespace(t)
 			pod := module.Pod(ns, "shop", shop(b, "shop", "1.0.0", url(ShopJar1)))
 			_, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -158,8 +160,10 @@ func (l *load) lossless(t *testing.T) {
 
 // Failures of a real base show on the Pod with their codes.
 func TestFailures(t *testing.T) {
+	t.Parallel()
 	for _, tunnel := range tunnels {
 		t.Run(string(tunnel), func(t *testing.T) {
+			t.Parallel()
 			b, ns := start(t, options(t, tunnel, recording.Settings{Activation: "new"})), namespace(t)
 			for _, c := range []struct{ pod, name, version, url, want string }{
 				{"first", "shop", "1.0.0", fileURL(ShopJar1), ""},
@@ -213,6 +217,7 @@ func told(t *testing.T, identity string, modules int) {
 
 // A JVM with two modules fits into 1 GB.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	b := start(t, options(t, recording.HTTP, recording.Settings{}))
 	for version, jar := range map[string]string{"1.0.0": ShopJar1, "2.0.0": ShopJar2} {
 		answer, err := b.Command(t.Context(), "installBiz", fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
@@ -233,8 +238,10 @@ func TestMemory(t *testing.T) {
 // A base that is killed and started again has its modules again: over MQTT by the
 // baseline that it asks for, over HTTP by the controller's installs.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for _, tunnel := range tunnels {
 		t.Run(string(tunnel), func(t *testing.T) {
+			t.Parallel()
 			o := options(t, tunnel, recording.Settings{})
 			b, ns := start(t, o), namespace(t)
 			set := module.DaemonSet(ns, "shop", shop(b, "shop", "1.0.0", fileURL(ShopJar1)))
