@@ -109,6 +109,15 @@ e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
 
+# E2E_CONTAINERS=required makes it a failure that no engine answers: so does CI.
+.PHONY: e2e-containers
+e2e-containers: build ## Let a container engine cut off, pause and kill bases and a broker, if docker answers
+	@if docker ps >/dev/null 2>&1; then \
+	  E2E_CONTAINERS=1 go test -race -count=1 -timeout 20m ./e2e/containers; \
+	else \
+	  echo "*** make e2e-containers IS SKIPPED: docker does not answer ***" >&2; [[ "$(E2E_CONTAINERS)" != required ]]; \
+	fi
+
 # E2E_MOSQUITTO=required makes it a failure that there is no mosquitto: so does CI.
 .PHONY: e2e-mosquitto
 e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user's: Mosquitto, if it is installed

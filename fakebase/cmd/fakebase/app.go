@@ -65,6 +65,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "faults", Category: catOperator, EnvVars: env("FAULTS"), Usage: "YAML `FILE` with a list of faults"},
 		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"), Usage: "makes everything random repeatable"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
+		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic (default: 127.0.0.1, any free port)"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
 		&cli.BoolFlag{Name: "stdio", Category: catOperator, Usage: "be the one base that is described over standard input and output, as package remote does"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info", Usage: "debug, info, warn or error"},

@@ -114,6 +114,7 @@ func TestBadInput(t *testing.T) {
 		{"--mqtt tcp://h:1 --faults " + write("e", "{"), "e: yaml: "},
 		{"--mqtt tcp://h:1 --faults " + write("f", "- kind: gremlin"), `kind "gremlin": unknown`},
 		{"--mqtt tcp://h:1 --control nowhere", "--control nowhere:"},
+		{"--http http://h:1 --http-addr 127.0.0.1:0 --web --web-addr nowhere", "opening web listener of base"},
 		{"--nonsense", "flag provided but not defined: -nonsense"},
 	}
 	for _, tt := range tests {

@@ -49,7 +49,7 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		WithAllBizReadiness: c.Bool("with-all-biz-readiness"), AutoUninstallWhenFailed: &autoUninstall,
 		StaticBiz: c.StringSlice("static-biz"), StartupTime: c.Duration("startup-time"),
 		HeartbeatInterval: c.Duration("heartbeat-interval"), HeartbeatJitter: c.Duration("heartbeat-jitter"),
-		Web: &fakebase.WebOptions{RequestDuration: c.Duration("request-duration")},
+		Web: &fakebase.WebOptions{Addr: c.String("web-addr"), RequestDuration: c.Duration("request-duration")},
 		Metaspace: fakebase.Metaspace{
 			Max: c.Int64("metaspace-max"), Leak: c.Float64("metaspace-leak"), Threshold: c.Int("metaspace-threshold"),
 		},
