@@ -153,6 +153,7 @@ func TestControllerIsPausedAndResumed(t *testing.T) {
 	told := watchControllers(t)
 	act(t, controllerName, "pause")
 	waiting := module.Pod("default", "waiting", module.Template("waiting", module.Container("waiting", "1.0.0")))
+	waiting.Spec.NodeSelector = map[string]string{module.LabelBaseName: "base"}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), waiting, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +200,7 @@ func TestTwoControllers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := up.AddBases(t.Context(), sandbox.AddRequest{Group: "over-http", Count: 2, Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}); err != nil {
+	if _, err := up.AddBases(t.Context(), sandbox.AddRequest{Group: "over-http", Count: 2, Spec: &v1alpha1.BaseSet{BaseName: "over-http", Tunnel: v1alpha1.TunnelHTTP}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -18,6 +18,7 @@ import (
 func deploy(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := module.Pod("default", name, module.Template(name, module.Container(name, "1.0.0")))
+	pod.Spec.NodeSelector = map[string]string{module.LabelBaseName: "base"} // not one that another test has removed just now
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
