@@ -72,16 +72,18 @@ const settleTime = 2 * time.Second
 
 // Begin starts a stream of a run. It waits first until Start runs and, via service, the
 // gateway knows the Services, bounded by ctx; and for up to 2 s until the Service has an
-// endpoint, or somebody accepts a connection at its Address: a Pod is Ready some moments
-// before its Service knows, and those are no loss of the rollout's. A run has each name
-// once, stopped ones too.
+// endpoint, or the module answers at its Address, to a request that the ledger does not
+// have: a Pod is Ready some moments before its Service knows, and those are no loss of
+// the rollout's. A run has each name once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	p, err := spec.plan()
 	if err != nil {
 		return err
 	}
 	spec = p.Spec
-	err = g.settle(ctx, &p)
+	picks, dial := g.ways(group, &p)
+	r := newRequester(group, p, picks, dial)
+	err = g.settle(ctx, r)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -103,8 +105,6 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	if g.o.Lost != nil {
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), r}) }
 	}
-	picks, dial := g.ways(group, &p)
-	r := newRequester(group, p, picks, dial)
 	s := g.launch(p, r.do, lost)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
@@ -116,7 +116,8 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 }
 
 // settle waits for what a stream needs, and for its first endpoint.
-func (g *Generator) settle(ctx context.Context, p *plan) error {
+func (g *Generator) settle(ctx context.Context, r *requester) error {
+	p := r.spec
 	select {
 	case <-g.started:
 	case <-ctx.Done():
@@ -131,7 +132,7 @@ func (g *Generator) settle(ctx context.Context, p *plan) error {
 	defer cancel()
 	switch p.Route() {
 	case RouteKubeProxy:
-		reach(settling, p.Address)
+		r.reach(settling)
 	case RouteGateway:
 		g.o.Gateway.settle(settling, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
 	}

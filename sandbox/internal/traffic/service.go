@@ -48,12 +48,14 @@ func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// reach waits until somebody accepts a connection to a Service, or ctx ends: the rules
-// of kube-proxy follow the endpoints by a moment.
-func reach(ctx context.Context, addr string) {
+// reach waits until the module answers at the address of its Service, or ctx ends. The
+// rules of kube-proxy follow the endpoints by a moment, and before there are any the
+// address leads out of the cluster, to nobody or to anybody.
+func (r *requester) reach(ctx context.Context) {
+	defer r.close()
 	for {
-		if c, err := dialService(ctx, addr); err == nil {
-			_ = c.Close() // nothing was sent
+		switch r.do(ctx).result {
+		case OK, WrongVersion:
 			return
 		}
 		select {
