@@ -19,7 +19,7 @@ const (
 
 // Programs are the paths of the programs of a sandbox.
 type Programs struct {
-	// Daemon is koupsandbox itself, or a program that has its daemon command.
+	// Daemon is koupsandbox itself, or a program that has its hidden commands.
 	Daemon string
 	// ControlPlane is koup-controlplane; needed by the provider embedded. Empty = not found.
 	ControlPlane string
@@ -54,7 +54,7 @@ func executable(path string) bool {
 }
 
 func (p Programs) daemon() daemon.Programs {
-	return daemon.Programs{ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
+	return daemon.Programs{Self: p.Daemon, ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
 }
 
 // check says in one sentence which program is missing, and what to do.

@@ -29,7 +29,7 @@ func (s *commands) daemon() *cli.Command {
 			ready := os.NewFile(sandbox.ReadyFD, "ready")
 			return daemon.New(daemon.Options{
 				Dir:      state.Dir(c.String("dir")),
-				Programs: daemon.Programs{ControlPlane: c.String("controlplane"), Controller: c.String("controller"), Base: c.String("base")},
+				Programs: daemon.Programs{Self: s.Self, ControlPlane: c.String("controlplane"), Controller: c.String("controller"), Base: c.String("base")},
 				Logger:   slog.New(slog.NewTextHandler(s.Err, nil)),
 				Listening: func() {
 					if ready != nil { // started by hand, it has nobody to tell

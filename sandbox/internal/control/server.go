@@ -41,7 +41,7 @@ type Service interface {
 	// A sink that is too slow ends it with an error.
 	Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
-	Traffic(group string) ([]traffic.Summary, error)
+	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
 	// TrafficRecords calls sink for every request so far.
 	TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error

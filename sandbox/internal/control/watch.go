@@ -37,7 +37,7 @@ func (h *handler) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) traffic(w http.ResponseWriter, r *http.Request) {
-	summaries, err := h.service.Traffic(r.PathValue("group"))
+	summaries, err := h.service.Traffic(r.Context(), r.PathValue("group"))
 	h.answer(w, summaries, err)
 }
 

@@ -137,7 +137,7 @@ func hostNames(members []*fleet.Member) []string {
 
 // RemoveBases ends bases: those named, the youngest, or a group with its traffic.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
-	_, release, err := d.using(ctx)
+	ctx, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
 		return d.describe(f.RemoveYoungest(r.Count)), nil
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
-		d.now().generator.Drop(r.Group)
+		d.now().flows.Drop(ctx, r.Group)
 		return d.describe(f.RemoveGroup(r.Group)), nil
 	default:
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}

@@ -38,6 +38,9 @@ var errDown = errors.New("the sandbox is being taken down")
 
 // Programs are the paths of the programs that the daemon runs.
 type Programs struct {
+	// Self is koupsandbox, which is started in a node of the cluster to send requests
+	// there; needed where bases have addresses that the cluster routes.
+	Self string
 	// ControlPlane is koup-controlplane; needed by the provider embedded.
 	ControlPlane string
 	// Controller is module-controller.
@@ -112,7 +115,7 @@ type sandbox struct {
 	gateway     string // host:port
 	proxy       *traffic.Gateway
 	commands    string // URL of the part of it that controllers in a cluster use; empty = closed
-	generator   *traffic.Generator
+	flows       *flows
 	kubeconfig  string // of the controllers
 	controllers control.ControllerRequest
 	deployed    *incluster.Controller // nil unless they run in the cluster

@@ -19,6 +19,7 @@
 //	watch.go       everything that happens, as a stream; who owns a group of bases
 //	subscriber.go  the queue behind such a stream
 //	traffic.go     the gateway and the streams of requests
+//	flows.go       who sends them: this process, or an agent in the cluster
 //	nodes.go       which Nodes are Ready, by a watch
 //	components.go  kill, pause, resume, restart, stop, start
 //	status.go      how everything is

@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
 )
 
@@ -29,15 +30,22 @@ func (d *Daemon) bringUpGateway(client kubernetes.Interface) error {
 	targets := &targets{ctx: d.life, fleet: func() *fleet.Fleet { return d.now().fleet }}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
+	f := &flows{here: generator}
+	parts := []func(context.Context) error{gateway.Start, generator.Start}
+	if nodes, ok := d.now().platform.(launcher); ok {
+		f.services, f.routed = client.CoreV1(), d.routed
+		f.inside = agent.New(agent.Options{Launch: d.launchAgent(nodes), Lost: d.lost, Logger: d.log.With("component", agent.Command)})
+		parts = append(parts, f.inside.Start)
+	}
 	d.serve(listener, gateway)
-	for _, part := range []func(context.Context) error{gateway.Start, generator.Start} {
+	for _, part := range parts {
 		d.parts.Go(func() {
 			if err := part(d.life); err != nil {
 				d.log.Error("traffic ended", "err", err)
 			}
 		})
 	}
-	d.made(func(s *sandbox) { s.gateway, s.proxy, s.generator = listener.Addr().String(), gateway, generator })
+	d.made(func(s *sandbox) { s.gateway, s.proxy, s.flows = listener.Addr().String(), gateway, f })
 	return nil
 }
 
@@ -92,8 +100,8 @@ func (d *Daemon) StartTraffic(ctx context.Context, group string, s traffic.Spec)
 	if err := d.streams.open(group); err != nil {
 		return err
 	}
-	g := d.now().generator
-	err = g.Begin(ctx, group, s)
+	f := d.now().flows
+	err = f.Begin(ctx, group, s)
 	switch {
 	case errors.Is(err, traffic.ErrStreamExists):
 		return &control.Error{Code: http.StatusConflict, Message: err.Error()}
@@ -103,48 +111,45 @@ func (d *Daemon) StartTraffic(ctx context.Context, group string, s traffic.Spec)
 		return err
 	}
 	if err := d.streams.open(group); err != nil { // the owner went meanwhile, and may not have seen it
-		g.Drop(group)
+		f.Drop(ctx, group)
 		return err
 	}
 	return nil
 }
 
 // Traffic tells how the streams of a group are.
-func (d *Daemon) Traffic(group string) ([]traffic.Summary, error) {
-	g := d.now().generator
-	if g == nil {
+func (d *Daemon) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
+	f := d.now().flows
+	if f == nil {
 		return nil, notUp()
 	}
-	return g.Summaries(group), nil
+	return f.Summaries(ctx, group), nil
 }
 
 // StopTraffic stops a stream and waits for its open requests.
 func (d *Daemon) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
-	g := d.now().generator
-	if g == nil {
+	f := d.now().flows
+	if f == nil {
 		return nil, notUp()
 	}
-	end, err := g.Stop(ctx, group, name)
-	return end, asNotFound(err)
+	end, err := f.Stop(ctx, group, name)
+	if errors.Is(err, traffic.ErrNoStream) {
+		err = asNotFound(err)
+	}
+	return end, err
 }
 
 // TrafficRecords calls sink for every request of a stream so far.
 func (d *Daemon) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
-	g := d.now().generator
-	if g == nil {
+	f := d.now().flows
+	if f == nil {
 		return notUp()
 	}
-	records, err := g.Records(group, name)
-	if err != nil {
-		return asNotFound(err)
+	err := f.Records(ctx, group, name, sink)
+	if errors.Is(err, traffic.ErrNoStream) {
+		err = asNotFound(err)
 	}
-	for r := range records {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		sink(r)
-	}
-	return nil
+	return err
 }
 
 // targets shows the fleet to the gateway and to streams.

@@ -36,8 +36,8 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ti
 // clear ends everything in a group whose owner has gone.
 func (d *Daemon) clear(group string) {
 	d.streams.disown(group)
-	if g := d.now().generator; g != nil {
-		g.Drop(group)
+	if f := d.now().flows; f != nil {
+		f.Drop(d.life, group)
 	}
 	if gone := d.now().fleet.RemoveGroup(group); len(gone) > 0 {
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))

@@ -7,6 +7,7 @@
 //	nodeimage.go    which image the nodes are made of
 //	network.go      the engine's network: the address of this machine in it, routes between nodes
 //	load.go         images for the nodes
+//	launch.go       a program of this machine, started in a node
 //	containers.go   kill, pause and resume of containers in the nodes
 //	archive.go      the node image as a file, for machines without a registry
 //	daemonsets.go   keeps Pods that tolerate everything off the Nodes of bases

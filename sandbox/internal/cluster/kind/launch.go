@@ -1,0 +1,40 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+// launched is where a program lies in a node.
+const launched = "/usr/local/bin/koupsandbox"
+
+// Launch copies a program of this machine into the node of the control plane and starts it there, in the network of the node, where
+// Services lead as they do for every Pod. The program must be one for Linux without libraries, and call stdio.Serve; what it has to
+// say goes to stderr. Launch blocks until it is started, or ctx ends, which does not end the program later on. Call it after Steps; it
+// may be called concurrently.
+func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error) {
+	if err := image.IsStatic(program); err != nil {
+		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
+	}
+	list, err := p.kind.ListNodes(p.name)
+	if err != nil {
+		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+	}
+	node, err := nodeutils.BootstrapControlPlaneNode(list)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the control plane of kind cluster %s: %w", p.name, plain(err))
+	}
+	if _, err := p.engine.run(ctx, "cp", program, node.String()+":"+launched); err != nil {
+		return nil, fmt.Errorf("copying a program into node %s: %w", node, err)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command, append([]string{"exec", "--interactive", node.String(), launched}, args...)...)
+	cmd.Stderr = stderr
+	return stdio.Start(cmd)
+}

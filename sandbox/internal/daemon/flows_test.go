@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
+)
+
+// agentHere is an agent in this process.
+type agentHere struct {
+	http.RoundTripper
+	end  context.CancelFunc
+	done chan struct{}
+}
+
+func (a *agentHere) Done() <-chan struct{} { return a.done }
+func (a *agentHere) Err() error            { return nil }
+func (a *agentHere) Close() error {
+	a.end()
+	<-a.done
+	return nil
+}
+
+func launchHere(ctx context.Context) (agent.Process, error) {
+	here, there := net.Pipe()
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	a := &agentHere{end: end, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		_ = agent.Serve(ctx, there) // it cannot fail
+	}()
+	client, err := stdio.Dial(here)
+	a.RoundTripper = client
+	return a, err
+}
+
+// newFlows has the Service stock at the address of a server, and is routed for the
+// group containers.
+func newFlows(t *testing.T) *flows {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
+	t.Cleanup(s.Close)
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := func(name, ip string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: int32(number)}}}}
+	}
+	client := fake.NewClientset(service("stock", host), service("headless", corev1.ClusterIPNone))
+	targets := &targets{fleet: func() *fleet.Fleet { return nil }}
+	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets})
+	f := &flows{
+		here:     traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
+		inside:   agent.New(agent.Options{Launch: launchHere}),
+		services: client.CoreV1(),
+		routed:   func(group string) bool { return group == "containers" },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 3)
+	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, f.inside.Start} {
+		go func() { ended <- start(ctx) }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range 3 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return f
+}
+
+func streamTo(name, service string) traffic.Spec {
+	return traffic.Spec{Namespace: "shop", Total: 1, Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
+}
+
+// awaitEnd waits until a stream, the last of its group, has ended by itself.
+func awaitEnd(t *testing.T, f *flows, group, name string) {
+	t.Helper()
+	limit := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		all := f.Summaries(t.Context(), group)
+		last := all[len(all)-1]
+		if last.Name == name && !last.Ended.IsZero() && last.Open == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("the last stream of %s is %+v", group, last)
+		}
+	}
+}
+
+// What goes to a Service goes through kube-proxy where the cluster routes the addresses of
+// bases, and whoever asks for a stream need not know.
+func TestFlowsChooseTheRoute(t *testing.T) {
+	f := newFlows(t)
+	bases := streamTo("bases", "")
+	bases.Via, bases.Namespace = v1alpha1.ViaBases, ""
+	var got []string
+	for _, c := range []struct {
+		group string
+		spec  traffic.Spec
+	}{{"containers", streamTo("service", "stock")}, {"containers", bases}, {"processes", streamTo("service", "stock")}} {
+		if err := f.Begin(t.Context(), c.group, c.spec); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, f, c.group, c.spec.Name)
+		end, err := f.Stop(t.Context(), c.group, c.spec.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := 0
+		if err := f.Records(t.Context(), c.group, c.spec.Name, func(traffic.Record) { records++ }); err != nil {
+			t.Error(err)
+		}
+		got = append(got, fmt.Sprintf("%s of %s through %s: %d sent, %d lost, %d records", end.Name, c.group, end.Route, end.Sent, end.Lost, records))
+	}
+	want := []string{ // the API has no endpoint
+		"service of containers through kube-proxy: 1 sent, 0 lost, 1 records",
+		"bases of containers through bases: 1 sent, 1 lost, 1 records",
+		"service of processes through gateway: 1 sent, 1 lost, 1 records",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("streams (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"service", "bases"} {
+		if err := f.Begin(t.Context(), "containers", streamTo(name, "stock")); !errors.Is(err, traffic.ErrStreamExists) {
+			t.Errorf("a second stream %s gave %v", name, err)
+		}
+	}
+	f.Drop(t.Context(), "containers")
+	if all := f.Summaries(t.Context(), "containers"); len(all) > 0 {
+		t.Errorf("dropped streams %+v", all)
+	}
+	if _, err := f.Stop(t.Context(), "containers", "service"); !errors.Is(err, traffic.ErrNoStream) {
+		t.Errorf("stopping a dropped stream gave %v", err)
+	}
+}
+
+func TestFlowsRefuse(t *testing.T) {
+	f := newFlows(t)
+	for service, want := range map[string]string{
+		"none":     `starting traffic "s": there is no Service shop/none`,
+		"headless": `starting traffic "s": kube-proxy does not serve Service shop/headless, which is headless: give it an address of its own, or send via: bases`,
+		"":         `traffic "s": service and namespace are needed via service`,
+	} {
+		if err := f.Begin(t.Context(), "containers", streamTo("s", service)); err == nil || err.Error() != want {
+			t.Errorf("got %v\nwant %s", err, want)
+		}
+	}
+}
