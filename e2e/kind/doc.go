@@ -5,6 +5,7 @@
 //	cluster_test.go     what runs in the cluster
 //	daemonsets_test.go  DaemonSets stay off bases, but for those of modules
 //	rollout_test.go     a rolling update under traffic; logs of modules
+//	proxy_test.go       the same to bases in containers, through kube-proxy; what is lost there
 //	controller_test.go  the controller killed, paused, replaced, one of two, and on this machine; its log
 //	owner_test.go       clusters that are not ours, halves, adoption
 //
