@@ -9,6 +9,7 @@ LINT       := v2.15.0
 BIN        := $(CURDIR)/bin
 NAME       ?= koup
 BASES      ?= 3
+ENGINE     ?= docker
 IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
@@ -70,8 +71,8 @@ define image
 	docker build -f $(FOLDER)/Dockerfile -t $(1) dist/$(PROGRAM)
 endef
 
-node-image: ## Build the image of a kind node from Debian packages and Go modules, where no registry can be reached
-	go run ./sandbox/internal/nodeimage/cmd/node-image
+node-image: ## Build the image of a kind node without a registry: make node-image ENGINE=podman
+	go run ./sandbox/internal/nodeimage/cmd/node-image --engine $(ENGINE)
 
 # The real base needs a JDK 17 and Maven; its jars are built anew when their sources change.
 REALBASE := e2e/realbase/target

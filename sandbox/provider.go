@@ -49,7 +49,7 @@ func settleProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
 		return ""
 	}
-	image, err := kind.AtHand(ctx)
+	image, err := kind.AtHand(ctx, string(spec.Kind.Engine))
 	if err != nil {
 		spec.Provider = v1alpha1.ProviderEmbedded
 		return "the provider is embedded: " + err.Error()

@@ -177,7 +177,9 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, cause error) error {
 	}
 	_, err := supervise.CleanStale(ctx, dir.Run())
 	if dir.Used() { // a daemon that was killed has left more than processes
-		err = errors.Join(err, forget(ctx, dir))
+		if _, forgetErr := forget(ctx, dir); forgetErr != nil {
+			return errors.Join(cause, err, forgetErr) // the folder stays for a down
+		}
 	}
 	err = errors.Join(err, dir.Remove(!cancelled))
 	if !cancelled {
@@ -226,7 +228,9 @@ type DownOptions struct {
 
 // Down stops a sandbox and removes its state folder; it tells whether there was
 // one. It works without the daemon too, by the run records. An Up of the same
-// sandbox that goes on is made to give up.
+// sandbox that goes on is made to give up. When something in a cluster, or a
+// cluster of containers, could not be removed, the folder stays, and another Down
+// tries again.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -249,21 +253,29 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	}
 	defer unlock()
 	used := dir.Used()
-	if client == nil && used {
-		err = forget(ctx, dir)
-	}
 	_, cleanErr := supervise.CleanStale(ctx, dir.Run())
+	if used && (client == nil || err != nil) {
+		all, forgetErr := forget(ctx, dir)
+		if forgetErr != nil {
+			return used, errors.Join(err, forgetErr, cleanErr)
+		}
+		if all {
+			err = nil
+		}
+	}
 	return used, errors.Join(err, cleanErr, dir.Remove(o.KeepLogs))
 }
 
-// forget removes what a sandbox whose daemon is gone has made in a cluster that
-// stays.
-func forget(ctx context.Context, dir state.Dir) error {
+// forget removes what a sandbox has made that is no process, when its daemon is
+// gone or has failed to. It tells whether that is sure to be all, whatever the
+// daemon has failed at: in a cluster or at a broker of the user's it is not.
+func forget(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return daemon.Forget(ctx, dir, config)
+	all = daemon.EffectiveProvider(config) == v1alpha1.ProviderKind && config.Spec.Broker.URL == ""
+	return all, daemon.Forget(ctx, dir, config)
 }
 
 // effective reads the configuration with which a sandbox was brought up.

@@ -184,6 +184,47 @@ func TestDeadDaemon(t *testing.T) {
 	}
 }
 
+// A cluster that could not be removed stays known, so that another down can remove it.
+func TestDownThatFailsCanBeRepeated(t *testing.T) {
+	home, path := t.TempDir(), t.TempDir()
+	busy := filepath.Join(path, "busy")
+	script := `#!/bin/sh
+case "$1" in
+info) echo '{"ServerVersion":"27.5.1"}';;
+ps) echo koup-demo-control-plane;;
+rm) [ ! -e ` + busy + ` ] || { echo "device is busy" >&2; exit 1; };;
+esac
+`
+	for file, text := range map[string]string{filepath.Join(path, "docker"): script, busy: ""} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", path)
+	dir := state.Home(home).Dir("demo")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range map[string]string{
+		dir.Config():                            "metadata: {name: demo}\nspec: {provider: kind}\n",
+		filepath.Join(string(dir), "kind.json"): `{"cluster":"koup-demo","engine":"docker","complete":true}`,
+	} {
+		if err := state.WriteFile(file, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := sandbox.DownOptions{Home: home, Name: "demo"}
+	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "device is busy") || !dir.Used() {
+		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+	}
+	if err := os.Remove(busy); err != nil {
+		t.Fatal(err)
+	}
+	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
+		t.Errorf("down again: %t, %v; the folder is there: %t", was, err, dir.Exists())
+	}
+}
+
 func TestFindPrograms(t *testing.T) {
 	o := bench(t, false)
 	bin := filepath.Dir(o.Programs.ControlPlane)

@@ -68,17 +68,21 @@ func run(m *testing.M) int {
 	return code
 }
 
-// findEngine takes the first container engine that answers.
+// findEngine takes the container engine of $KOUPSANDBOX_ENGINE, as the sandboxes do; without it, the first that answers.
 func findEngine(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	for _, command := range []string{"docker", "podman"} {
+	engines := []string{"docker", "podman"}
+	if name := os.Getenv("KOUPSANDBOX_ENGINE"); name != "" {
+		engines = []string{name}
+	}
+	for _, command := range engines {
 		if exec.CommandContext(ctx, command, "ps").Run() == nil {
 			engine = command
 			return nil
 		}
 	}
-	return errors.New("neither docker nor podman answers: start one of them")
+	return fmt.Errorf("no container engine answers (%s): start one", strings.Join(engines, ", "))
 }
 
 // prepare finds the programs: those that make build has left in bin, or those in $E2E_BIN.

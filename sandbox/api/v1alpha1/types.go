@@ -69,8 +69,8 @@ type Spec struct {
 	// Provider says where the Kubernetes API comes from: auto, embedded, kind or
 	// existing. Default: auto.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing"`
-	// Kind describes the cluster of the provider kind; it must be empty for every
-	// other provider.
+	// Kind describes the cluster of the provider kind; all but its engine must be
+	// empty for every other provider.
 	Kind KindCluster `json:"kind,omitzero"`
 	// Cluster names the cluster of the provider existing; it must be empty for
 	// every other provider.
@@ -93,11 +93,23 @@ type Spec struct {
 	Wait *metav1.Duration `json:"wait,omitempty"`
 }
 
+// Engine is a container engine, named as its command.
+type Engine string
+
+// The engines.
+const (
+	EngineDocker Engine = "docker"
+	EnginePodman Engine = "podman"
+)
+
 // KindCluster describes a cluster of kind.
 type KindCluster struct {
 	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's
 	// included. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"`
+	// Engine that runs the nodes, docker or podman; of no meaning without kind.
+	// Default: the first of the two that answers.
+	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
 	// Image is the image of the nodes. Default: that of kind, or the one of `make
 	// node-image` where that alone is at hand.
 	Image string `json:"image,omitempty"`

@@ -113,6 +113,9 @@ func onlyExisting(s *Spec, path *field.Path) field.ErrorList {
 
 func validateKind(k *KindCluster, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	if k.Engine != "" && k.Engine != EngineDocker && k.Engine != EnginePodman {
+		errs = append(errs, field.NotSupported(path.Child("engine"), k.Engine, []Engine{EngineDocker, EnginePodman}))
+	}
 	if k.Nodes < 1 || k.Nodes > maxKindNodes {
 		errs = append(errs, field.Invalid(path.Child("nodes"), k.Nodes, fmt.Sprintf("must be between 1 and %d", maxKindNodes)))
 	}

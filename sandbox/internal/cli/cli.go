@@ -94,6 +94,7 @@ const (
 	homeFlag    = "home"
 	nameFlag    = "name"
 	binFlag     = "bin"
+	engineFlag  = "engine"
 	outputFlag  = "output"
 	bashHelp    = "koupsandbox"
 	description = `Everything runs on 127.0.0.1 and keeps its state in one folder for each sandbox.
@@ -164,6 +165,12 @@ func nameOf(usage string) *cli.StringFlag {
 }
 
 func theName() *cli.StringFlag { return nameOf("`NAME` of the sandbox") }
+
+// engine chooses where there are both; the second variable is kind's own.
+func engine() *cli.StringFlag {
+	return &cli.StringFlag{Name: engineFlag, Usage: "container `ENGINE` of the provider kind: docker or podman", DefaultText: "the first that answers",
+		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
+}
 
 // home is the absolute path of the folder of all sandboxes.
 func home(c *cli.Context) (string, error) {

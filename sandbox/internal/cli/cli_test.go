@@ -28,7 +28,7 @@ type result struct {
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES", "KOUPSANDBOX_CONFIG",
-		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT"} {
+		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"} {
 		t.Setenv(name, "")
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)

@@ -19,12 +19,13 @@ func (s *commands) images() *cli.Command {
 				Name:      "save",
 				Usage:     "write the node image that is at hand to a file",
 				ArgsUsage: "FILE",
+				Flags:     []cli.Flag{engine()},
 				Action: func(c *cli.Context) error {
 					path, err := file(c)
 					if err != nil {
 						return err
 					}
-					image, err := kind.Save(c.Context, path)
+					image, err := kind.Save(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
@@ -36,12 +37,13 @@ func (s *commands) images() *cli.Command {
 				Name:      "load",
 				Usage:     "give the container engine the image in such a file",
 				ArgsUsage: "FILE",
+				Flags:     []cli.Flag{engine()},
 				Action: func(c *cli.Context) error {
 					path, err := file(c)
 					if err != nil {
 						return err
 					}
-					images, err := kind.LoadFile(c.Context, path)
+					images, err := kind.LoadFile(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}

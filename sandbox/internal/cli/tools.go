@@ -50,7 +50,7 @@ func (s *commands) doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what this machine must have",
-		Flags: []cli.Flag{output("text", "json", "yaml")},
+		Flags: []cli.Flag{engine(), output("text", "json", "yaml")},
 		Action: func(c *cli.Context) error {
 			if _, err := args(c, 0, 0, "no arguments"); err != nil {
 				return err
@@ -63,7 +63,7 @@ func (s *commands) doctor() *cli.Command {
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(c.Context, folder, sandbox.FindPrograms(s.Self, c.String(binFlag)))
+			checks := doctor.Run(c.Context, folder, c.String(engineFlag), sandbox.FindPrograms(s.Self, c.String(binFlag)))
 			var bad error
 			for _, check := range checks {
 				if !check.OK {

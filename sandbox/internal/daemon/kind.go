@@ -37,7 +37,7 @@ func kindOptions(dir state.Dir, config *v1alpha1.Sandbox, note func(string), log
 	k := config.Spec.Kind
 	return kind.Options{
 		Sandbox: config.Metadata.Name, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
-		Nodes: k.Nodes, Image: k.Image, Version: k.Version, Note: note, Logger: log,
+		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version, Note: note, Logger: log,
 	}
 }
 

@@ -42,13 +42,13 @@ type Check struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Run does all checks for sandboxes in home.
-func Run(ctx context.Context, home string, programs sandbox.Programs) []Check {
+// Run does all checks for sandboxes in home; containerEngine is docker or podman, or empty for either.
+func Run(ctx context.Context, home, containerEngine string, programs sandbox.Programs) []Check {
 	return []Check{
 		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
 		program(sandbox.ControllerProgram, programs.Controller),
 		provider(programs),
-		engine(ctx),
+		engine(ctx, containerEngine),
 		writable(home),
 		freeDisk(ctx, home),
 		freeMemory(ctx),
@@ -77,9 +77,9 @@ func provider(programs sandbox.Programs) Check {
 }
 
 // engine tells what the provider kind would find; whoever has none uses another provider.
-func engine(ctx context.Context) Check {
+func engine(ctx context.Context, name string) Check {
 	c := Check{Name: "container engine", OK: true}
-	image, err := kind.AtHand(ctx)
+	image, err := kind.AtHand(ctx, name)
 	if err != nil {
 		c.Detail = fmt.Sprintf("not needed; for the provider %s: %v", v1alpha1.ProviderKind, err)
 		return c

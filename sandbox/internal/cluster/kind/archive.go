@@ -10,18 +10,17 @@ import (
 )
 
 // Save writes the node image that a cluster would be made of by default to a file, for a machine that reaches no registry, and
-// returns its name. The engine must have it. The file appears when it is whole; one that is there is replaced.
-func Save(ctx context.Context, path string) (image string, err error) {
-	image, err = AtHand(ctx)
+// returns its name. The engine (see FindEngine) must have it. The file appears when it is whole; one that is there is replaced.
+func Save(ctx context.Context, engine, path string) (image string, err error) {
+	e, err := FindEngine(ctx, engine)
+	if err == nil {
+		image, err = e.atHand(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("there is nothing to save: %w", err)
 	}
-	engine, err := FindEngine(ctx)
-	if err != nil {
-		return "", err
-	}
 	partial := path + ".partial"
-	_, err = engine.run(ctx, "save", "--output", partial, image)
+	_, err = e.run(ctx, "save", "--output", partial, image)
 	if err == nil {
 		err = os.Rename(partial, path)
 	}
@@ -32,23 +31,30 @@ func Save(ctx context.Context, path string) (image string, err error) {
 	return image, nil
 }
 
-// LoadFile gives the engine the images in a file of Save, and returns their names.
-func LoadFile(ctx context.Context, path string) (images []string, err error) {
+// LoadFile gives the engine (see FindEngine) the images in a file of Save, whichever engine wrote it, and returns their names.
+func LoadFile(ctx context.Context, engine, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)
 	}
-	engine, err := FindEngine(ctx)
+	e, err := FindEngine(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
-	text, err := engine.run(ctx, "load", "--input", path)
+	text, err := e.run(ctx, "load", "--input", path)
 	if err != nil {
 		return nil, fmt.Errorf("loading images: %w", err)
 	}
 	for line := range strings.Lines(text) {
-		if _, image, found := strings.Cut(strings.TrimSpace(line), "oaded image: "); found { // docker and podman differ in the rest
-			images = append(images, image)
+		_, image, found := strings.Cut(strings.TrimSpace(line), "oaded image: ") // docker and podman differ in the rest
+		if !found {
+			continue
 		}
+		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == docker { // which takes it for a registry
+			if _, err := e.run(ctx, "tag", image, plain); err != nil {
+				return nil, fmt.Errorf("naming image %s: %w", plain, err)
+			}
+		}
+		images = append(images, short(image))
 	}
 	return images, nil
 }

@@ -19,11 +19,11 @@ info*) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
 esac
 `)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	image, err := Save(t.Context(), path)
+	image, err := Save(t.Context(), "", path)
 	if err != nil || image != OwnImage+":v1.36.3" {
 		t.Fatalf("saved %q, error %v", image, err)
 	}
-	images, err := LoadFile(t.Context(), path)
+	images, err := LoadFile(t.Context(), "", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +36,39 @@ esac
 	}
 }
 
+// Podman writes its own host before the names in the file; docker would look for them there.
+func TestLoadFileOfPodman(t *testing.T) {
+	tagged := filepath.Join(t.TempDir(), "tagged")
+	fakeEngine(t, "docker", `case "$1" in
+info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
+load) echo "Loaded image: localhost/`+OwnImage+`:v1.36.3";;
+tag) echo "$2 $3" >`+tagged+`;;
+esac
+`)
+	path := filepath.Join(t.TempDir(), "image.tar")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	images, err := LoadFile(t.Context(), "", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(tagged)
+	if want := "localhost/" + OwnImage + ":v1.36.3 " + OwnImage + ":v1.36.3\n"; string(text) != want {
+		t.Errorf("tagged %q (%v), want %q", text, err, want)
+	}
+}
+
 func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
 	fakeEngine(t, "docker", `case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if _, err := Save(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
+	if _, err := Save(t.Context(), "", path); err == nil || !strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
 		t.Errorf("saving: %v", err)
 	}
-	if _, err := LoadFile(t.Context(), path); err == nil || !strings.HasPrefix(err.Error(), "there is no file "+path) {
+	if _, err := LoadFile(t.Context(), "", path); err == nil || !strings.HasPrefix(err.Error(), "there is no file "+path) {
 		t.Errorf("loading: %v", err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 const (
 	// logsTime bounds the collection of logs after a failure.
 	logsTime = 20 * time.Second
+	// killTime bounds the end of the nodes that are to be removed anyway.
+	killTime = 5 * time.Second
 	// deletePause is between two attempts to end a creation that goes on: between its steps there may be nothing to delete.
 	deletePause = 300 * time.Millisecond
 )
@@ -56,16 +58,16 @@ func (p *Provider) create(ctx context.Context) error {
 			return nil
 		}
 		err = fmt.Errorf("creating kind cluster %s: %w", p.name, plain(err))
-		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete())
+		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete(ctx))
 	case <-ctx.Done():
 	}
 	// kind knows no context, but its commands fail when their containers are gone.
 	for {
-		err := p.delete()
+		err := p.delete(ctx)
 		select {
 		case createErr := <-created:
 			p.o.Logger.Info("creation of the kind cluster ended", "err", createErr)
-			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete())
+			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete(ctx))
 		case <-time.After(deletePause):
 			if err != nil {
 				p.o.Logger.Warn("ending the creation of a kind cluster", "err", err)
@@ -90,12 +92,30 @@ func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	return fmt.Errorf("%w\nthe logs of its nodes are in %s", err, dir)
 }
 
-// delete removes the cluster's containers; none is fine.
-func (p *Provider) delete() error {
+// delete removes the cluster's containers, though ctx may have ended; none is fine.
+func (p *Provider) delete(ctx context.Context) error {
+	p.kill(ctx)
 	if err := p.kind.Delete(p.name, p.o.Kubeconfig); err != nil {
 		return fmt.Errorf("deleting kind cluster %s: %w", p.name, plain(err))
 	}
 	return nil
+}
+
+// kill ends the containers where the engine would ask them to end before it removes them: podman gives each ten seconds, which a
+// node takes. What cannot be killed has ended, or its removal tells.
+func (p *Provider) kill(ctx context.Context) {
+	if p.engine.Command != podman {
+		return
+	}
+	list, err := p.kind.ListNodes(p.name)
+	if err != nil || len(list) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	defer cancel()
+	if _, err := p.engine.run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
+		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
+	}
 }
 
 // Down deletes the cluster if it is this sandbox's. It is fine when there is none.
@@ -104,7 +124,7 @@ func (p *Provider) Down(ctx context.Context) error {
 		return nil
 	}
 	deleted := make(chan error, 1)
-	go func() { deleted <- p.delete() }()
+	go func() { deleted <- p.delete(ctx) }()
 	select {
 	case err := <-deleted:
 		return err

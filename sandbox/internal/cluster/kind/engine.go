@@ -8,12 +8,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/disk"
 	"sigs.k8s.io/kind/pkg/cluster"
+)
+
+// The engines, by their commands.
+const (
+	docker = "docker"
+	podman = "podman"
 )
 
 const (
@@ -40,19 +47,33 @@ type Engine struct {
 	CgroupV1 bool
 	// Memory of its machine, in bytes.
 	Memory int64
+	// Rootless is true where it runs without root's rights.
+	Rootless bool
+	// Controllers tells whether it may limit CPU, memory and processes; where Rootless, the system must have given it that.
+	Controllers bool
 	// Root is the folder of its data, which may be on another machine.
 	Root string
 }
 
-// FindEngine returns the first of docker and podman that answers. ErrNoEngine, wrapped, says that none can be used, and why.
-func FindEngine(ctx context.Context) (*Engine, error) {
+// FindEngine returns the engine of a name, docker or podman, or, without one, the first of the two that answers. ErrNoEngine, wrapped,
+// says that none can be used, and why.
+func FindEngine(ctx context.Context, name string) (*Engine, error) {
 	var reasons []string
-	for _, ask := range []func(context.Context) (*Engine, error){askDocker, askPodman} {
-		e, err := ask(ctx)
+	for _, known := range []struct {
+		name string
+		ask  func(context.Context) (*Engine, error)
+	}{{docker, askDocker}, {podman, askPodman}} {
+		if name != "" && name != known.name {
+			continue
+		}
+		e, err := known.ask(ctx)
 		if err == nil {
 			return e, nil
 		}
 		reasons = append(reasons, err.Error())
+	}
+	if len(reasons) == 0 {
+		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNoEngine, name)
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNoEngine, strings.Join(reasons, "; "))
 }
@@ -61,32 +82,39 @@ func askDocker(ctx context.Context) (*Engine, error) {
 	var info struct {
 		ServerVersion, CgroupVersion, Architecture, DockerRootDir string
 		MemTotal                                                  int64
-		ServerErrors                                              []string
+		MemoryLimit, PidsLimit, CPUShares                         bool
+		SecurityOptions, ServerErrors                             []string
 	}
-	if err := ask(ctx, &info, "docker"); err != nil {
+	if err := ask(ctx, &info, docker); err != nil {
 		return nil, err
 	}
 	if info.ServerVersion == "" {
-		return nil, refusal("docker", strings.Join(info.ServerErrors, "; "))
+		return nil, refusal(docker, strings.Join(info.ServerErrors, "; "))
 	}
-	return &Engine{Command: "docker", Version: info.ServerVersion, Architecture: goArchitecture(info.Architecture),
-		CgroupV1: info.CgroupVersion == "1", Memory: info.MemTotal, Root: info.DockerRootDir}, nil
+	return &Engine{Command: docker, Version: info.ServerVersion, Architecture: goArchitecture(info.Architecture),
+		CgroupV1: info.CgroupVersion == "1", Memory: info.MemTotal, Root: info.DockerRootDir,
+		Rootless:    slices.Contains(info.SecurityOptions, "name=rootless"),
+		Controllers: info.MemoryLimit && info.PidsLimit && info.CPUShares}, nil
 }
 
 func askPodman(ctx context.Context) (*Engine, error) {
 	var info struct {
 		Host struct {
 			CgroupVersion, Arch string
+			CgroupControllers   []string
 			MemTotal            int64
+			Security            struct{ Rootless bool }
 		}
 		Store   struct{ GraphRoot string }
 		Version struct{ Version string }
 	}
-	if err := ask(ctx, &info, "podman"); err != nil {
+	if err := ask(ctx, &info, podman); err != nil {
 		return nil, err
 	}
-	return &Engine{Command: "podman", Version: info.Version.Version, Architecture: goArchitecture(info.Host.Arch),
-		CgroupV1: info.Host.CgroupVersion == "v1", Memory: info.Host.MemTotal, Root: info.Store.GraphRoot}, nil
+	has := func(controller string) bool { return slices.Contains(info.Host.CgroupControllers, controller) }
+	return &Engine{Command: podman, Version: info.Version.Version, Architecture: goArchitecture(info.Host.Arch),
+		CgroupV1: info.Host.CgroupVersion == "v1", Memory: info.Host.MemTotal, Root: info.Store.GraphRoot,
+		Rootless: info.Host.Security.Rootless, Controllers: has("cpu") && has("memory") && has("pids")}, nil
 }
 
 // ask reads what the engine says of itself. The error is one clause, without a line break.
@@ -141,7 +169,14 @@ func (e *Engine) suffices(ctx context.Context) error {
 		return fmt.Errorf("%s has %.1f GB of memory and a cluster of kind needs %.1f: give it more, or use --provider embedded",
 			e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
 	}
-	if e.Root == "" {
+	switch { // as kind itself refuses, but before anything was begun
+	case e.Rootless && e.CgroupV1:
+		return fmt.Errorf("%s runs without root and this machine has cgroups v1, where a cluster of kind cannot: run %s as root, or use --provider embedded",
+			e.Command, e.Command)
+	case e.Rootless && !e.Controllers:
+		return fmt.Errorf("%s runs without root and may not limit CPU, memory and processes: let systemd give it that with Delegate=yes "+
+			"(https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded", e.Command)
+	case e.Root == "":
 		return nil
 	}
 	// A folder of another machine, such as Docker Desktop's, is not ours to look at.
@@ -176,7 +211,7 @@ func scarceInotify(path string) error {
 
 // option is how kind is told of the engine.
 func (e *Engine) option() cluster.ProviderOption {
-	if e.Command == "podman" {
+	if e.Command == podman {
 		return cluster.ProviderWithPodman()
 	}
 	return cluster.ProviderWithDocker()

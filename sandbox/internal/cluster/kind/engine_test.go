@@ -40,23 +40,33 @@ func TestFindEngine(t *testing.T) {
 		engine, script string
 		want           *Engine
 		err            string
+		name           string // that was asked for
 	}{
-		"docker": {"docker", `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
-			&Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9, Root: "/d"}, ""},
-		"podman": {"podman", `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
-			&Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g"}, ""},
-		"neither": {"", "", nil, none + "docker is not installed; podman is not installed"},
-		"not running": {"docker", `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
-			nil, none + "docker is installed, but does not run; podman is not installed"},
-		"not running, but its client says something": {"docker",
-			`echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
-			nil, none + "docker is installed, but does not run; podman is not installed"},
-		"not allowed": {"docker", `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
-			nil, none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed"},
+		"docker": {engine: "docker",
+			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
+			want:   &Engine{Command: "docker", Version: "27.5.1", Architecture: "arm64", Memory: 8e9, Root: "/d"}},
+		"docker without root": {engine: "docker", script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"amd64",
+			"MemoryLimit":true,"PidsLimit":true,"CPUShares":true,"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"]}'`,
+			want: &Engine{Command: "docker", Version: "27.5.1", Architecture: "amd64", Rootless: true, Controllers: true}},
+		"podman": {engine: "podman", script: `echo '{"host":{"cgroupVersion":"v1","arch":"amd64","memTotal":1,"cgroupControllers":["cpu","memory"],
+			"security":{"rootless":true}},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
+			want: &Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1, Root: "/g", Rootless: true}},
+		"neither": {err: none + "docker is not installed; podman is not installed"},
+		"not the one that was asked for": {engine: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "podman",
+			err: none + "podman is not installed"},
+		"one that we do not know": {engine: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "nerdctl",
+			err: none + `"nerdctl" is neither docker nor podman`},
+		"not running": {engine: "docker", script: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
+			err: none + "docker is installed, but does not run; podman is not installed"},
+		"not running, but its client says something": {engine: "docker",
+			script: `echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
+			err:    none + "docker is installed, but does not run; podman is not installed"},
+		"not allowed": {engine: "docker", script: `echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1`,
+			err: none + "docker runs, but you may not use it (add yourself to its group, or use its rootless mode); podman is not installed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fakeEngine(t, tc.engine, tc.script)
-			got, err := FindEngine(t.Context())
+			got, err := FindEngine(t.Context(), tc.name)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -83,6 +93,35 @@ func TestEngineThatDoesNotSuffice(t *testing.T) {
 	}
 }
 
+func TestEngineWithoutRoot(t *testing.T) {
+	for want, e := range map[string]*Engine{
+		"podman runs without root and this machine has cgroups v1, where a cluster of kind cannot: run podman as root, or use --provider embedded": {
+			Command: podman, Rootless: true, CgroupV1: true, Controllers: true},
+		"podman runs without root and may not limit CPU, memory and processes: let systemd give it that with Delegate=yes " +
+			"(https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded": {Command: podman, Rootless: true},
+		"<nil>": {Command: podman, Rootless: true, Controllers: true},
+	} {
+		if got := fmt.Sprint(e.suffices(t.Context())); got != want {
+			t.Errorf("%+v: %s\nwant %s", e, got, want)
+		}
+	}
+}
+
+// Podman finds its images by a short name too, and kind does not: it takes one without a host for an image of docker.io.
+func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
+	fakeEngine(t, "podman", `case "$1 $2" in
+"image ls") echo v1.36.3;;
+"image inspect") case "$5" in `+OwnImage+`:v1.36.3|elsewhere:1) echo amd64;; *) exit 1;; esac;;
+"image exists") [ "$3" = localhost/`+OwnImage+`:v1.36.3 ];;
+esac`)
+	for given, want := range map[string]string{"": "localhost/" + OwnImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
+		p := &Provider{o: Options{Image: given}, engine: &Engine{Command: podman, Architecture: "amd64"}, note: func(string) {}}
+		if err := p.choose(t.Context()); err != nil || p.image != want {
+			t.Errorf("of image %q: %q, error %v; want %q", given, p.image, err, want)
+		}
+	}
+}
+
 func TestAtHand(t *testing.T) {
 	const docker = `case "$1" in
 info) echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"x86_64","MemTotal":%d}';;
@@ -97,7 +136,7 @@ esac`
 	} {
 		t.Run(name, func(t *testing.T) {
 			fakeEngine(t, "docker", tc.script)
-			image, err := AtHand(t.Context())
+			image, err := AtHand(t.Context(), "")
 			if got := fmt.Sprint(image, " ", err); got != tc.want {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}

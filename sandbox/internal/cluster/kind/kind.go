@@ -37,6 +37,8 @@ type Options struct {
 	Kubeconfig string
 	// LogDir receives the folder kind/ with the nodes' logs when a creation fails. Required.
 	LogDir string
+	// Engine is docker or podman, if the sandbox has no cluster yet. Default: the first of the two that answers.
+	Engine string
 	// Nodes is how many nodes the cluster has, the control plane's included. Default: 1.
 	Nodes int
 	// Image of the nodes. Default: see Version.
@@ -119,6 +121,9 @@ func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.ask(ctx); err != nil {
 		return err
 	}
+	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
+		p.note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name, p.engine.Command, p.o.Engine))
+	}
 	if err := p.claim(ctx); err != nil || p.adopt {
 		return err
 	}
@@ -130,7 +135,15 @@ func (p *Provider) prepare(ctx context.Context) error {
 
 // ask finds the engine that has, or shall have, the cluster.
 func (p *Provider) ask(ctx context.Context) error {
-	engine, err := FindEngine(ctx)
+	note, err := p.readNote()
+	if err != nil {
+		return err
+	}
+	name := p.o.Engine
+	if note != nil {
+		name = note.Engine
+	}
+	engine, err := FindEngine(ctx, name)
 	if err != nil {
 		return fmt.Errorf("%w; start one, or use --provider embedded, which needs none", err)
 	}

@@ -33,7 +33,7 @@ const (
 // findGateway returns the network's address of this machine, if this machine has it and reaches the nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
-	if p.engine.Command == "podman" {
+	if p.engine.Command == podman {
 		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
 	}
 	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, Network)

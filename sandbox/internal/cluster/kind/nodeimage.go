@@ -35,25 +35,34 @@ func (p *Provider) choose(ctx context.Context) error {
 	return nil
 }
 
-// AtHand returns the image that a cluster would be made of by default, if an engine answers, suffices, and has one. The error says what
-// is missing.
-func AtHand(ctx context.Context) (image string, err error) {
-	engine, err := FindEngine(ctx)
+// AtHand returns the image that a cluster would be made of by default, if an engine (see FindEngine) answers, suffices, and has one.
+// The error says what is missing.
+func AtHand(ctx context.Context, engine string) (image string, err error) {
+	e, err := FindEngine(ctx, engine)
 	if err != nil {
 		return "", err
 	}
-	if err := engine.suffices(ctx); err != nil {
+	return e.atHand(ctx)
+}
+
+func (e *Engine) atHand(ctx context.Context) (image string, err error) {
+	if err := e.suffices(ctx); err != nil {
 		return "", err
 	}
-	candidates := (&Provider{engine: engine}).candidates(ctx)
-	image, err = engine.first(ctx, candidates)
+	candidates := (&Provider{engine: e}).candidates(ctx)
+	image, err = e.first(ctx, candidates)
 	if err == nil && image == "" {
-		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", engine.Command, short(candidates[0]))
+		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", e.Command, short(candidates[0]))
 	}
 	return short(image), err
 }
 
+// podmanHost is where podman takes an image to be from whose name says nothing of it.
+const podmanHost = "localhost/"
+
 // first returns the first of some images that the engine has, empty if it has none. One for another architecture is an error.
+//
+// Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole name is returned.
 func (e *Engine) first(ctx context.Context, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
@@ -64,11 +73,19 @@ func (e *Engine) first(ctx context.Context, images []string) (string, error) {
 		case architecture != e.Architecture:
 			return "", fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
 				image, architecture, e.Command, e.Architecture)
+		case e.Command == podman && e.has(ctx, podmanHost+image):
+			return podmanHost + image, nil
 		default:
 			return image, nil
 		}
 	}
 	return "", nil
+}
+
+// has tells whether the engine, which is podman, has an image of exactly this name.
+func (e *Engine) has(ctx context.Context, image string) bool {
+	_, err := e.run(ctx, "image", "exists", image)
+	return err == nil
 }
 
 // candidates lists the images that would do, the best first. The first is the one to download if none is there.
@@ -102,8 +119,8 @@ func newest(tags []string) string {
 	return tag
 }
 
-// short leaves the digest of an image out.
+// short leaves out the digest of an image, and what podman puts before its name.
 func short(image string) string {
 	name, _, _ := strings.Cut(image, "@")
-	return name
+	return strings.TrimPrefix(name, podmanHost)
 }

@@ -43,8 +43,8 @@ func (p *Provider) noteOwned(complete bool) error {
 	return nil
 }
 
-// noted returns what the state folder says of the cluster; nil means nothing.
-func (p *Provider) noted() (*ownership, error) {
+// readNote returns what the state folder says of the cluster; nil means nothing.
+func (p *Provider) readNote() (*ownership, error) {
 	text, err := os.ReadFile(filepath.Join(p.o.Dir, noteFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -56,7 +56,7 @@ func (p *Provider) noted() (*ownership, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading whose kind cluster %s is: %w", p.name, err)
 	}
-	if o.Cluster != p.name || o.Engine != p.engine.Command {
+	if o.Cluster != p.name {
 		return nil, nil
 	}
 	return &o, nil
@@ -72,13 +72,13 @@ func (p *Provider) claim(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	note, err := p.noted()
+	note, err := p.readNote()
 	if err != nil {
 		return err
 	}
 	if note != nil && !note.Complete {
 		p.note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and made anew", p.name))
-		return p.delete()
+		return p.delete(ctx)
 	}
 	limit := answerTime
 	if note != nil {
@@ -157,7 +157,7 @@ func Forget(ctx context.Context, o Options) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	note, err := p.noted()
+	note, err := p.readNote()
 	if err != nil {
 		return err
 	}

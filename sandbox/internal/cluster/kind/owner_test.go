@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -100,9 +101,6 @@ func TestClaim(t *testing.T) {
 			err: `kind cluster koup-demo: the cluster belongs to sandbox "other"; take that one down first or choose another cluster`},
 		"of nobody that we know": {err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
 			"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
-		"noted for another engine": {note: &ownership{"koup-demo", "podman", false},
-			err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
-				"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
 		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
 			err: "kind cluster koup-demo of this sandbox no longer answers (it bears no mark): remove it with koupsandbox down, then bring it up again"},
 	} {
@@ -138,6 +136,67 @@ func TestClaim(t *testing.T) {
 				t.Errorf("what the engine was told to change (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The engine that has the cluster is asked, and no other.
+func TestClusterInAnotherEngine(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const adopted = "kind cluster koup-demo is there and is used as it is"
+	for engine, want := range map[string][]string{
+		"podman": {"kind cluster koup-demo of this sandbox is in docker; one in podman takes a down first", adopted},
+		"docker": {adopted}, "": {adopted},
+	} {
+		fakeCluster(t, marked("demo"))
+		var notes []string
+		p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir, Engine: engine,
+			Note: func(text string) { notes = append(notes, text) }})
+		if err == nil {
+			err = p.prepare(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, notes); diff != "" {
+			t.Errorf("engine %q: notes (-want +got):\n%s", engine, diff)
+		}
+	}
+	fakeEngine(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
+	p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.prepare(t.Context()); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "docker is not installed") {
+		t.Errorf("without the engine that has it: %v", err)
+	}
+}
+
+// Podman asks containers to end before it removes them, and waits: they are killed first.
+func TestDeleteKillsInPodman(t *testing.T) {
+	changes := filepath.Join(t.TempDir(), "changes")
+	fakeEngine(t, "podman", `case "$1" in
+ps) echo koup-demo-control-plane;;
+--version|-v) echo podman version 4.3.1;;
+kill|rm) echo "$*" >>`+changes+`;;
+esac`)
+	dir := t.TempDir()
+	p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.engine, p.kind = &Engine{Command: podman}, cluster.NewProvider(cluster.ProviderWithPodman())
+	if err := p.delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("kill koup-demo-control-plane\nrm -f -v koup-demo-control-plane\n", string(text)); diff != "" {
+		t.Errorf("what the engine was told (-want +got):\n%s", diff)
 	}
 }
 
