@@ -45,6 +45,7 @@ func (p *printer) evidence(run *scenario.Run) {
 		p.checks(run)
 	}
 	for _, t := range run.Traffic {
+		p.doubts(t)
 		p.losses(run, t)
 	}
 	if run.Again != "" {
@@ -112,6 +113,29 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 		text += " for " + length(v.Length)
 	}
 	return text + ": " + v.Message
+}
+
+// lateEnough is from when on the generator's own delay is worth a word: a quarter of the time that a request has unless a scenario says
+// otherwise, and it counts from when the request was due.
+const lateEnough = 500 * time.Millisecond
+
+// doubts are what a reader of a stream's verdict should know of its generator, each a sentence. The verdict is what it is.
+func doubts(t scenario.Traffic) []string {
+	var list []string
+	if t.Late >= lateEnough {
+		list = append(list, fmt.Sprintf("the generator sent requests up to %s late, because this machine was too busy: a timeout may be its own; "+
+			"run it again with less beside it (--parallel 1), or at a lower rate", length(t.Late)))
+	}
+	if t.Note != "" {
+		list = append(list, t.Note)
+	}
+	return list
+}
+
+func (p *printer) doubts(t scenario.Traffic) {
+	for _, d := range doubts(t) {
+		p.say("  %s\n", p.paint(yellow, line("Requests of "+t.Name+": "+d)))
+	}
 }
 
 // loss is a group of requests that were lost for the same reason at the same

@@ -83,6 +83,9 @@ func (p *printer) run(run *scenario.Run) {
 	case p.o.Verbose && run.Verdict == scenario.Passed:
 		p.steps(run.Steps, "  ")
 		p.checks(run)
+		for _, t := range run.Traffic {
+			p.doubts(t)
+		}
 		p.say("\n")
 	}
 }

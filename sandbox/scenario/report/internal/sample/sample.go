@@ -65,6 +65,7 @@ func Lossless() *scenario.Run {
 		r.traffic("service", traffic.RouteKubeProxy, 1155, 5110, 200, nil, 1900, "1.0.0", "2.0.0"),
 		r.traffic("bases", traffic.RouteBases, 1155, 5110, 100, nil, 1900, "1.0.0", "2.0.0"),
 	}
+	run.Traffic[1].Note = "stopped by itself after 396 requests"
 	return run
 }
 
@@ -98,6 +99,7 @@ func Lossy() *scenario.Run {
 		{Name: "installedOnce", Expect: "holds", Verdict: scenario.Passed, Summary: "2 installs, none twice", Compared: 2},
 	}
 	run.Traffic = []scenario.Traffic{r.traffic("traffic", traffic.RouteGateway, 602, 2902, 100, lost, 1700, "1.0.0", "2.0.0")}
+	run.Traffic[0].Late = 1200 * time.Millisecond
 	run.Details = []scenario.Detail{
 		{Title: "Diff of DaemonSet/stock", Text: "status.numberReady: want 1, have 0\nstatus.updatedNumberScheduled: 1"},
 		{Title: "DaemonSet stock, last seen", Text: "apiVersion: apps/v1\nkind: DaemonSet\n" + strings.Repeat("# …\n", 40) + "status:\n  numberReady: 0"},
