@@ -68,7 +68,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// findEngine takes the container engine of $KOUPSANDBOX_ENGINE, as the sandboxes do; without it, the first that answers.
+// findEngine takes the container engine of $KOUPSANDBOX_ENGINE; without it, the first that answers.
 func findEngine(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -102,7 +102,7 @@ func newBox(kind string) *box.Box {
 // spec is the default: the controller is in the cluster.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine)}}
 }
 
 func bringUp(ctx context.Context) error {
