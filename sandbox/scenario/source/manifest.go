@@ -52,6 +52,9 @@ func (i *Instance) manifests(used map[string]bool) Problems {
 		at = at.Child("apply")
 		m := i.Of.manifest(step.Apply.File)
 		problems = append(problems, m.problems...)
+		if len(m.problems) > 0 { // what could not be read may use anything
+			i.Of.unread = true
+		}
 		if len(m.sources) == 0 { // the step is where the mistake may be
 			p := i.Of.problem(at.Child("file").String(), "")
 			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field, Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
@@ -60,7 +63,7 @@ func (i *Instance) manifests(used map[string]bool) Problems {
 		names, wrong := i.checkManifest(m, step.Apply)
 		problems = append(problems, wrong...)
 		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
-			if !names["vars."+name] && !meant(name, wrong) {
+			if len(m.problems) == 0 && !names["vars."+name] && !meant(name, wrong) {
 				problems = append(problems, i.Of.problem(at.Child("vars", name).String(), "nothing in "+m.path+" uses this variable: remove it"))
 			}
 		}

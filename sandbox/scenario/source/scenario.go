@@ -36,6 +36,7 @@ type Scenario struct {
 	vars   *variables
 	wrong  map[string]bool // fields that have a problem already
 	made   map[string]*manifest
+	unread bool // a manifest, or a part of one
 }
 
 // Cell is one combination of the matrix.
@@ -95,6 +96,9 @@ func (s *Scenario) prepare(o Options) Problems {
 				s.Steps = append(s.Steps, step.Name)
 			}
 		}
+	}
+	if s.unread {
+		return problems
 	}
 	return append(problems, s.unused(used, problems)...)
 }
