@@ -24,7 +24,7 @@ func (s *commands) scenarioLint() *cli.Command {
 Exit status: 1 when there is an error; warnings alone leave it 0. What a rule means:
 koupsandbox scenario explain RULE`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any"},
+			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any, and that is said"},
 			output("text", "json", "yaml"),
 		},
 		Action: s.lint,
@@ -57,6 +57,9 @@ func (s *commands) lint(c *cli.Context) error {
 	} else {
 		for _, f := range findings {
 			say(s.Out, "%s\n", f)
+		}
+		if envs := lint.Environments(manifests); c.String("env") == "" && len(envs) > 0 {
+			say(s.Err, "not checked: whether %s is the environment that is meant; say which, with --env\n", strings.Join(envs, ", "))
 		}
 	}
 	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {

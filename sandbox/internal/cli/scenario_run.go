@@ -33,15 +33,14 @@ func (s *commands) scenarioRun() *cli.Command {
 		Description: `Exit status: 0 all have passed, 1 one has not, 2 a scenario cannot be run: then
 every mistake is told with its line, and nothing was started. Ctrl-C ends the
 runs, cleans up what they made, and writes the reports; a second one ends at once.`,
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			theName(),
-			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again"},
 			selector(),
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
 			&cli.IntFlag{Name: "repeat", Usage: "run each `N` times", Value: 1},
 			&cli.IntFlag{Name: "parallel", Usage: "up to `N` runs at once", Value: 1},
 			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier call, to repeat what was random", DefaultText: "drawn"},
-			&cli.StringFlag{Name: "from-step", Usage: "begin with the step `NAME`"},
+			&cli.StringFlag{Name: "from-step", Usage: "skip the steps before `NAME`; bases and namespace are new all the same, without what those would have made"},
 			&cli.BoolFlag{Name: "fail-fast", Usage: "begin no further run after one that has not passed"},
 			&cli.BoolFlag{Name: "keep", Usage: "leave what the runs have made, to look at it"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "read and check everything, run nothing"},
@@ -52,7 +51,8 @@ runs, cleans up what they made, and writes the reports; a second one ends at onc
 			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
 			output("text", "json"),
-		},
+			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
+		}, settings()),
 		Action: s.runScenarios,
 	}
 }
@@ -86,6 +86,9 @@ func (s *commands) runScenarios(c *cli.Context) error {
 	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
 		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from, strings.Join(stepsOf(scenarios), ", "))}
 	}
+	if err := needsUp(c); err != nil {
+		return err
+	}
 	if c.Bool("dry-run") {
 		return s.tellPlan(scenarios, c.Int("repeat"))
 	}
@@ -113,6 +116,22 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 	return nil
 }
 
+// needsUp refuses the settings of a sandbox that is not brought up here. What the environment says is for the command up, too.
+func needsUp(c *cli.Context) error {
+	for _, flag := range settings() {
+		env := ""
+		if f, ok := flag.(cli.DocGenerationFlag); ok {
+			for _, name := range f.GetEnvVars() {
+				env += os.Getenv(name)
+			}
+		}
+		if name := flag.Names()[0]; c.IsSet(name) && env == "" && !c.Bool("up") {
+			return usageError{fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
+		}
+	}
+	return nil
+}
+
 // sandboxFor returns the sandbox to run in, and what ends it if it was brought up
 // for this.
 func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, error) {
@@ -124,22 +143,28 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 		}
 		return up, nothing, err
 	}
-	folder, name, err := target(c)
+	config, defaultBases, err := configOf(c)
 	if err != nil {
 		return nil, nil, err
 	}
-	if up, err := sandbox.Open(c.Context, folder, name); err == nil {
-		return up, nothing, nil
-	}
-	config, one := &v1alpha1.Sandbox{}, 1
-	config.Metadata.Name, config.Spec.Bases.Count = name, &one // scenarios bring their own bases
-	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
+	folder, err := home(c)
+	if err != nil {
 		return nil, nil, err
 	}
+	name := config.Metadata.Name
+	if up, err := sandbox.Open(c.Context, folder, name); err == nil {
+		if err := s.asWanted(c, up, config); err != nil {
+			up.Close()
+			return nil, nil, err
+		}
+		return up, nothing, nil
+	}
+	if defaultBases {
+		one := 1
+		config.Spec.Bases.Count = &one // scenarios bring their own bases
+	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
-	up, err := sandbox.Up(c.Context, sandbox.Options{
-		Home: folder, Config: config, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: printer.Event,
-	})
+	up, err := sandbox.Up(c.Context, s.upOptions(c, folder, config, printer))
 	printer.Close()
 	if err != nil {
 		return nil, nil, err
@@ -152,6 +177,23 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
 		return err
 	}, nil
+}
+
+// asWanted says of a sandbox that was up already that it may have other settings, and refuses one with another provider: what runs
+// show on one need not hold on the other.
+func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
+	status, err := up.Status(c.Context, false)
+	if err != nil {
+		return err
+	}
+	if want := config.Spec.Provider; want != v1alpha1.ProviderAuto && want != status.Provider {
+		return usageError{fmt.Errorf("sandbox %q is up already, with the provider %s and not %s: take it down first, or choose another --name",
+			up.Name, status.Provider, want)}
+	}
+	if slices.ContainsFunc(settings(), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
+		say(s.Err, "Sandbox %q was up already, and keeps the settings that it has.\n", up.Name)
+	}
+	return nil
 }
 
 // execute runs the scenarios and tells of each when it has ended.

@@ -77,6 +77,10 @@ func TestNewScenario(t *testing.T) {
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},
 			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir\nsee: koupsandbox help\n"}},
+		{[]string{"scenario", "run", "--provider", "kind", "HOME/my-first.yaml"},
+			result{2, "", "koupsandbox: --provider is for the sandbox that --up brings up: add --up, or leave it out\nsee: koupsandbox help\n"}},
+		{[]string{"scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml"}, result{2, "",
+			"koupsandbox: the settings cannot be used:\n--nodes: Invalid value: 11: must be between 1 and 10\nsee: koupsandbox help\n"}},
 		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{2, "",
 			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up\nsee: koupsandbox help\n"}},
 	} {
@@ -134,6 +138,19 @@ spec:
 		if diff := cmp.Diff(want, run(t, home, "scenario", "lint", path)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
+	}
+	// Whether an environment that is named is the meant one takes --env.
+	named := strings.ReplaceAll(pod, "[{operator: Exists}]", "[{key: schedule.koupleless.io/virtual-node, operator: Exists}, {key: schedule.koupleless.io/node-env, value: test}]")
+	named = strings.ReplaceAll(named, "{name: p}", "{name: p, labels: {virtual-kubelet.koupleless.io/component: module}}")
+	if err := os.WriteFile(filepath.Join(home, "named.yaml"), []byte(named), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want = result{0, "", "not checked: whether test is the environment that is meant; say which, with --env\n"}
+	if diff := cmp.Diff(want, run(t, home, "scenario", "lint", "HOME/named.yaml")); diff != "" {
+		t.Errorf("without --env (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(result{0, "", ""}, run(t, home, "scenario", "lint", "--env", "test", "HOME/named.yaml")); diff != "" {
+		t.Errorf("with --env (-want +got):\n%s", diff)
 	}
 	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
 	if r.Code != 1 || !strings.Contains(r.Out, `"rule": "component-missing"`) || !strings.Contains(r.Out, `"line": 3`) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -27,41 +28,48 @@ func (s *commands) up() *cli.Command {
 		Description: `Starts a Kubernetes control plane, an MQTT broker, simulated bases and the module
 controller, and returns when every base is a Ready Node. Flags go before the
 settings of --config, which go before the defaults.`,
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			nameOf("`NAME` of the sandbox, a DNS label"),
-			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
 			&cli.IntFlag{Name: "bases", Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
-			&cli.StringFlag{Name: "base-runtime", Usage: "what each base runs as: process, or container with the provider kind", Value: "process"},
-			&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev, with --broker one of its own", EnvVars: []string{"KOUPSANDBOX_ENV"}},
-			&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
-				EnvVars: []string{"KOUPSANDBOX_PROVIDER"}},
-			engine(),
-			&cli.IntFlag{Name: "nodes", Usage: "`N` nodes of the provider kind, 1 to 10", Value: 1},
-			&cli.StringFlag{Name: "image", Usage: "`IMAGE` of those nodes", DefaultText: "that of kind"},
-			&cli.StringFlag{Name: "k8s-version", Usage: "`VERSION` of Kubernetes of those nodes, such as v1.36.3"},
-			&cli.StringFlag{Name: "controller", Usage: "where the module controller runs: cluster, or host, where it can be debugged", DefaultText: "cluster with kind, else host"},
-			&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of the provider existing; it has no default"},
-			&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config"},
-			&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
-			&cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower"},
-			&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port on this machine speak TLS"},
-			&cli.StringFlag{Name: "broker", Usage: "`URL` of a broker that you have, mqtt://HOST:PORT or mqtts://HOST:PORT", DefaultText: "one of the sandbox's own",
-				EnvVars: []string{"KOUPSANDBOX_BROKER"}},
-			&cli.StringFlag{Name: "broker-username", Usage: "`NAME` for it", EnvVars: []string{"KOUPSANDBOX_BROKER_USERNAME"}},
-			&cli.StringFlag{Name: "broker-password-file", Usage: "`FILE` with the password", DefaultText: "$" + brokerPassword},
-			&cli.StringFlag{Name: "broker-ca", Usage: "`FILE` with the authority of its certificate", DefaultText: "those of the system"},
-			&cli.StringFlag{Name: "broker-cert", Usage: "`FILE` with a client certificate"},
-			&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one"},
-			&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard"},
-			&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
-			&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind 5m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
+		}, settings(), []cli.Flag{
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 			output("text", "json", "yaml"),
-		},
+		}),
 		Action: s.runUp,
+	}
+}
+
+// settings are the flags of every command that brings a sandbox up; configOf reads them.
+func settings() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
+		&cli.StringFlag{Name: "base-runtime", Usage: "what each base runs as: process, or container with the provider kind", Value: "process"},
+		&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev, with --broker one of its own", EnvVars: []string{"KOUPSANDBOX_ENV"}},
+		&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
+			EnvVars: []string{"KOUPSANDBOX_PROVIDER"}},
+		engine(),
+		&cli.IntFlag{Name: "nodes", Usage: "`N` nodes of the provider kind, 1 to 10", Value: 1},
+		&cli.StringFlag{Name: "image", Usage: "`IMAGE` of those nodes", DefaultText: "that of kind"},
+		&cli.StringFlag{Name: "k8s-version", Usage: "`VERSION` of Kubernetes of those nodes, such as v1.36.3"},
+		&cli.StringFlag{Name: "controller", Usage: "where the module controller runs: cluster, or host, where it can be debugged", DefaultText: "cluster with kind, else host"},
+		&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of the provider existing; it has no default"},
+		&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config"},
+		&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
+		&cli.BoolFlag{Name: "durable", Usage: "let etcd write to disk safely, which is slower"},
+		&cli.BoolFlag{Name: "broker-tls", Usage: "let the broker's port on this machine speak TLS"},
+		&cli.StringFlag{Name: "broker", Usage: "`URL` of a broker that you have, mqtt://HOST:PORT or mqtts://HOST:PORT", DefaultText: "one of the sandbox's own",
+			EnvVars: []string{"KOUPSANDBOX_BROKER"}},
+		&cli.StringFlag{Name: "broker-username", Usage: "`NAME` for it", EnvVars: []string{"KOUPSANDBOX_BROKER_USERNAME"}},
+		&cli.StringFlag{Name: "broker-password-file", Usage: "`FILE` with the password", DefaultText: "$" + brokerPassword},
+		&cli.StringFlag{Name: "broker-ca", Usage: "`FILE` with the authority of its certificate", DefaultText: "those of the system"},
+		&cli.StringFlag{Name: "broker-cert", Usage: "`FILE` with a client certificate"},
+		&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one"},
+		&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard"},
+		&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
+		&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind 5m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
 	}
 }
 
@@ -82,10 +90,8 @@ func (s *commands) runUp(c *cli.Context) error {
 		return err
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
-	options := sandbox.Options{
-		Home: folder, Config: config, KeepBases: keepBases, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
-		InProcess: c.Bool("foreground"), Progress: printer.Event,
-	}
+	options := s.upOptions(c, folder, config, printer)
+	options.KeepBases, options.InProcess = keepBases, c.Bool("foreground")
 	if options.InProcess {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -109,6 +115,14 @@ func (s *commands) runUp(c *cli.Context) error {
 	say(s.Err, "Ctrl-C takes it down.\n")
 	err = up.Wait(c.Context)
 	return endForeground(c, folder, up.Name, err)
+}
+
+// upOptions brings a sandbox up as the user's command says.
+func (s *commands) upOptions(c *cli.Context, folder string, config *v1alpha1.Sandbox, printer *progress.Printer) sandbox.Options {
+	return sandbox.Options{
+		Home: folder, Config: config, BrokerPassword: os.Getenv(brokerPassword), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
+		Progress: printer.Event,
+	}
 }
 
 // tellUp says what there is now and which command to type next.

@@ -78,6 +78,27 @@ func (l *linter) tolerations(w *workload) {
 	}
 }
 
+// Environments are those that the modules of manifests tolerate by name, sorted: without Options.Env nobody can say whether they are
+// the meant ones.
+func Environments(inputs []Input) []string {
+	l := &linter{}
+	for _, input := range inputs {
+		l.read(input)
+	}
+	named := map[string]bool{}
+	for _, w := range l.workloads {
+		if !w.module() {
+			continue
+		}
+		for _, t := range w.template.Spec.Tolerations {
+			if t.Key == nodeEnv && t.Value != "" && !unknown(t.Value) {
+				named[t.Value] = true
+			}
+		}
+	}
+	return sortedKeys(named)
+}
+
 // nodeLabel reports labels that no base has.
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
