@@ -3,6 +3,7 @@
 //
 //	main_test.go        finds the engine, and has one sandbox for all
 //	cluster_test.go     what runs in the cluster
+//	containers_test.go  bases as containers
 //	daemonsets_test.go  DaemonSets stay off bases, but for those of modules
 //	rollout_test.go     a rolling update under traffic; logs of modules
 //	proxy_test.go       the same to bases in containers, through kube-proxy; what is lost there

@@ -71,6 +71,12 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	if err != nil || again.UID != kept.UID {
 		t.Errorf("what was in the cluster is gone: %v", err)
 	}
+	forgotten(t)
+}
+
+// forgotten waits until the bases that ended with a daemon that was killed have no Nodes any more.
+func forgotten(t *testing.T) {
+	t.Helper()
 	eventually(t, "the Nodes of the bases that ended with the daemon are gone", func(ctx context.Context) error {
 		nodes, err := vnodes(ctx)
 		if err == nil && len(nodes) != bases {
