@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,12 +179,38 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// Serve begins to serve a base: its Pods are taken up.
+// Serve begins to serve a base: its Pods are taken up, all at once. PodController
+// would bring one after the other, and a lane that knows the new Pod and not the old
+// one, or the old one alone, takes it for the one that is to serve.
 func (p *Provider) Serve(identity, nodeName string) {
 	p.mu.Lock()
 	p.nodes[nodeName] = identity
 	p.mu.Unlock()
+	pods := slices.DeleteFunc(p.informer.On(nodeName), leaving)
+	p.take(identity, pods...)
 	p.informer.Deliver(nodeName)
+	for _, pod := range pods { // one that went meanwhile was not known yet
+		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
+			p.begone(pod.UID)
+		}
+	}
+}
+
+// take takes Pods of a base up, and then has their lanes look.
+func (p *Provider) take(identity string, pods ...*corev1.Pod) {
+	lanes := map[laneKey]bool{}
+	for _, pod := range pods {
+		e, names := p.store.put(pod, identity, p.opts.Clock.Now())
+		for _, name := range names {
+			lanes[laneKey{identity, name}] = true
+		}
+		p.opts.Clock.AfterFunc(p.opts.AcceptAfter, func() {
+			p.lanes.aside(func(ctx context.Context) { p.writeAccepted(ctx, e) })
+		})
+	}
+	for key := range lanes {
+		p.lanes.kick(key)
+	}
 }
 
 // Leave ceases to serve a base: its Pods are forgotten, its modules stay.
@@ -275,16 +302,9 @@ func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	p.mu.RLock()
 	identity, ok := p.nodes[pod.Spec.NodeName]
 	p.mu.RUnlock()
-	if !ok {
-		return nil // not ours any more
+	if ok { // else it is not ours any more
+		p.take(identity, pod)
 	}
-	e, names := p.store.put(pod, identity, p.opts.Clock.Now())
-	for _, name := range names {
-		p.lanes.kick(laneKey{identity, name})
-	}
-	p.opts.Clock.AfterFunc(p.opts.AcceptAfter, func() {
-		p.lanes.aside(func(ctx context.Context) { p.writeAccepted(ctx, e) })
-	})
 	return nil
 }
 

@@ -339,6 +339,18 @@ func TestOwnership(t *testing.T) {
 		w.wantShow("p2", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 	})
+	in(t, "a base that comes in mid-handover is looked at with all its Pods in view", Options{}, func(t *testing.T, w *world) {
+		w.create("old", container("biz1", "1"))
+		w.settleFor(time.Second)
+		w.Leave("a", "vnode.a")
+		w.create("new", container("biz1", "2"))
+		w.settleFor(time.Second)
+		w.Serve("a", "vnode.a")
+		wantDiff(t, "Pods that the lane sees first", 2, w.Pods()) // nothing has been handed over yet
+		w.settleFor(5 * time.Second)
+		w.wantShow("old", "Running BizDeactivate")
+		w.wantShow("new", "Running Ready")
+	})
 }
 
 func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
