@@ -22,6 +22,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -459,20 +460,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 // eventually asks until all is well.
 func (b *bench) eventually(ask func() error) {
 	b.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(patience)
-	for {
-		err := ask()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			b.t.Fatal(err)
-		}
-	}
+	check.Eventually(b.t, patience, ask)
 }
 
 func TestBasesAndFaults(t *testing.T) {

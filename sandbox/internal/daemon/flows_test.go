@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
@@ -103,21 +103,14 @@ func streamTo(name, service string) traffic.Spec {
 // awaitEnd waits until a stream, the last of its group, has ended by itself.
 func awaitEnd(t *testing.T, f *flows, group, name string) {
 	t.Helper()
-	limit := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	check.Eventually(t, patience, func() error {
 		all := f.Summaries(t.Context(), group)
 		last := all[len(all)-1]
 		if last.Name == name && !last.Ended.IsZero() && last.Open == 0 {
-			return
+			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("the last stream of %s is %+v", group, last)
-		}
-	}
+		return fmt.Errorf("the last stream of %s is %+v", group, last)
+	})
 }
 
 // What goes to a Service goes through kube-proxy where the cluster routes the addresses of

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	ktesting "k8s.io/client-go/testing"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -108,17 +109,7 @@ func (b *bench) write(pods ...*corev1.Pod) {
 
 func (b *bench) eventually(look func() error) {
 	b.t.Helper()
-	end := time.Now().Add(patience)
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	check.Eventually(b.t, patience, look)
 }
 
 // since returns what was told since it was asked last.

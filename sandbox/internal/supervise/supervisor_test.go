@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // helperEnv turns the test binary into a component: its value says how the component behaves.
@@ -354,20 +356,7 @@ func differs[T comparable](want, got T) error {
 }
 
 // eventually waits for something that the operating system does in its own time.
-func eventually(t *testing.T, check func() error) {
+func eventually(t *testing.T, look func() error) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("after 10 s: %v", err)
-		}
-	}
+	check.Eventually(t, 10*time.Second, look)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 const patience = 20 * time.Second
@@ -76,20 +77,7 @@ func run(t testing.TB, start func(context.Context) error) {
 // eventually looks again and again until there is nothing to complain about.
 func eventually(t testing.TB, look func() error) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal(err)
-		}
-	}
+	check.Eventually(t, patience, look)
 }
 
 // run sends a stream to its own end.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
@@ -187,20 +188,7 @@ func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func eventually(t *testing.T, look func() error) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := look()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal(err)
-		}
-	}
+	check.Eventually(t, patience, look)
 }
 
 var timesAside = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done")
