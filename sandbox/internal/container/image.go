@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
@@ -34,16 +31,13 @@ func (e *Engine) load(ctx context.Context) (string, error) {
 	if err := image.IsStatic(e.o.Program); err != nil {
 		return "", fmt.Errorf("%s cannot run in a container: %w; build it with: make build, or use --base-runtime process", e.o.Program, err)
 	}
-	layer, err := image.WriteLayer(filepath.Join(e.o.Dir, "fakebase.layer.tar"), false, func(f *image.Files) error {
-		return f.Copy("fakebase", 0o755, e.o.Program)
-	})
+	i, err := image.OfProgram(e.o.Program, "fakebase", e.o.Dir, "--stdio")
 	if err != nil {
 		return "", err
 	}
-	_, sum, _ := strings.Cut(layer.Digest(), ":")
-	built, err := image.Image{Name: imageName + ":" + sum[:12], Layers: []*image.Layer{layer}, Config: ocispec.ImageConfig{
-		Entrypoint: []string{"/fakebase", "--stdio"}, User: "65532:65532",
-	}}.Build()
+	_, sum, _ := strings.Cut(i.Layers[0].Digest(), ":")
+	i.Name = imageName + ":" + sum[:12]
+	built, err := i.Build()
 	if err != nil {
 		return "", err
 	}

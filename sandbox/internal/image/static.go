@@ -4,7 +4,20 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
+	"path/filepath"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
+
+// OfProgram returns an image, without a name yet, of nothing but a program for which IsStatic has no complaint. It runs as name, with
+// args, and as nobody; the one layer lies in dir.
+func OfProgram(program, name, dir string, args ...string) (Image, error) {
+	layer, err := WriteLayer(filepath.Join(dir, name+".layer.tar"), false, func(f *Files) error { return f.Copy(name, 0o755, program) })
+	if err != nil {
+		return Image{}, err
+	}
+	return Image{Layers: []*Layer{layer}, Config: ocispec.ImageConfig{Entrypoint: append([]string{"/" + name}, args...), User: "65532:65532"}}, nil
+}
 
 // IsStatic says why a file is no program that runs on Linux by itself, in an image without anything else; nil = it is
 // one.

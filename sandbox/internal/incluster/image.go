@@ -2,9 +2,6 @@ package incluster
 
 import (
 	"fmt"
-	"path/filepath"
-
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
@@ -17,15 +14,12 @@ func BuildImage(program, dir string) (*image.Built, error) {
 	if err := CheckProgram(program); err != nil {
 		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)
 	}
-	layer, err := image.WriteLayer(filepath.Join(dir, "module-controller.layer.tar"), false, func(f *image.Files) error {
-		return f.Copy("module-controller", 0o755, program)
-	})
+	i, err := image.OfProgram(program, "module-controller", dir)
 	if err != nil {
 		return nil, err
 	}
-	return image.Image{Name: ImageName, Layers: []*image.Layer{layer}, Config: ocispec.ImageConfig{
-		Entrypoint: []string{"/module-controller"}, User: "65532:65532",
-	}}.Build()
+	i.Name = ImageName
+	return i.Build()
 }
 
 // CheckProgram says why a program cannot be the image's, and what to do.
