@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -243,10 +244,25 @@ func newWorld(t *testing.T, opts Options) *world {
 	return w
 }
 
+// nextVersion is a copy of a Pod as the API server has it after a write.
+func nextVersion(stored runtime.Object) *corev1.Pod {
+	pod := stored.(*corev1.Pod).DeepCopy()
+	version, err := strconv.Atoi(pod.ResourceVersion)
+	if err != nil {
+		panic(err) // its creation gave it one
+	}
+	pod.ResourceVersion = strconv.Itoa(version + 1)
+	return pod
+}
+
 // likeTheAPIServer has a delete mark a Pod first and remove it at a delete without
-// grace, and a write of status leave the rest alone.
+// grace, a write of status leave the rest alone, and each of them make a new version.
 func (w *world) likeTheAPIServer() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	w.api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).ResourceVersion = "1"
+		return false, nil, nil
+	})
 	w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		u := a.(clienttesting.UpdateAction)
 		if a.GetSubresource() != "status" {
@@ -257,7 +273,7 @@ func (w *world) likeTheAPIServer() {
 		if err != nil {
 			return true, nil, err
 		}
-		pod := stored.(*corev1.Pod).DeepCopy()
+		pod := nextVersion(stored)
 		pod.Status = *update.Status.DeepCopy()
 		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
 	})
@@ -267,7 +283,7 @@ func (w *world) likeTheAPIServer() {
 		if err != nil {
 			return true, nil, err
 		}
-		pod := stored.(*corev1.Pod).DeepCopy()
+		pod := nextVersion(stored)
 		if p := d.DeleteOptions.Preconditions; p != nil && p.UID != nil && *p.UID != pod.UID {
 			return true, nil, apierrors.NewConflict(gvr.GroupResource(), d.Name, errors.New("another UID"))
 		}
