@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -145,13 +146,25 @@ func TestPartCrashes(t *testing.T) {
 const daemonGone = "its daemon is gone"
 
 // The daemon of a durable sandbox crashes: another up ends what it left, and
-// brings the cluster up again with all that was in it.
+// brings the cluster up again with all that was in it. One that fails before loses nothing.
 func TestDaemonCrashes(t *testing.T) {
 	durable := spec(crashBases)
 	durable.Durable = true
 	b := crashBox(t, durable)
 	kill(t, b, "daemon")
 	complains(t, b, daemonGone)
+
+	broken := durable
+	broken.Broker.URL = "mqtt://" + check.ClosedPort(t)
+	file, err := b.WriteConfig(broken)
+	must(t, err)
+	r, err := b.Run(t.Context(), "up", "--config", file)
+	must(t, err)
+	if want := "what was there before is kept in " + b.Folder(); r.Status != 1 || !strings.Contains(r.Err, want) {
+		t.Errorf("an up without a broker ends with %d and does not say %q:\n%s", r.Status, want, r.Err)
+	}
+	complains(t, b, daemonGone)
+
 	must(t, b.Up(t.Context(), durable))
 	eventually(t.Context(), t, "status is content", func(ctx context.Context) error { return b.Must(ctx, "status") })
 	survives(t, b)

@@ -100,8 +100,8 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 // Up brings a sandbox up and blocks until everything in it is ready; one that is
 // up already is brought in line with the configuration. When it fails, or ctx
 // ends, it stops all it has started; the logs stay if it failed, and the error
-// names their folder. A second Up of the same name at the same time fails with
-// state.ErrBusy.
+// names their folder; so does a cluster that an earlier run has left. A second Up
+// of the same name at the same time fails with state.ErrBusy.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -129,6 +129,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		return nil, err
 	}
 	request.Config = o.Config
+	found := foundCluster(dir, o.Config)
 	if err := prepare(ctx, dir, o, steps); err != nil {
 		return nil, err
 	}
@@ -144,9 +145,18 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		s.Result, err = s.Up(ctx, request, o.Progress)
 	}
 	if err != nil {
-		return nil, undo(ctx, dir, s, err)
+		return nil, undo(ctx, dir, s, found, err)
 	}
 	return s, nil
+}
+
+// foundCluster tells whether an earlier run has left a cluster that an up with this configuration goes on with.
+func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
+	lasts := func(s *v1alpha1.Sandbox) bool {
+		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable
+	}
+	earlier, err := effective(dir)
+	return err == nil && lasts(earlier) && lasts(config)
 }
 
 // prepare ends what an earlier run has left behind, checks what can be checked
@@ -166,8 +176,8 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 }
 
 // undo ends what a failed or cancelled up has started, and returns the error to
-// show.
-func undo(ctx context.Context, dir state.Dir, s *Sandbox, cause error) error {
+// show. found says that there was a cluster before: it stays, as does the folder.
+func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
 	cancelled := ctx.Err() != nil
 	// The command's own context may have ended; ending things must not.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
@@ -176,6 +186,10 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, cause error) error {
 		s.process.end(ctx)
 	}
 	_, err := supervise.CleanStale(ctx, dir.Run())
+	if found {
+		return errors.Join(fmt.Errorf("%w\neverything that was started has been stopped, and what was there before is kept in %s: try again, or give it up with: koupsandbox down --name %s",
+			cause, dir, s.Name), err)
+	}
 	if dir.Used() { // a daemon that was killed has left more than processes
 		if _, forgetErr := forget(ctx, dir); forgetErr != nil {
 			return errors.Join(cause, err, forgetErr) // the folder stays for a down

@@ -31,18 +31,19 @@ func baseContainers(t *testing.T) []string {
 func TestBasesInContainers(t *testing.T) {
 	with := spec()
 	with.Bases.Runtime = v1alpha1.RuntimeContainer
+	with.Controller.Env = map[string]string{"BASE_UNREACHABLE_AFTER": "10s", "BASE_DEAD_AFTER": "20s", "HEALTH_INTERVAL": "2s"}
 	adopt(t, with)
 	defer func() {
 		adopt(t, spec()) // kills the daemon
 		if left := baseContainers(t); len(left) > 0 {
 			t.Errorf("the containers %v have outlived their daemon", left)
 		}
-		forgotten(t)
+		onlyLivingNodes(t)
 	}()
 	if names := baseContainers(t); len(names) != bases {
 		t.Fatalf("the containers of bases are %v", names)
 	}
-	forgotten(t)
+	onlyLivingNodes(t)
 	pod := deploy(t, "boxed")
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "boxed"},

@@ -11,9 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -63,31 +66,64 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	untouched("down")
 }
 
-// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it.
+// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it, by the next up that succeeds.
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
-	kept := deploy(t, "kept")
-	adopt(t, spec())
-	again, err := client.CoreV1().Pods(kept.Namespace).Get(t.Context(), kept.Name, metav1.GetOptions{})
-	if err != nil || again.UID != kept.UID {
-		t.Errorf("what was in the cluster is gone: %v", err)
+	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
+		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	forgotten(t)
-}
-
-// forgotten waits until the bases that ended with a daemon that was killed have no Nodes any more.
-func forgotten(t *testing.T) {
-	t.Helper()
-	eventually(t, "the Nodes of the bases that ended with the daemon are gone", func(ctx context.Context) error {
-		nodes, err := vnodes(ctx)
-		if err == nil && len(nodes) != bases {
-			err = fmt.Errorf("%d Nodes of bases, want %d", len(nodes), bases)
+	t.Cleanup(func() {
+		check.Must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name, metav1.DeleteOptions{}))
+	})
+	serves := func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(kept.Namespace).Get(ctx, kept.Name, metav1.GetOptions{})
+		if err == nil && (d.UID != kept.UID || d.Status.ReadyReplicas != 1) {
+			err = fmt.Errorf("Deployment %s, which was %s, has %d Pods that are Ready", d.UID, kept.UID, d.Status.ReadyReplicas)
 		}
 		return err
-	})
+	}
+	eventually(t, "the module is on a base", serves)
+	killDaemon(t)
+
+	broken := spec()
+	broken.Broker.URL = "mqtt://" + check.ClosedPort(t)
+	before := containers(t, shared.Name)
+	r := upWith(t, broken)
+	if want := "what was there before is kept"; r.Status != 1 || !strings.Contains(r.Err, want) {
+		t.Errorf("without a broker: status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
+	}
+	if after := containers(t, shared.Name); !slices.Equal(before, after) {
+		t.Errorf("an up that failed has made %v of the containers %v", after, before)
+	}
+
+	upAgain(t, spec())
+	onlyLivingNodes(t)
+	eventually(t, "the module is on one of the bases that came", serves)
 }
 
-// adopt kills the daemon of the shared sandbox, and brings the sandbox up again with other settings on the cluster that is left.
-func adopt(t *testing.T, with v1alpha1.Spec) {
+// onlyLivingNodes checks that the bases that ended with a daemon that was killed have no Nodes any more.
+func onlyLivingNodes(t *testing.T) {
+	t.Helper()
+	list, err := up.Bases(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, b := range list {
+		want["vnode."+b.Identity] = true
+	}
+	got, err := vnodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) != bases {
+		t.Errorf("Nodes of bases (-want +got):\n%s", diff)
+	}
+}
+
+// killDaemon kills the daemon of the shared sandbox.
+func killDaemon(t *testing.T) {
 	t.Helper()
 	list, err := shared.Processes(t.Context())
 	if err != nil {
@@ -100,13 +136,34 @@ func adopt(t *testing.T, with v1alpha1.Spec) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// upWith runs up for the shared sandbox.
+func upWith(t *testing.T, with v1alpha1.Spec) box.Result {
+	t.Helper()
 	file, err := shared.WriteConfig(with)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := shared.Run(t.Context(), "up", "--config", file)
-	if err != nil || r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
-		t.Fatalf("status %d, error %v:\n%s%s", r.Status, err, r.Out, r.Err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// adopt kills the daemon of the shared sandbox, and brings the sandbox up again with other settings.
+func adopt(t *testing.T, with v1alpha1.Spec) {
+	t.Helper()
+	killDaemon(t)
+	upAgain(t, with)
+}
+
+// upAgain brings the shared sandbox up on the cluster that is left.
+func upAgain(t *testing.T, with v1alpha1.Spec) {
+	t.Helper()
+	if r := upWith(t, with); r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
+		t.Fatalf("status %d:\n%s%s", r.Status, r.Out, r.Err)
 	}
 	if err := open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
-// Package check has what every e2e test does: fail on an error, and wait until
-// something is so.
+// Package check has what every e2e test does: fail on an error, wait until
+// something is so, and name a server that is not there.
 package check
 
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -37,4 +38,13 @@ func Eventually(ctx context.Context, t *testing.T, patience time.Duration, what 
 	if err != nil {
 		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
 	}
+}
+
+// ClosedPort returns an address at which nobody listens.
+func ClosedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Must(t, err)
+	Must(t, l.Close())
+	return l.Addr().String()
 }

@@ -207,7 +207,11 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 	}
 	nodes := newNodes(client, s.config.Spec.Env)
 	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
-	d.parts.Go(func() { nodes.run(d.life) })
+	d.parts.Go(func() {
+		if err := nodes.run(d.life); err != nil {
+			d.log.Error("following the Nodes ended", "err", err)
+		}
+	})
 	if p, ok := s.platform.(guardedPlatform); ok {
 		d.parts.Go(func() { p.GuardNodes(d.life) })
 	}
@@ -217,7 +221,10 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 	if err := d.step(ctx, steps, "Granting the controller its rights", func(ctx context.Context) error {
 		kubeconfig, err := s.platform.Admit(ctx)
 		d.made(func(s *sandbox) { s.kubeconfig = kubeconfig })
-		return err
+		if err != nil {
+			return err
+		}
+		return removeEarlier(ctx, s.platform, client, s.config)
 	}); err != nil {
 		return err
 	}
@@ -231,11 +238,6 @@ func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, m
 		name = fmt.Sprintf("Starting %d module-controllers", n)
 	}
 	return d.step(ctx, steps, name, func(ctx context.Context) error {
-		if p, ok := s.platform.(*kindPlatform); ok && !inCluster(s.config) {
-			if err := p.removeDeployed(ctx); err != nil {
-				return err
-			}
-		}
 		return d.setControllers(ctx, control.ControllerRequest{})
 	})
 }
@@ -266,7 +268,11 @@ func (d *Daemon) tearDown(ctx context.Context) error {
 	err := d.endControllers(ctx)
 	var platformErr error
 	d.parts.Go(func() {
-		if s.platform != nil {
+		switch {
+		case s.platform == nil:
+		case d.leaves(s.platform):
+			platformErr = errLeft
+		default:
 			platformErr = s.platform.Down(ctx)
 		}
 	})

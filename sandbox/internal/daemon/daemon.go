@@ -33,8 +33,14 @@ const (
 	component = "daemon"
 )
 
-// errDown ends what goes on when the sandbox is taken down.
-var errDown = errors.New("the sandbox is being taken down")
+var (
+	// errDown ends what goes on when the sandbox is taken down.
+	errDown = errors.New("the sandbox is being taken down")
+	// errUpFailed ends a sandbox whose first up has failed, or was given up.
+	errUpFailed = errors.New("the sandbox ends, because it could not be brought up")
+	// errLeft is the error of an end that has left the cluster as it was found.
+	errLeft = errors.New("the cluster that was there before stays")
+)
 
 // Programs are the paths of the programs that the daemon runs.
 type Programs struct {
@@ -74,7 +80,7 @@ type Daemon struct {
 
 	// one is held by whoever changes the sandbox: up, down, scaling.
 	one chan struct{}
-	// ending ends with the cause errDown as soon as somebody wants the end.
+	// ending ends with the cause errDown or errUpFailed as soon as the end has begun.
 	ending context.Context
 	end    context.CancelCauseFunc
 	// stopped is closed when everything has been stopped.
@@ -271,7 +277,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 		d.setPhase(control.Starting)
 		close(d.up)
 		if err = d.bringUp(ctx, steps, r); err != nil {
-			d.end(errDown)
+			d.end(errUpFailed)
 		} else {
 			d.setPhase(control.Running)
 		}

@@ -62,8 +62,9 @@ func TestMain(m *testing.M) {
 
 // fakePlatform is an API without a server: its Nodes are those that the test makes.
 type fakePlatform struct {
-	client *fake.Clientset
-	rest   func(context.Context) error
+	client  *fake.Clientset
+	rest    func(context.Context) error
+	adopted bool
 
 	mu    sync.Mutex
 	calls []string
@@ -92,9 +93,13 @@ func (p *fakePlatform) Admit(ctx context.Context) (string, error) {
 func (p *fakePlatform) Serving(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
-func (p *fakePlatform) KubeletClientCA() string        { return "" }
-func (p *fakePlatform) Host() string                   { return loopback }
-func (p *fakePlatform) Hard() bool                     { return true }
+func (p *fakePlatform) KubeletClientCA() string { return "" }
+func (p *fakePlatform) Host() string            { return loopback }
+func (p *fakePlatform) Hard() bool              { return true }
+func (p *fakePlatform) Adopted() bool           { return p.adopted }
+func (p *fakePlatform) RemoveController(ctx context.Context) error {
+	return p.call("remove controller")(ctx)
+}
 func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(ctx) }
 
 // bench is a daemon that runs, and a client of it.
@@ -247,7 +252,7 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("the daemon ended with %v", err)
 	}
 	b.nothingRuns()
-	if diff := cmp.Diff([]string{"prepare", "api", "admit", "down"}, b.platform.calls); diff != "" {
+	if diff := cmp.Diff([]string{"prepare", "api", "admit", "remove controller", "down"}, b.platform.calls); diff != "" {
 		t.Errorf("calls of the platform (-want +got):\n%s", diff)
 	}
 }

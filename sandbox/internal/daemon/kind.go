@@ -76,9 +76,9 @@ func (p *kindPlatform) Admit(ctx context.Context) (string, error) {
 	return p.dir.ControllerKubeconfig(), nil
 }
 
-// removeDeployed takes a controller that an earlier daemon has deployed out of a cluster that is used as it is: it would go on to hold the
+// RemoveController takes a controller that an earlier daemon has deployed out of a cluster that is used as it is: it would go on to hold the
 // Leases of bases.
-func (p *kindPlatform) removeDeployed(ctx context.Context) error {
+func (p *kindPlatform) RemoveController(ctx context.Context) error {
 	c, err := incluster.New(incluster.Options{Config: p.Cluster().Config})
 	if err != nil {
 		return err

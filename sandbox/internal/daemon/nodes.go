@@ -2,19 +2,21 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	settle = 10 * time.Millisecond
 	// namesInError is how many missing bases an error names.
 	namesInError = 3
+	// removedAtOnce is how many Nodes are removed at the same time.
+	removedAtOnce = 10
 )
 
 // nodes follows the Nodes of bases by one watch, and keeps of each only whether
@@ -50,29 +54,21 @@ func newNodes(client kubernetes.Interface, env string) *nodes {
 }
 
 // run follows the Nodes until ctx ends.
-func (n *nodes) run(ctx context.Context) {
-	api := n.client.CoreV1().Nodes()
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = vnodeSelector
-			return api.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = vnodeSelector
-			return api.Watch(ctx, o)
-		},
-	}
-	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, n.client),
-		ObjectType:    &corev1.Node{},
-		Transform:     slim,
-		Handler: cache.ResourceEventHandlerFuncs{
+func (n *nodes) run(ctx context.Context) error {
+	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = vnodeSelector })
+	err := informer.SetTransform(slim)
+	if err == nil {
+		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    n.set,
 			UpdateFunc: func(_, o any) { n.set(o) },
 			DeleteFunc: n.unset,
-		},
-	})
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("following the Nodes of bases: %w", err)
+	}
 	informer.RunWithContext(ctx)
+	return nil
 }
 
 // slim drops everything of a Node that is not looked at.
@@ -175,22 +171,52 @@ func (n *nodes) wait(ctx context.Context, identities func() []string) error {
 	}
 }
 
-// removeNodes deletes Nodes of bases from a cluster that stays: those with the
-// labels, if their base is one of ours.
+// removeNodes deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does after a while: those with the labels,
+// if their base is one of ours. Pods that take the place of others must not be bound to one of these, so all Nodes go first.
 func removeNodes(ctx context.Context, client kubernetes.Interface, selector string, ours func(identity string) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	var errs []error
-	for _, node := range list.Items {
-		identity, _, _ := strings.Cut(strings.TrimPrefix(node.Name, vnodePrefix), ".") // a UUID, without dots
-		if !ours(identity) {
-			continue
+	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool {
+		identity, _, _ := strings.Cut(strings.TrimPrefix(n.Name, vnodePrefix), ".") // a UUID, without dots
+		return !ours(identity)
+	})
+	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(removedAtOnce)
+		for _, n := range list.Items {
+			group.Go(func() error { return remove(ctx, client, n.Name) })
 		}
-		if err := client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("removing Node %s: %w", node.Name, err))
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+func removeNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, name, metav1.DeleteOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		err = client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing Node %s: %w", name, err)
+	}
+	return nil
+}
+
+func removePodsOf(ctx context.Context, client kubernetes.Interface, node string) error {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return fmt.Errorf("listing the Pods of Node %s: %w", node, err)
+	}
+	for _, p := range pods.Items {
+		at := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
+		err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, at)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("removing Pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+	}
+	return nil
 }

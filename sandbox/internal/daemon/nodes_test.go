@@ -43,7 +43,11 @@ func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
 				n := newNodes(fake.NewClientset(c.node), "dev")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go n.run(ctx)
+				go func() {
+					if err := n.run(ctx); err != nil {
+						t.Error(err)
+					}
+				}()
 				limited, done := context.WithTimeout(ctx, time.Minute)
 				defer done()
 				err := n.wait(limited, func() []string { return []string{"a"} })

@@ -3,17 +3,23 @@ package incluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// deletionCost of a Pod tells the Deployment which one to take when it is to have fewer.
-const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
+const (
+	// deletionCost of a Pod tells the Deployment which one to take when it is to have fewer.
+	deletionCost = "controller.kubernetes.io/pod-deletion-cost"
+	// removePoll is between two looks whether a Deployment is gone.
+	removePoll = 100 * time.Millisecond
+)
 
 // Find returns the number of a controller by its name or that of its Pod. Supervise.ErrUnknown, wrapped, says that there is none.
 func (c *Controller) Find(component string) (number int, err error) {
@@ -195,12 +201,18 @@ func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) err
 	return nil
 }
 
-// Remove takes a controller that an earlier sandbox has left in its cluster out of it; one that no sandbox has made stays. It does not wait
-// until the Pods have ended.
+// Remove takes a controller that an earlier sandbox has left in its cluster out of it, and blocks until its Pods have ended; one that no
+// sandbox has made stays.
 func (c *Controller) Remove(ctx context.Context) error {
 	of := metav1.ListOptions{LabelSelector: cluster.ManagedBy + "=" + cluster.MarkName, FieldSelector: "metadata.name=" + name}
-	background := metav1.DeletePropagationBackground
-	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &background}, of)
+	foreground := metav1.DeletePropagationForeground // its Pods before itself
+	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &foreground}, of)
+	if err == nil {
+		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
+			left, err := c.client.AppsV1().Deployments(namespace).List(ctx, of)
+			return err == nil && len(left.Items) == 0, err
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("removing the controller of an earlier sandbox from the cluster: %w", err)
 	}

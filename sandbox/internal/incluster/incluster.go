@@ -126,6 +126,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			return api.Watch(ctx, o)
 		},
 	}
+	// A shared informer would call its handlers some time after it has changed the store: states in between would be missed.
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, c.client),
 		ObjectType:    &corev1.Pod{},

@@ -116,6 +116,9 @@ func (p *Provider) Gateway() string { return p.gateway }
 // Engine is the engine that has the cluster; call it after Steps.
 func (p *Provider) Engine() *Engine { return p.engine }
 
+// Adopted tells whether the cluster was there before the Steps, which use it as it is.
+func (p *Provider) Adopted() bool { return p.adopt }
+
 // prepare finds out what there is.
 func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.ask(ctx); err != nil {
