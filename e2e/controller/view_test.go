@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -154,12 +153,10 @@ func TestLogsAndExec(t *testing.T) {
 // execute runs a command in a Pod as kubectl does, and returns what it prints.
 func execute(t *testing.T, ns, name string, command ...string) (string, error) {
 	t.Helper()
-	request := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(ns).Name(name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{Container: name, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec)
-	e, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
+	api, err := resources.New(config)
 	must(t, err)
 	var out, complaints bytes.Buffer // written at the same time
-	err = e.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: &out, Stderr: &complaints})
+	err = api.ExecInPod(t.Context(), ns, name, name, command, &out, &complaints)
 	return out.String() + complaints.String(), err
 }
 

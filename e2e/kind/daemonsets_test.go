@@ -16,7 +16,7 @@ import (
 // A DaemonSet that tolerates everything, made while bases are there, gets Pods on the nodes of the engine alone; one of modules gets
 // one on every base, whatever it tolerates.
 func TestDaemonSetsGetTheirNodes(t *testing.T) {
-	image, nodes := pauseImage(t)
+	image := pauseImage(t)
 	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "everywhere"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: image, ImagePullPolicy: corev1.PullNever}}},
@@ -66,20 +66,20 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 	rolledOut(modules, bases, true)
 }
 
-// pauseImage is one that every node of the engine has, since each of its Pods holds a container of it; and how many nodes there are.
-func pauseImage(t *testing.T) (image string, nodes int) {
+// pauseImage is one that every node of the engine has, since each of its Pods holds a container of it.
+func pauseImage(t *testing.T) string {
 	t.Helper()
 	list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "!=vnode"})
-	if err != nil || len(list.Items) == 0 {
-		t.Fatalf("%d nodes, error %v", len(list.Items), err)
+	if err != nil || len(list.Items) != nodes {
+		t.Fatalf("%d nodes, error %v; want %d", len(list.Items), err, nodes)
 	}
 	for _, i := range list.Items[0].Status.Images {
 		for _, name := range i.Names {
 			if strings.Contains(name, "/pause:") {
-				return name, len(list.Items)
+				return name
 			}
 		}
 	}
 	t.Fatalf("node %s has no pause image", list.Items[0].Name)
-	return "", 0
+	return ""
 }

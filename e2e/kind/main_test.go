@@ -25,6 +25,8 @@ const (
 	patience = 2 * time.Minute
 	// bases of the shared sandbox.
 	bases = 3
+	// nodes of its cluster: what works with two works with one.
+	nodes = 2
 )
 
 // What all tests use; TestMain sets it.
@@ -102,7 +104,7 @@ func newBox(kind string) *box.Box {
 // spec is the default: the controller is in the cluster.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine)}}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 
 func bringUp(ctx context.Context) error {

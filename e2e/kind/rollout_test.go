@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/e2e-framework/klient/k8s/resources"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
@@ -48,11 +50,24 @@ func TestRollingUpdateLosesNothing(t *testing.T) {
 	}
 }
 
-// The cluster's API server asks the controller's Pod for the log of a module, as it asks a kubelet.
-func TestLogsOfAModuleComeThroughTheCluster(t *testing.T) {
+// The cluster's API server asks the controller's Pod for the log of a module, and to run a command there, as it asks a kubelet.
+func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	pod := deploy(t, "with-a-log")
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(text), "installBiz answered: SUCCESS") {
 		t.Errorf("log %q, error %v", text, err)
+	}
+	config, err := shared.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := resources.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, complaints bytes.Buffer
+	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &out, &complaints)
+	if err != nil || !strings.Contains(out.String(), pod.Name) {
+		t.Errorf("ark queryAllBiz prints %q and %q, error %v", out.String(), complaints.String(), err)
 	}
 }
