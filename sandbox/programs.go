@@ -29,11 +29,11 @@ type Programs struct {
 	Base string
 }
 
-// FindPrograms looks for the programs beside self, the path of koupsandbox, then
-// in bin (empty = nowhere), then in $PATH. What it does not find stays empty.
+// FindPrograms looks for the programs in bin (empty = nowhere), then beside self, the
+// path of koupsandbox, then in $PATH. What it does not find stays empty.
 func FindPrograms(self, bin string) Programs {
 	find := func(name string) string {
-		for _, dir := range []string{filepath.Dir(self), bin} {
+		for _, dir := range []string{bin, filepath.Dir(self)} {
 			if path := filepath.Join(dir, name); dir != "" && executable(path) {
 				return path
 			}

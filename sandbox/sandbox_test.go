@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -231,6 +232,16 @@ func TestFindPrograms(t *testing.T) {
 	elsewhere := sandbox.FindPrograms("/nowhere/koupsandbox", bin)
 	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerProgram) {
 		t.Errorf("found %+v", elsewhere)
+	}
+	named := t.TempDir()
+	other := filepath.Join(named, sandbox.ControllerProgram)
+	if err := os.WriteFile(other, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := sandbox.FindPrograms(o.Programs.Daemon, "")
+	want.Controller = other
+	if diff := cmp.Diff(want, sandbox.FindPrograms(o.Programs.Daemon, named)); diff != "" {
+		t.Errorf("a folder that was named comes first (-want +got):\n%s", diff)
 	}
 	t.Setenv("PATH", bin)
 	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin, sandbox.ControlPlaneProgram) {

@@ -117,7 +117,7 @@ func newApp(s Streams) *cli.App {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: homeFlag, Usage: "`FOLDER` with the state of all sandboxes", EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value: filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
-			&cli.StringFlag{Name: binFlag, Usage: "`FOLDER` with koup-controlplane and module-controller, if not beside koupsandbox",
+			&cli.StringFlag{Name: binFlag, Usage: "look for koup-controlplane, module-controller and fakebase in `FOLDER` first, then beside koupsandbox",
 				EnvVars: []string{"KOUPSANDBOX_BIN"}},
 		},
 		Action: func(c *cli.Context) error {
