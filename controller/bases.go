@@ -105,7 +105,9 @@ func (l *listener) Health(from tunnel.Origin, h arklet.Health) {
 func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	if !l.registry.SetModules(from, list) {
 		l.Rejected(from, "simpleBiz", tunnel.Stale, nil)
+		return
 	}
+	l.dialog.Listed(from.Identity)
 }
 
 // Answer implements tunnel.Handler. An answer that nobody waits for any more

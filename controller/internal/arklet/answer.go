@@ -24,15 +24,17 @@ type Answer struct {
 	PublishedAt time.Time
 }
 
+// CodeSuccess says that the base did what it was asked.
+const CodeSuccess = "SUCCESS"
+
 // The answers that mean that what was asked for is already so.
 const (
-	codeSuccess      = "SUCCESS"
 	DataCodeRepeat   = "REPEAT_BIZ"
 	DataCodeNotFound = "NOT_FOUND_BIZ"
 )
 
 // Succeeded says that the base did what it was asked.
-func (a Answer) Succeeded() bool { return a.Code == codeSuccess }
+func (a Answer) Succeeded() bool { return a.Code == CodeSuccess }
 
 // AlreadyInstalled says that the base refused because this very biz:version is
 // registered there, in whatever state (protocol 6, condition 10).
@@ -109,7 +111,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	}
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
 		for url, one := range inner.ByURL {
-			if one.Code != codeSuccess {
+			if one.Code != CodeSuccess {
 				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: one.Message, Module: Module{URL: url}}
 			}
 		}
@@ -143,7 +145,7 @@ func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	if err := decode(body, &w); err != nil {
 		return nil, err
 	}
-	if w.Code != codeSuccess {
+	if w.Code != CodeSuccess {
 		return nil, fmt.Errorf("base answered %s to queryAllBiz: %s", w.Code, w.Message)
 	}
 	return bizList(w.Data), nil

@@ -48,7 +48,7 @@ func DecodeHealth(body []byte) (Health, error) {
 	if err := decode(body, &w); err != nil {
 		return Health{}, err
 	}
-	if w.Code != codeSuccess {
+	if w.Code != CodeSuccess {
 		return Health{}, fmt.Errorf("base answered %s to health: %s", w.Code, w.Message)
 	}
 	jvm := w.Data.HealthData.JVM

@@ -33,7 +33,7 @@ type Dialog struct {
 	tunnels  map[tunnel.Key]sender
 
 	mu        sync.Mutex
-	waiting   map[question]chan reply
+	waiting   map[string]map[question]*pending // by base
 	listening map[query]map[chan reply]struct{}
 }
 
@@ -60,7 +60,7 @@ type query struct {
 func NewDialog(registry *Registry) *Dialog {
 	return &Dialog{
 		registry: registry, tunnels: map[tunnel.Key]sender{},
-		waiting: map[question]chan reply{}, listening: map[query]map[chan reply]struct{}{},
+		waiting: map[string]map[question]*pending{}, listening: map[query]map[chan reply]struct{}{},
 	}
 }
 
@@ -90,25 +90,18 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 }
 
 // Do sends install, uninstall or switch and waits for the base's answer, at
-// most until ctx ends or the answer is Lost: then the error is ErrNoAnswer. Where the tunnel knows
+// most until ctx ends or the answer is Lost: then the error is ErrNoAnswer. An answer that does
+// not come although the base's lists show the operation done is made up: see Listed. Where the tunnel knows
 // that there will be no answer, Do returns at once with what the tunnel said,
 // of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer too.
 // A second Do for the same command, base and module while one is under way is an error.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
 	q := question{identity, r.Command, r.Module.Identity()}
-	answer := make(chan reply, 1)
-	d.mu.Lock()
-	if _, busy := d.waiting[q]; busy {
-		d.mu.Unlock()
-		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q is under way", r.Command, q.module, identity)
+	answer, forget, err := d.expect(q, r.Module)
+	if err != nil {
+		return arklet.Answer{}, err
 	}
-	d.waiting[q] = answer
-	d.mu.Unlock()
-	defer func() {
-		d.mu.Lock()
-		delete(d.waiting, q)
-		d.mu.Unlock()
-	}()
+	defer forget()
 	if err := d.send(ctx, identity, r); err != nil {
 		return arklet.Answer{}, err
 	}
@@ -135,8 +128,8 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	q := question{identity, a.Command, a.Module.Identity()}
 	if a.Module.Name == "" {
 		candidates := 0
-		for w := range d.waiting {
-			if w.base == identity && w.command == a.Command {
+		for w := range d.waiting[identity] {
+			if w.command == a.Command {
 				q = w
 				candidates++
 			}
@@ -145,8 +138,8 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 			return false
 		}
 	}
-	c, waiting := d.waiting[q]
-	return waiting && hand(c, reply{answer: a})
+	p, waiting := d.waiting[identity][q]
+	return waiting && hand(p.answer, reply{answer: a})
 }
 
 // hand gives a reply to one who waits for a single one; false means that it has one already.
@@ -164,8 +157,8 @@ func hand(c chan reply, r reply) bool {
 func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c, waiting := d.waiting[question{identity, r.Command, r.Module.Identity()}]; waiting {
-		return hand(c, reply{err: err})
+	if p, waiting := d.waiting[identity][question{identity, r.Command, r.Module.Identity()}]; waiting {
+		return hand(p.answer, reply{err: err})
 	}
 	return d.hear(query{identity, r.Command}, reply{err: err})
 }
@@ -174,24 +167,26 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 // base that it will not come any more, and why: the base has restarted, say. What
 // became of the module shows in the base's list.
 func (d *Dialog) Lost(identity, why string) {
-	d.lost(why, func(q question) bool { return q.base == identity })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost(identity, why)
 }
 
 // LostAll is Lost for every base of a tunnel.
 func (d *Dialog) LostAll(key tunnel.Key, why string) {
-	d.lost(why, func(q question) bool {
-		s, known := d.registry.Get(q.base)
-		return known && s.Tunnel == key
-	})
-}
-
-func (d *Dialog) lost(why string, concerns func(question) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for q, c := range d.waiting {
-		if concerns(q) {
-			hand(c, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
+	for identity := range d.waiting {
+		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
+			d.lost(identity, why)
 		}
+	}
+}
+
+// lost is called with the lock held.
+func (d *Dialog) lost(identity, why string) {
+	for _, p := range d.waiting[identity] {
+		hand(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
 	}
 }
 

@@ -250,3 +250,64 @@ func TestModulesWithoutAnswer(t *testing.T) {
 		}
 	})
 }
+
+// What the lists of some seconds show as done needs no answer; what they do not show waits for it.
+func TestListed(t *testing.T) {
+	const installed, kept, going = arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved
+	for name, c := range map[string]struct {
+		command arklet.Command
+		before  arklet.State   // empty: the module is not there
+		lists   []arklet.State // one every two seconds
+		want    time.Duration  // until the success; 0 = the answer never comes
+	}{
+		"installed":                          {arklet.CommandInstallBiz, "", []arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
+		"installed, and kept deactivated":    {arklet.CommandInstallBiz, "", []arklet.State{kept, kept, kept, kept}, 8 * time.Second},
+		"to be installed again":              {arklet.CommandInstallBiz, kept, []arklet.State{kept, kept, kept, kept, kept}, 0},
+		"being installed":                    {arklet.CommandInstallBiz, "", []arklet.State{going, going, going, going, going}, 0},
+		"not installed":                      {arklet.CommandInstallBiz, "", []arklet.State{"", "", "", "", ""}, 0},
+		"installed for a moment only":        {arklet.CommandInstallBiz, "", []arklet.State{installed, installed, installed, "", installed}, 0},
+		"uninstalled":                        {arklet.CommandUninstallBiz, installed, []arklet.State{"", "", "", ""}, 8 * time.Second},
+		"not uninstalled":                    {arklet.CommandUninstallBiz, installed, []arklet.State{kept, kept, kept, kept}, 0},
+		"switched":                           {arklet.CommandSwitchBiz, kept, []arklet.State{installed, installed, installed, installed}, 8 * time.Second},
+		"not switched":                       {arklet.CommandSwitchBiz, kept, []arklet.State{kept, kept, kept, kept}, 0},
+		"a list that comes before an answer": {arklet.CommandInstallBiz, "", []arklet.State{installed, installed, installed}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+				m := arklet.Module{Name: "biz1", Version: "1"}
+				list := func(s arklet.State) {
+					all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
+					if s != "" {
+						all = append(all, biz(m.Name, m.Version, s))
+					}
+					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
+					d.Listed("a")
+				}
+				list(c.before)
+				go func() {
+					for _, s := range c.lists {
+						time.Sleep(2 * time.Second)
+						list(s)
+					}
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				got, err := d.Do(ctx, "a", arklet.Request{Command: c.command, Module: m})
+				if c.want == 0 {
+					if !errors.Is(err, ErrNoAnswer) {
+						t.Errorf("answer %+v, error %v, want ErrNoAnswer", got, err)
+					}
+					return
+				}
+				if err != nil || !got.Succeeded() || got.Module != m || got.PublishedAt != time.Now() {
+					t.Errorf("answer %+v, error %v", got, err)
+				}
+				if took := time.Since(start); took != c.want {
+					t.Errorf("it took %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}

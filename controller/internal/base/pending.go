@@ -1,0 +1,84 @@
+package base
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// overdue is how long an answer may take after a list that shows the operation done: a list may overtake it.
+const overdue = 5 * time.Second
+
+// pending is a question that waits for its answer.
+type pending struct {
+	answer chan reply
+	module arklet.Module
+	before arklet.State // of the module in the base's list when it was asked; empty = it was not there
+	shown  time.Time    // since when the base's lists show the operation done; zero = the last one does not
+}
+
+// expect notes a question. Call forget in the end.
+func (d *Dialog) expect(q question, m arklet.Module) (answer <-chan reply, forget func(), err error) {
+	s, _ := d.registry.Get(q.base) // if it is not known, the question is not sent
+	before, _ := s.Module(m.Name, m.Version)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, busy := d.waiting[q.base][q]; busy {
+		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module, q.base)
+	}
+	if d.waiting[q.base] == nil {
+		d.waiting[q.base] = map[question]*pending{}
+	}
+	p := &pending{answer: make(chan reply, 1), module: m, before: before.State}
+	d.waiting[q.base][q] = p
+	return p.answer, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if delete(d.waiting[q.base], q); len(d.waiting[q.base]) == 0 {
+			delete(d.waiting, q.base)
+		}
+	}, nil
+}
+
+// Listed compares a base's new list with what it has been asked for. An answer can be lost on
+// its way while the controller notices nothing, as when a base alone loses its connection for a moment. If
+// the lists of 5 s show that the operation was done, whoever waits gets a success that says so, and does not wait until
+// his time is over. What failed shows in no list.
+func (d *Dialog) Listed(identity string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.waiting[identity]) == 0 {
+		return
+	}
+	s, _ := d.registry.Get(identity)
+	now := d.registry.opts.Clock.Now()
+	for q, p := range d.waiting[identity] {
+		switch {
+		case !p.doneBy(q.command, s):
+			p.shown = time.Time{}
+		case p.shown.IsZero():
+			p.shown = now
+		case now.Sub(p.shown) >= overdue:
+			hand(p.answer, reply{answer: arklet.Answer{
+				Command: q.command, Module: p.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
+				Message: "no answer came, but the base's list shows that it was done",
+			}})
+		}
+	}
+}
+
+// doneBy tells whether a base's list shows that a command has been executed.
+func (p *pending) doneBy(c arklet.Command, s Snapshot) bool {
+	m, there := s.Module(p.module.Name, p.module.Version)
+	switch c {
+	case arklet.CommandInstallBiz: // a base may keep a new version deactivated
+		return m.State == arklet.StateActivated || m.State == arklet.StateDeactivated && p.before != arklet.StateDeactivated
+	case arklet.CommandSwitchBiz:
+		return m.State == arklet.StateActivated
+	case arklet.CommandUninstallBiz:
+		return s.Modules != nil && !there
+	default:
+		return false
+	}
+}
