@@ -257,7 +257,7 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
-		if !exited(err) || !c.at.Load().ports.taken(name) || attempt == portAttempts {
+		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !saysTaken(err) {
 			return err
 		}
 		c.o.Logger.Info("port was taken, trying another", "component", name, "port", c.port(name))

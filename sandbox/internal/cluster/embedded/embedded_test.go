@@ -226,6 +226,22 @@ func TestPortTakenInBetween(t *testing.T) {
 	}
 }
 
+// Who took the port may have been there for a moment only.
+func TestPortTakenForAMoment(t *testing.T) {
+	c := newControlPlane(t, t.TempDir(), nil)
+	must(t, c.prepare(t.Context()))
+	stranger, err := listen(c.at.Load().ports[etcd])
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, c.launch(ctx, etcd))
+	if err := c.o.Supervisor.WaitUntil(ctx, etcd, c.etcdReady); !exited(err) {
+		t.Fatalf("etcd goes on without its port: %v", err)
+	}
+	must(t, stranger.Close())
+	must(t, c.waitUntil(ctx, etcd, c.etcdReady))
+}
+
 // Whoever gives up in the middle is left with nothing running after Down.
 func TestCancelledStart(t *testing.T) {
 	dir := t.TempDir()
