@@ -100,8 +100,8 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 // Up brings a sandbox up and blocks until everything in it is ready; one that is
 // up already is brought in line with the configuration. When it fails, or ctx
 // ends, it stops all it has started; the logs stay if it failed, and the error
-// names their folder; so does a cluster that an earlier run has left. A second Up
-// of the same name at the same time fails with state.ErrBusy.
+// names their folder. A cluster that an earlier run has left stays too. A second
+// Up of the same name at the same time fails with state.ErrBusy.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name

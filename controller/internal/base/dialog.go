@@ -45,9 +45,12 @@ type reply struct {
 }
 
 type question struct {
-	base    string
 	command arklet.Command
-	module  string // name:version
+	module  arklet.Module // without its URL
+}
+
+func questionOf(c arklet.Command, m arklet.Module) question {
+	return question{c, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
 // query is a question without a module: health or queryAllBiz. Any number may wait for the same answer.
@@ -96,8 +99,8 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 // of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer too.
 // A second Do for the same command, base and module while one is under way is an error.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
-	q := question{identity, r.Command, r.Module.Identity()}
-	answer, forget, err := d.expect(q, r.Module)
+	q := questionOf(r.Command, r.Module)
+	answer, forget, err := d.expect(identity, q)
 	if err != nil {
 		return arklet.Answer{}, err
 	}
@@ -109,13 +112,13 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 	case got := <-answer:
 		switch {
 		case errors.Is(got.err, tunnel.ErrTimedOut):
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module, identity, ErrNoAnswer, got.err)
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), identity, ErrNoAnswer, got.err)
 		case got.err != nil:
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module, identity, got.err)
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), identity, got.err)
 		}
 		return got.answer, nil
 	case <-ctx.Done():
-		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module, identity, ErrNoAnswer, context.Cause(ctx))
+		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), identity, ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -125,7 +128,7 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	q := question{identity, a.Command, a.Module.Identity()}
+	q := questionOf(a.Command, a.Module)
 	if a.Module.Name == "" {
 		candidates := 0
 		for w := range d.waiting[identity] {
@@ -157,7 +160,7 @@ func hand(c chan reply, r reply) bool {
 func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p, waiting := d.waiting[identity][question{identity, r.Command, r.Module.Identity()}]; waiting {
+	if p, waiting := d.waiting[identity][questionOf(r.Command, r.Module)]; waiting {
 		return hand(p.answer, reply{err: err})
 	}
 	return d.hear(query{identity, r.Command}, reply{err: err})

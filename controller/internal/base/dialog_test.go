@@ -285,12 +285,9 @@ func TestListed(t *testing.T) {
 					d.Listed("a")
 				}
 				list(c.before)
-				go func() {
-					for _, s := range c.lists {
-						time.Sleep(2 * time.Second)
-						list(s)
-					}
-				}()
+				for i, s := range c.lists {
+					time.AfterFunc(time.Duration(i+1)*2*time.Second, func() { list(s) })
+				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()

@@ -13,30 +13,29 @@ const overdue = 5 * time.Second
 // pending is a question that waits for its answer.
 type pending struct {
 	answer chan reply
-	module arklet.Module
 	before arklet.State // of the module in the base's list when it was asked; empty = it was not there
 	shown  time.Time    // since when the base's lists show the operation done; zero = the last one does not
 }
 
 // expect notes a question. Call forget in the end.
-func (d *Dialog) expect(q question, m arklet.Module) (answer <-chan reply, forget func(), err error) {
-	s, _ := d.registry.Get(q.base) // if it is not known, the question is not sent
-	before, _ := s.Module(m.Name, m.Version)
+func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forget func(), err error) {
+	s, _ := d.registry.Get(identity) // if it is not known, the question is not sent
+	before, _ := s.Module(q.module.Name, q.module.Version)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, busy := d.waiting[q.base][q]; busy {
-		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module, q.base)
+	if _, busy := d.waiting[identity][q]; busy {
+		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(), identity)
 	}
-	if d.waiting[q.base] == nil {
-		d.waiting[q.base] = map[question]*pending{}
+	if d.waiting[identity] == nil {
+		d.waiting[identity] = map[question]*pending{}
 	}
-	p := &pending{answer: make(chan reply, 1), module: m, before: before.State}
-	d.waiting[q.base][q] = p
+	p := &pending{answer: make(chan reply, 1), before: before.State}
+	d.waiting[identity][q] = p
 	return p.answer, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if delete(d.waiting[q.base], q); len(d.waiting[q.base]) == 0 {
-			delete(d.waiting, q.base)
+		if delete(d.waiting[identity], q); len(d.waiting[identity]) == 0 {
+			delete(d.waiting, identity)
 		}
 	}, nil
 }
@@ -55,25 +54,25 @@ func (d *Dialog) Listed(identity string) {
 	now := d.registry.opts.Clock.Now()
 	for q, p := range d.waiting[identity] {
 		switch {
-		case !p.doneBy(q.command, s):
+		case !q.done(s, p.before):
 			p.shown = time.Time{}
 		case p.shown.IsZero():
 			p.shown = now
 		case now.Sub(p.shown) >= overdue:
 			hand(p.answer, reply{answer: arklet.Answer{
-				Command: q.command, Module: p.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
+				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
 				Message: "no answer came, but the base's list shows that it was done",
 			}})
 		}
 	}
 }
 
-// doneBy tells whether a base's list shows that a command has been executed.
-func (p *pending) doneBy(c arklet.Command, s Snapshot) bool {
-	m, there := s.Module(p.module.Name, p.module.Version)
-	switch c {
+// done tells whether a base's list shows that what was asked has been done; before is the module's state then.
+func (q question) done(s Snapshot, before arklet.State) bool {
+	m, there := s.Module(q.module.Name, q.module.Version)
+	switch q.command {
 	case arklet.CommandInstallBiz: // a base may keep a new version deactivated
-		return m.State == arklet.StateActivated || m.State == arklet.StateDeactivated && p.before != arklet.StateDeactivated
+		return m.State == arklet.StateActivated || m.State == arklet.StateDeactivated && before != arklet.StateDeactivated
 	case arklet.CommandSwitchBiz:
 		return m.State == arklet.StateActivated
 	case arklet.CommandUninstallBiz:

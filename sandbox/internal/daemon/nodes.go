@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,16 +184,14 @@ func removeNodes(ctx context.Context, client kubernetes.Interface, selector stri
 		return !ours(identity)
 	})
 	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
-		group, ctx := errgroup.WithContext(ctx)
+		var group errgroup.Group // what fails does not keep the others from going
 		group.SetLimit(removedAtOnce)
 		for _, n := range list.Items {
 			group.Go(func() error { return remove(ctx, client, n.Name) })
 		}
-		if err := group.Wait(); err != nil {
-			return err
-		}
+		err = errors.Join(err, group.Wait())
 	}
-	return nil
+	return err
 }
 
 func removeNode(ctx context.Context, client kubernetes.Interface, name string) error {

@@ -252,15 +252,15 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits for a component. One that exited because its port was taken since it was picked starts again with another,
-// together with those that call it.
+// waitUntil waits for a component. One that exited because its port was taken since it was picked starts again, with another if
+// it is taken still, together with those that call it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
 		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !saysTaken(err) {
 			return err
 		}
-		c.o.Logger.Info("port was taken, trying another", "component", name, "port", c.port(name))
+		c.o.Logger.Info("port was taken, starting again", "component", name, "port", c.port(name))
 		if err := c.moveToOtherPort(ctx, name); err != nil {
 			return err
 		}
