@@ -34,7 +34,7 @@ down: ## Take it down, with everything that it left
 ##@ Build
 .PHONY: build cross images image-controller image-fakebase node-image
 build: $(BIN)/koup-controlplane ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/internal/cli.version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli.version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
 

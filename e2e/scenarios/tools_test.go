@@ -19,7 +19,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The demo shows what it promises, and leaves nothing.

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // runLabel marks the namespaces of runs.

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // load reads a scenario whose steps, and what comes before them, are given.

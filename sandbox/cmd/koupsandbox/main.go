@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
 func main() {

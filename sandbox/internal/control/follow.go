@@ -6,7 +6,7 @@ import (
 	"net/url"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // SetController brings the module controllers to what is asked, starting again

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // eventLine is one line of a watch: an event, or the error that ends it.

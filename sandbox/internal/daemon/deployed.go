@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var errNoNodes = errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // waitingEvents is how many events may wait for a subscriber that reads slowly:

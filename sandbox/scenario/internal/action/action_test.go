@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // activeCheck looks for times in which a base that served a module has no active

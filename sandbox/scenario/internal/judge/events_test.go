@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The names of the checks, as a scenario writes them.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // orderCheck looks at each handover: a Pod with a newer version of a module turns

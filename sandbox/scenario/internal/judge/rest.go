@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base

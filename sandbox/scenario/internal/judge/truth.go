@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // States of a module: of one that another version has replaced, and of one that is

@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/watch"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Plain returns a sink for Follow that writes a line for people for each event, but

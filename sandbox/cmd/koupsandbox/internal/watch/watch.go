@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // ErrEnded is returned, wrapped, when the sandbox goes down.

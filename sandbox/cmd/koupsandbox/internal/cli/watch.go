@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/internal/watch"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 func (s *commands) watch() *cli.Command {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // mostNames is how many names a text lists before it only counts: more could not

@@ -10,7 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/internal/doctor"
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/doctor"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 

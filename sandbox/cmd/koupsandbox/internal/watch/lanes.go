@@ -8,7 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 // The colours are those of the terminal's own palette, so that they suit its

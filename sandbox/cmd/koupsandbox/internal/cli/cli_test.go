@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 

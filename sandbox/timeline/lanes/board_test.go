@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)

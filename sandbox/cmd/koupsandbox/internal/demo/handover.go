@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const active = "ACTIVATED"

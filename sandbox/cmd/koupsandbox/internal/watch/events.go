@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // clockFormat shows the time of day as precisely as events are told.

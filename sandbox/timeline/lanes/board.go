@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Board keeps the lanes of what it has observed. It is not for concurrent use.

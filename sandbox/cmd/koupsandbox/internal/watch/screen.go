@@ -14,8 +14,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/lanes"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 const (

@@ -1,0 +1,85 @@
+package labels
+
+import "cmp"
+
+// The documents use two prefixes for one meaning (principle document 6.6.2 against operations guide
+// 5.1 and 5.2). Every label with the first is read with the second too.
+const (
+	Prefix      = "virtual-kubelet.koupleless.io/"
+	OlderPrefix = "module-controller.koupleless.io/"
+)
+
+// What a workload, a Pod, a Node or a Lease is to the module controller.
+const (
+	// Component is the label that says what an object is; its values follow.
+	Component = Prefix + "component"
+	// OlderComponent is Component in its other spelling.
+	OlderComponent = OlderPrefix + "component"
+
+	// Vnode is the Component of a Node that is a base.
+	Vnode = "vnode"
+	// VnodeLease is the Component of the Lease of such a Node.
+	VnodeLease = "vnode-lease"
+	// Module is the Component of a Pod, or of a Pod template, whose containers are modules.
+	Module = "module"
+	// ModuleDeployment is the Component of a Deployment of modules.
+	ModuleDeployment = "module-deployment"
+
+	// Strategy is the label of a Deployment of modules that says how its replicas are counted.
+	Strategy = Prefix + "strategy"
+	// Peer is the Strategy of a Deployment that wants one module on each base.
+	Peer = "peer"
+)
+
+// The labels of a Node that is a base: those of all versions of the Module Controller V2 documents at
+// once, since their samples select on either.
+const (
+	Env         = Prefix + "env"
+	BaseName    = "base.koupleless.io/name"
+	BaseVersion = "base.koupleless.io/version"
+	BaseStack   = "base.koupleless.io/stack"
+	// BaseCluster is the cluster that a base says it belongs to; in a sandbox, the name of its group.
+	BaseCluster      = "base.koupleless.io/cluster-name"
+	BaseHost         = "base.koupleless.io/host-name"
+	TunnelPort       = "base.koupleless.io/tunnel-port"
+	Tunnel           = "vnode.koupleless.io/tunnel"
+	OlderBaseName    = "vnode.koupleless.io/name"
+	OlderBaseVersion = "vnode.koupleless.io/version"
+
+	// Identity is the annotation that holds the base's identity as the base writes it, which a label or a
+	// name could not always hold.
+	Identity = "base.koupleless.io/identity"
+)
+
+// The taints of every Node that is a base: the first keeps ordinary Pods away, the second the modules of
+// another environment.
+const (
+	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
+	TaintEnv         = "schedule.koupleless.io/node-env"
+)
+
+// The labels of Pods and of Module resources.
+const (
+	// Trace is the label of a Pod that ties the reports of one change together.
+	Trace         = "trace.koupleless.io/id"
+	ModuleName    = "module.koupleless.io/name"
+	ModuleVersion = "module.koupleless.io/version"
+	// BaseIP and BaseInstance have the spelling of operations guide 5.5.
+	BaseIP       = "koupleless.alipay.com/base-instance-ip"
+	BaseInstance = "koupleless.alipay.com/base-instance-name"
+)
+
+// The conditions of a module Pod.
+const (
+	ConditionInstalled = "module.koupleless.io/installed"
+	ConditionReady     = "module.koupleless.io/ready"
+)
+
+// VersionEnv is the environment variable of a container that names the version of its module.
+const VersionEnv = "BIZ_VERSION"
+
+// Value returns the value of a label that may stand under either prefix: Value(l, "component"). It is
+// empty if neither is there.
+func Value(labels map[string]string, name string) string {
+	return cmp.Or(labels[Prefix+name], labels[OlderPrefix+name])
+}
