@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"fmt"
+	"path/filepath"
+
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
@@ -40,7 +43,8 @@ func (o *Origins) Given(field string) bool {
 	return flag || o.doc.Has(field)
 }
 
-// Complete sets the defaults and validates. The error lists every problem with
+// Complete sets the defaults and validates. The working directory of the user's own controller becomes
+// absolute: it is relative to the folder of the file. The error lists every problem with
 // the line or the flag it comes from; decodeErr, the error of Decode, goes in
 // front.
 func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
@@ -49,6 +53,13 @@ func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 	unread := map[string]bool{}
 	for _, p := range problems {
 		unread[p.Field] = true
+	}
+	if c := &s.Spec.Controller; len(c.Command) > 0 && !filepath.IsAbs(c.WorkingDir) {
+		dir, err := filepath.Abs(filepath.Join(filepath.Dir(origins.file), c.WorkingDir))
+		if err != nil {
+			problems = append(problems, strictyaml.Problem{Field: "spec.controller.workingDir", Detail: fmt.Sprintf("cannot be found: %v", err)})
+		}
+		c.WorkingDir = dir
 	}
 	for _, e := range Validate(s) {
 		if unread[e.Field] { // what could not be read has been reported

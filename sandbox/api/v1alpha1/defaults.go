@@ -31,7 +31,8 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
-	if s.Spec.Provider == ProviderEmbedded || s.Spec.Provider == ProviderExisting { // with the others it depends on what there is
+	if own := len(s.Spec.Controller.Command) > 0; own || s.Spec.Provider == ProviderEmbedded || s.Spec.Provider == ProviderExisting {
+		// with the other providers it depends on what there is
 		def(&s.Spec.Controller.Location, LocationHost)
 	}
 	if s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeContainer {

@@ -8,6 +8,7 @@
 //	defaults.go   SetDefaults, the only place where defaults are given
 //	validate.go   Validate, which reports every problem with its field path
 //	broker.go     the URL of a broker
+//	controller.go  the controller: variables, and a command of the user's own with its templates
 //	decode.go     Decode: strict reading of a file, with the line of each field
 //	sandbox.schema.json   the JSON schema of the types; go generate writes it
 //

@@ -218,6 +218,47 @@ type Controller struct {
 	// Replicas is how many of its processes share the bases, 1 to 9. Default: 1.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9"`
 	// Env are environment variables for the controller's process, in addition to
-	// those that the sandbox sets. Default: none.
+	// those that the sandbox sets; with Command, to those of up. Default: none.
 	Env map[string]string `json:"env,omitempty"`
+
+	// Command runs a controller of your own in place of the sandbox's, on this machine
+	// and once per replica: the program and its first arguments. A program with a
+	// slash in its name is relative to WorkingDir; one without is found by PATH. The
+	// sandbox gives it no variables of its own: Command, Args, Env, Files and
+	// Ready.HTTP are Go templates (text/template), which say where the values go.
+	// {{.Kubeconfig}} is the path of a kubeconfig. {{.BrokerHost}}, {{.BrokerPort}},
+	// {{.BrokerUser}} and {{.BrokerPassword}} reach the broker, and {{.BrokerCA}} is
+	// the path of its authority, empty without TLS. {{.Env}} is the environment.
+	// {{.ClientID}} is unique to the replica and stays the same through restarts;
+	// {{.ClientPrefix}} is the prefix of MQTT client ids. {{.HTTPTunnelPort}} is the
+	// port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}} the URL of the HTTP
+	// proxy by which commands reach bases with the tunnel http. {{.MetricsAddr}} and
+	// {{.HealthAddr}} are free addresses, host:port. {{.Name}} is the name of the
+	// replica (module-controller, module-controller-2, ...), {{.Index}} its number
+	// from 1, {{.Replicas}} how many there are. {{.Files}} is the folder with Files.
+	// Default: none, the sandbox's own controller.
+	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
+	// Args follow those of Command, for what differs from one use to the next. One that
+	// a template makes empty is left out, as in {{if .BrokerCA}}--ca={{.BrokerCA}}{{end}}.
+	// For Command only. Default: none.
+	Args []string `json:"args,omitempty"`
+	// WorkingDir is the folder that Command runs in, relative to that of the configuration
+	// file. For Command only. Default: the folder of the configuration file.
+	WorkingDir string `json:"workingDir,omitempty"`
+	// Files are written for each replica into the folder {{.Files}}: the text by the name
+	// of the file. For Command only. Default: none.
+	Files map[string]string `json:"files,omitempty"`
+	// Ready says how it shows that it works. For Command only. Default: it is ready as
+	// soon as it runs.
+	Ready *ControllerReady `json:"ready,omitempty"`
+}
+
+// ControllerReady says how a controller of the user's own shows that it works:
+// exactly one field is set.
+type ControllerReady struct {
+	// HTTP is a URL that answers 200 then; a path, such as /readyz, is one of
+	// {{.HealthAddr}}.
+	HTTP string `json:"http,omitempty"`
+	// Log is a regular expression (RE2) that fits a line of its output then.
+	Log string `json:"log,omitempty"`
 }

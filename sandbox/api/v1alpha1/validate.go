@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -11,19 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// ownVariables are set by the sandbox for the controller; another value would
-// cut the controller off.
-var ownVariables = []string{
-	"KUBECONFIG", "ENV", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
-	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
-	"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_HOST", "HTTP_TUNNEL_LISTEN_PORT", "HTTP_TUNNEL_PROXY", "CLIENT_ID", "IS_CLUSTER",
-	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
-}
-
 // maxKindNodes is the most nodes that a kind cluster of a sandbox has: each takes about 300 MB, and bases need none.
 const maxKindNodes = 10
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate reports every problem of a configuration that has its defaults, each
 // with its field path; an empty list means that it can be used.
@@ -47,19 +35,7 @@ func Validate(s *Sandbox) field.ErrorList {
 		errs = append(errs, label(spec.Child("bases", "clusterName"), name)...)
 	}
 	errs = append(errs, validateBroker(&s.Spec.Broker, spec.Child("broker"))...)
-	if n := *s.Spec.Controller.Replicas; n < 1 || n > maxControllers {
-		errs = append(errs, field.Invalid(spec.Child("controller", "replicas"), n, fmt.Sprintf("must be between 1 and %d", maxControllers)))
-	}
-	errs = append(errs, validateLocation(&s.Spec, spec.Child("controller", "location"))...)
-	for _, name := range sorted(s.Spec.Controller.Env) {
-		path := spec.Child("controller", "env").Key(name)
-		switch {
-		case !variableName.MatchString(name):
-			errs = append(errs, field.Invalid(path, name, "is not the name of an environment variable"))
-		case slices.Contains(ownVariables, name):
-			errs = append(errs, field.Forbidden(path, "is set by the sandbox itself: remove it"))
-		}
-	}
+	errs = append(errs, validateController(&s.Spec, spec.Child("controller"))...)
 	if s.Spec.Wait.Duration <= 0 {
 		errs = append(errs, field.Invalid(spec.Child("wait"), s.Spec.Wait.Duration.String(), "must be longer than 0s"))
 	}
@@ -128,17 +104,6 @@ func validateKind(k *KindCluster, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-func validateLocation(s *Spec, path *field.Path) field.ErrorList {
-	switch l := s.Controller.Location; {
-	case l == "": // settled when the sandbox comes up
-	case l != LocationHost && l != LocationCluster:
-		return field.ErrorList{field.NotSupported(path, l, []Location{LocationHost, LocationCluster})}
-	case l == LocationCluster && s.Provider != ProviderKind:
-		return field.ErrorList{field.Invalid(path, l, "is for the provider kind only: the controller's image can be given to its nodes alone")}
-	}
-	return nil
 }
 
 func validateBases(b *Bases, path *field.Path) field.ErrorList {

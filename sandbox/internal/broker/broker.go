@@ -23,6 +23,9 @@ const (
 	queueMemory = 1 << 10
 	// readBufferMemory suffices for a usual command; a longer one takes two reads.
 	readBufferMemory = 512
+	// largestPacket is the most that one MQTT packet may have, in bytes: the default of EMQX, and more than
+	// the answer of a base with a thousand modules.
+	largestPacket = 1 << 20
 	// statisticsSeconds is how often mochi publishes its $SYS topics, which nobody
 	// may read here.
 	statisticsSeconds = 60
@@ -75,6 +78,7 @@ func New(o Options) (*Broker, error) {
 	limits.MaximumClientWritesPending = queueTCP
 	limits.MaximumInflight = math.MaxUint16
 	limits.ReceiveMaximum = math.MaxUint16
+	limits.MaximumPacketSize = largestPacket
 	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: log, SysTopicResendInterval: statisticsSeconds})
 
 	// mochi sizes a client's queue and buffer by the options of the server handle
@@ -161,10 +165,13 @@ type Stats struct {
 	Retained         int64 `json:"retained"`         // kept for later subscribers; a controller should keep none
 }
 
+// Trouble is nil: nothing lies between the broker and its clients.
+func (b *Broker) Trouble() error { return nil }
+
 // Stats returns the counters.
-func (b *Broker) Stats() Stats {
+func (b *Broker) Stats() *Stats {
 	i := b.server.Info.Clone()
-	return Stats{
+	return &Stats{
 		Clients:          i.ClientsConnected,
 		Subscriptions:    i.Subscriptions,
 		MessagesReceived: i.MessagesReceived,

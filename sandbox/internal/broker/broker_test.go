@@ -227,10 +227,37 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 		t.Fatalf("heard %d of %d messages; %+v", heard.Load(), bases*each, b.Stats())
 	}
 	stats := b.Stats()
-	want := broker.Stats{Clients: bases + 1, Subscriptions: 1, MessagesReceived: bases * each,
+	want := &broker.Stats{Clients: bases + 1, Subscriptions: 1, MessagesReceived: bases * each,
 		MessagesSent: stats.MessagesSent, Inflight: stats.Inflight, Retained: stats.Retained}
 	if diff := cmp.Diff(want, stats); diff != "" {
 		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+// What a client sends is bounded: a packet that says it is larger than 1 MiB ends its connection, and no
+// one else's.
+func TestLargePacket(t *testing.T) {
+	b := run(t, broker.Options{})
+	lost := make(chan error, 1)
+	o := options(b, base(b, "large")).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err })
+	large, other := paho.NewClient(o), paho.NewClient(options(b, base(b, "other")))
+	for _, c := range []paho.Client{large, other} {
+		if err := done(c.Connect()); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Disconnect(0)
+	}
+	if err := done(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 1<<20-100))); err != nil {
+		t.Errorf("a packet of just under 1 MiB: %v", err)
+	}
+	large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 1<<20))
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Error("a packet of over 1 MiB was taken")
+	}
+	if err := done(other.Publish("koupleless_dev/other/base/heart", 1, false, "x")); err != nil {
+		t.Errorf("another client: %v", err)
 	}
 }
 

@@ -2,9 +2,11 @@
 // address, with one password for the module controller and one for the bases; or
 // a relay to a broker that the user has.
 //
+//	link.go       Link: either of the two as one component that scenarios stop and start
 //	broker.go     Broker: New, Start(ctx), Dial, Stats
 //	access.go     who may connect, publish and subscribe
 //	listener.go   the listeners behind mochi: TCP, and memory for bases of the same process
+//	accept.go     accepting connections, whatever becomes of one
 //	pipe.go       a connection in memory
 //	valve.go      Pause and Resume
 //	external.go   External: the user's broker, its certificates, what its errors mean

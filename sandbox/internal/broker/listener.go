@@ -10,7 +10,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/listeners"
 )
 
-// errDown says that the broker does not take connections any more.
+// errDown says that the broker takes no connections.
 var errDown = errors.New("the broker is down")
 
 // gate gives connections to mochi and ends all of them when it closes, those
@@ -58,15 +58,11 @@ func (g *gate) Serve(listeners.EstablishFn) {
 	if g.accept == nil {
 		return
 	}
-	for {
-		conn, err := g.accept.Accept()
-		if err != nil {
-			return
-		}
+	accept(g.accept, g.log, func(conn net.Conn) {
 		if err := g.admit(conn); err != nil {
 			_ = conn.Close() // nobody knows it yet, so nobody misses the error
 		}
-	}
+	})
 }
 
 // admit hands a connection to mochi and returns at once.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -69,21 +68,9 @@ func NewRelay(o RelayOptions) (*Relay, error) {
 func (r *Relay) Start(ctx context.Context) error {
 	defer r.carrier.Wait()
 	defer context.AfterFunc(ctx, r.close)()
-	for {
-		near, err := r.listener.Accept()
-		switch {
-		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-			if near != nil {
-				_ = near.Close() // nobody has used it
-			}
-			r.close()
-			return nil
-		case err != nil:
-			r.close()
-			return fmt.Errorf("running the relay to the broker: %w", err)
-		}
-		r.carrier.Go(func() { r.carry(ctx, near) })
-	}
+	accept(r.listener, r.log, func(near net.Conn) { r.carrier.Go(func() { r.carry(ctx, near) }) })
+	r.close()
+	return nil
 }
 
 // carry joins a connection to one of the broker until either ends.
@@ -141,6 +128,9 @@ func (r *Relay) note(err error) {
 	}
 	r.trouble = err
 }
+
+// Stats is nil: the counters of the user's broker are not ours to read.
+func (r *Relay) Stats() *Stats { return nil }
 
 // Trouble says why the broker could not be reached the last time; nil if it could.
 func (r *Relay) Trouble() error {

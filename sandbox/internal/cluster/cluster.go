@@ -1,18 +1,18 @@
-// Package cluster holds what every source of a Kubernetes API has in common: the description of the cluster that a sandbox
-// runs on, the steps of a bring-up, and the mark by which a sandbox recognises its own cluster.
-//
-//	embedded/   the upstream control plane as processes of this machine
-//	kind/       a cluster of kind, nodes as containers
-//	existing/   a kubeconfig context that the user names
 package cluster
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
 // Cluster is a Kubernetes API that answers, and the administrator's way in.
@@ -29,12 +29,31 @@ type Cluster struct {
 	Version string
 }
 
-// Step is one part of a bring-up that a person sees: run in order, each blocks until its part is done or ctx ends.
-type Step struct {
-	// Name in the form "Starting etcd".
-	Name string
-	// Run does it.
-	Run func(ctx context.Context) error
+// What the steps of a cluster give, in this order.
+const (
+	// Prepared: it is known what the cluster will be, and nodes may come into being.
+	Prepared graph.Condition = "the cluster is prepared"
+	// Answers: the API answers.
+	Answers graph.Condition = "the API answers"
+	// Complete: everything of the cluster runs.
+	Complete graph.Condition = "the cluster is complete"
+)
+
+// Nodes are the nodes of a cluster whose nodes are containers of this machine.
+type Nodes interface {
+	// Load gives an image to every node. Call it when the cluster is Prepared; it waits for the nodes.
+	Load(ctx context.Context, b *image.Built) error
+	// Launch starts a program of this machine in the network of the nodes. Call it when the API Answers.
+	Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error)
+	// KillContainer, PauseContainer and ResumeContainer do to the processes of a container what
+	// Kubernetes does not.
+	KillContainer(ctx context.Context, node, id string) error
+	PauseContainer(ctx context.Context, node, id string) error
+	ResumeContainer(ctx context.Context, node, id string) error
+	// Engine is the container engine that has them, and Network that in which they are. Call them when
+	// the API Answers.
+	Engine() *engine.Engine
+	Network() string
 }
 
 // ServerVersion asks the API for its version, which needs no rights.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // Options of an Engine.
 type Options struct {
 	// Engine that has the network. Required.
-	Engine *kind.Engine
+	Engine *engine.Engine
 	// Network in which the containers are. Required.
 	Network string
 	// Sandbox is the name of the sandbox, and Dir its folder, which exists: the layer of
@@ -62,7 +62,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 	for _, label := range e.labels() {
 		args = append(args, "--filter", "label="+label)
 	}
-	ids, err := e.o.Engine.Run(ctx, nil, args...)
+	ids, err := e.o.Engine.Run(ctx, args...)
 	if err != nil {
 		return fmt.Errorf("looking for containers of bases: %w", err)
 	}
@@ -73,7 +73,7 @@ func (e *Engine) remove(ctx context.Context, containers ...string) error {
 	if len(containers) == 0 {
 		return nil
 	}
-	if _, err := e.o.Engine.Run(ctx, nil, append([]string{"rm", "--force", "--volumes"}, containers...)...); err != nil {
+	if _, err := e.o.Engine.Run(ctx, append([]string{"rm", "--force", "--volumes"}, containers...)...); err != nil {
 		return fmt.Errorf("removing containers of bases: %w", err)
 	}
 	return nil

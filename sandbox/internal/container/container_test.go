@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// engine stands for docker: it notes what it is told, and answers as a script says.
-func engine(t *testing.T, script string) (o Options, told func() []string) {
+// fakeEngine stands for docker: it notes what it is told, and answers as a script says.
+func fakeEngine(t *testing.T, script string) (o Options, told func() []string) {
 	t.Helper()
 	dir := t.TempDir()
 	log, command := filepath.Join(dir, "told"), filepath.Join(dir, "docker")
@@ -21,7 +21,7 @@ func engine(t *testing.T, script string) (o Options, told func() []string) {
 	if err := os.WriteFile(command, []byte(text), 0o700); err != nil { //nolint:gosec // it is to be run
 		t.Fatal(err)
 	}
-	return Options{Engine: &kind.Engine{Command: command}, Network: "kind", Sandbox: "s", Dir: dir}, func() []string {
+	return Options{Engine: &engine.Engine{Command: command}, Network: "kind", Sandbox: "s", Dir: dir}, func() []string {
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func engine(t *testing.T, script string) (o Options, told func() []string) {
 }
 
 func TestSweepTouchesOwnContainersOnly(t *testing.T) {
-	o, told := engine(t, `[ "$1" = ps ] && echo "c1
+	o, told := fakeEngine(t, `[ "$1" = ps ] && echo "c1
 c2"
 exit 0`)
 	if err := New(o).Sweep(t.Context()); err != nil {
@@ -50,14 +50,14 @@ exit 0`)
 }
 
 func TestSweepOfNothing(t *testing.T) {
-	o, told := engine(t, "")
+	o, told := fakeEngine(t, "")
 	if err := New(o).Sweep(t.Context()); err != nil || len(told()) != 1 {
 		t.Errorf("the engine was told %v: %v", told(), err)
 	}
 }
 
 func TestContainerThatCannotRun(t *testing.T) {
-	o, told := engine(t, `case $1 in
+	o, told := fakeEngine(t, `case $1 in
 run) echo "docker: Error response from daemon: network kind not found." >&2; exit 125;;
 image) exit 1;;
 load) cat > /dev/null;;

@@ -41,13 +41,10 @@ func (e *Engine) load(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := e.o.Engine.Run(ctx, nil, "image", "inspect", "--format", "{{.Id}}", built.Name); err == nil {
+	if _, err := e.o.Engine.Run(ctx, "image", "inspect", "--format", "{{.Id}}", built.Name); err == nil {
 		return built.Name, nil
 	}
-	read, write := io.Pipe()
-	go func() { _ = write.CloseWithError(image.Write(write, built)) }() // the reader gets it; a pipe's end has no error
-	defer func() { _ = read.Close() }()                                 // as above
-	if _, err := e.o.Engine.Run(ctx, read, "load"); err != nil {
+	if err := e.o.Engine.Load(ctx, func(w io.Writer) error { return image.Write(w, built) }); err != nil {
 		return "", fmt.Errorf("giving the engine the image of bases: %w", err)
 	}
 	return built.Name, nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -156,7 +157,7 @@ func (h *handler) clear(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 	action := Action(r.PathValue("action"))
-	if !slices.Contains(Actions, action) {
+	if !slices.Contains(component.Actions, action) {
 		h.answer(w, nil, &Error{Code: http.StatusNotFound, Message: "unknown action " + string(action)})
 		return
 	}

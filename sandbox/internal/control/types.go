@@ -6,6 +6,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
@@ -68,30 +69,6 @@ type Broker struct {
 	// Stats are nil while the broker is down, and with the user's broker, whose
 	// counters are not ours to know.
 	*broker.Stats
-}
-
-// Component is one part of a sandbox: a process of its own, or a part of the
-// daemon (then its PID is the daemon's).
-type Component struct {
-	Name string `json:"name"`
-	// State is running, paused or exited.
-	State string `json:"state"`
-	// Ready is true when the component answers; Reason says why it does not.
-	Ready  bool   `json:"ready"`
-	Reason string `json:"reason,omitempty"`
-	PID    int    `json:"pid,omitempty"`
-	// Pod is the name of its Pod, for what runs in the cluster.
-	Pod string `json:"pod,omitempty"`
-	// StartedAt is the start of its last run.
-	StartedAt time.Time `json:"startedAt,omitzero"`
-	// Exit says how it ended; empty while it runs.
-	Exit string `json:"exit,omitempty"`
-	// RSS is resident memory in bytes, CPU the time used in nanoseconds; 0 for
-	// what is a part of the daemon.
-	RSS uint64        `json:"rss,omitempty"`
-	CPU time.Duration `json:"cpu,omitempty"`
-	// Log is the path of its log.
-	Log string `json:"log,omitempty"`
 }
 
 // Base is one simulated base.
@@ -215,21 +192,25 @@ type Fault struct {
 	Fault json.RawMessage `json:"fault"`
 }
 
-// Action on a component.
-type Action string
+type (
+	// Component is one part of a sandbox.
+	Component = component.Component
+	// Action on a component.
+	Action = component.Action
+)
 
 // The actions.
 const (
-	Kill    Action = "kill"
-	Pause   Action = "pause"
-	Resume  Action = "resume"
-	Restart Action = "restart"
-	Stop    Action = "stop"
-	Start   Action = "start"
+	Kill    = component.Kill
+	Pause   = component.Pause
+	Resume  = component.Resume
+	Restart = component.Restart
+	Stop    = component.Stop
+	Start   = component.Start
 )
 
 // Actions lists all actions.
-var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
+var Actions = component.Actions
 
 // line is one line of a stream: progress, or the end.
 type line struct {

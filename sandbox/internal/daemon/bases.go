@@ -7,20 +7,60 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const fleetName = "bases"
 
+// bases are the bases as one component. Those of a group may be meant not to be well: their owners watch
+// them.
+type bases struct {
+	fleet     *fleet.Fleet
+	startedAt time.Time
+}
+
+// Components is that of component.Part.
+func (b bases) Components(context.Context) []component.Component {
+	n := b.fleet.Count()
+	c := component.Component{Name: fleetName, State: string(supervise.Running), Ready: n.Own == n.OwnConnected, PID: os.Getpid(), StartedAt: b.startedAt}
+	if !c.Ready {
+		c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
+	}
+	for _, m := range b.fleet.Group("") {
+		if err := b.fleet.Failure(m); err != nil {
+			c.Reason += fmt.Sprintf("; %s has ended: %v", m.HostName, err)
+		}
+	}
+	return []component.Component{c}
+}
+
+// Act refuses: bases have commands of their own.
+func (b bases) Act(_ context.Context, name string, action component.Action) error {
+	if name != fleetName {
+		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	}
+	return noProcess(name, action)
+}
+
+func noProcess(name string, action component.Action) error {
+	return component.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name, action)
+}
+
+// Down is empty: bases are added and removed, not started again.
+func (b bases) Down(context.Context) []string { return nil }
+
 // scaleTo brings the number of the sandbox's own bases to want and waits until all
 // are connected.
-func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, want int) error {
-	f := d.now().fleet
+func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
 		return d.step(ctx, steps, "Removing "+count(have-want, "base"), func(context.Context) error {
@@ -37,14 +77,6 @@ func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, want int) e
 	})
 }
 
-// everyBase returns the identities of all bases that there have been.
-func (d *Daemon) everyBase() map[string]bool {
-	if f := d.now().fleet; f != nil {
-		return f.Known()
-	}
-	return nil
-}
-
 func identities(members []*fleet.Member) []string {
 	ids := make([]string, len(members))
 	for i, m := range members {
@@ -53,33 +85,33 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// changing takes the right to change a sandbox that runs.
+// changing takes the right to change a sandbox that is up.
 func (d *Daemon) changing(ctx context.Context) (context.Context, func(), error) {
 	ctx, release, err := d.acquire(ctx)
-	if err == nil && d.phaseNow() != control.Running {
-		release()
-		err = notUp()
+	if err != nil {
+		return nil, nil, err
 	}
-	return ctx, release, err
-}
-
-func notUp() error {
-	return &control.Error{Code: http.StatusConflict, Message: "the sandbox is not up yet"}
+	if _, err := d.isUp(); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return ctx, release, nil
 }
 
 // using returns a context that ends with ctx, when the sandbox is taken down, and
 // after the time that each step of an up may take. What uses the bases only does
 // not wait for whoever changes the sandbox: several scenarios may, and one may
 // want to resume the broker that another's bases wait for.
-func (d *Daemon) using(ctx context.Context) (context.Context, func(), error) {
-	if d.phaseNow() != control.Running {
-		return nil, nil, notUp()
+func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), error) {
+	s, err := d.isUp()
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	wait := d.now().config.Spec.Wait.Duration
+	wait := d.configNow().Spec.Wait.Duration
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
 	ctx, end := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(d.ending, func() { end(errDown) })
-	return ctx, func() {
+	return ctx, s, func() {
 		unhook()
 		end(nil)
 		cancel()
@@ -89,16 +121,14 @@ func (d *Daemon) using(ctx context.Context) (context.Context, func(), error) {
 // AddBases adds bases; they are connected when it returns. When they do not
 // connect in time, those of a group are removed again.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
-	ctx, release, err := d.using(ctx)
+	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	f := d.now().fleet
-	have := f.Count()
-	if total := have.Own + have.Groups; r.Count < 1 || total+r.Count > v1alpha1.MaxBases {
-		return nil, &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf(
-			"%d bases cannot be added: there are %d, and one sandbox runs 1 to %d", r.Count, total, v1alpha1.MaxBases)}
+	f := running.fleet
+	if r.Count < 1 {
+		return nil, &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("%d bases cannot be added: one sandbox runs 1 to %d", r.Count, v1alpha1.MaxBases)}
 	}
 	s := fleet.Set{Group: r.Group, Name: r.Set, Seed: r.Seed}
 	if r.Spec != nil {
@@ -124,7 +154,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 		_, removeErr := f.Remove(hostNames(added)...)
 		return nil, errors.Join(err, removeErr)
 	}
-	return d.describe(added), err
+	return running.describe(added), err
 }
 
 func hostNames(members []*fleet.Member) []string {
@@ -137,21 +167,21 @@ func hostNames(members []*fleet.Member) []string {
 
 // RemoveBases ends bases: those named, the youngest, or a group with its traffic.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
-	ctx, release, err := d.using(ctx)
+	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	f := d.now().fleet
+	f := running.fleet
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
 		gone, err := f.Remove(r.Bases...)
-		return d.describe(gone), asNotFound(err)
+		return running.describe(gone), asNotFound(err)
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
-		return d.describe(f.RemoveYoungest(r.Count)), nil
+		return running.describe(f.RemoveYoungest(r.Count)), nil
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
-		d.now().flows.Drop(ctx, r.Group)
-		return d.describe(f.RemoveGroup(r.Group)), nil
+		running.flows.Drop(ctx, r.Group)
+		return running.describe(f.RemoveGroup(r.Group)), nil
 	default:
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}
 	}
@@ -159,53 +189,50 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 
 // RestartBase ends a base's process and starts it again.
 func (d *Daemon) RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error) {
-	ctx, release, err := d.using(ctx)
+	ctx, running, release, err := d.using(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	m, err := d.now().fleet.Restart(ctx, base, r.NewIdentity)
+	m, err := running.fleet.Restart(ctx, base, r.NewIdentity)
 	switch {
 	case errors.Is(err, fleet.ErrUnknown):
 		return nil, asNotFound(err)
 	case err != nil:
 		return nil, err
 	}
-	return &d.describe([]*fleet.Member{m})[0], nil
+	return &running.describe([]*fleet.Member{m})[0], nil
 }
 
 // Bases lists those of a group, or all if it is empty.
 func (d *Daemon) Bases(group string) []control.Base {
-	switch f := d.now().fleet; {
-	case f == nil:
+	switch running, ok := d.assembled(); {
+	case !ok:
 		return []control.Base{}
 	case group == "":
-		return d.describe(f.List())
+		return running.describe(running.fleet.List())
 	default:
-		return d.describe(f.Group(group))
+		return running.describe(running.fleet.Group(group))
 	}
 }
 
 // describe returns what is known of bases.
-func (d *Daemon) describe(members []*fleet.Member) []control.Base {
-	nodes, f := d.now().nodes, d.now().fleet
+func (s *running) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {
-		s := m.Base.Status()
+		now := m.Base.Status()
 		b := control.Base{
-			Identity: s.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP, Name: s.Name, Version: s.Version,
-			Running: s.Running, Ready: s.Ready, Connected: f.Connected(m), WebAddr: s.WebAddr, Faults: len(m.Base.Faults()),
+			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime, IP: m.IP, Name: now.Name, Version: now.Version,
+			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr, Faults: len(m.Base.Faults()),
 		}
 		if m.Group != "" {
 			b.Set, b.Index = m.Set, m.Index
 		}
-		if err := f.Failure(m); err != nil {
+		if err := s.fleet.Failure(m); err != nil {
 			b.Reason = err.Error()
 		}
-		if nodes != nil {
-			b.Node, b.NodeReady = nodes.of(s.Identity)
-		}
-		for _, biz := range s.Biz {
+		b.Node, b.NodeReady = s.nodes.Of(now.Identity)
+		for _, biz := range now.Biz {
 			b.Modules = append(b.Modules, fmt.Sprintf("%s:%s %s", biz.Name, biz.Version, biz.State))
 		}
 		bases = append(bases, b)
@@ -214,11 +241,11 @@ func (d *Daemon) describe(members []*fleet.Member) []control.Base {
 }
 
 func (d *Daemon) find(base string) (*fleet.Member, error) {
-	f := d.now().fleet
-	if f == nil {
-		return nil, notUp()
+	running, err := d.isUp()
+	if err != nil {
+		return nil, err
 	}
-	m, err := f.Find(base)
+	m, err := running.fleet.Find(base)
 	return m, asNotFound(err)
 }
 

@@ -7,30 +7,41 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// lastLines is how much of a component's log goes into an error.
-const lastLines = 10
+// What the steps of the daemon give, besides those of the cluster.
+const (
+	brokerChecked    graph.Condition = "the user's broker was tried"
+	imageLoaded      graph.Condition = "the nodes have the controller's image"
+	brokerListens    graph.Condition = "the broker listens"
+	heartsBeat       graph.Condition = "heartbeats are relayed"
+	basesMayCome     graph.Condition = "the fleet runs"
+	basesPrepared    graph.Condition = "what the bases run in has started"
+	rightsGranted    graph.Condition = "the controller has its rights"
+	runnerFollows    graph.Condition = "the runner follows the controllers"
+	controllersReady graph.Condition = "the controllers are ready"
+	connected        graph.Condition = "the bases are connected"
+)
 
-// bringUp makes everything, for the first time. What it has made when it fails
-// is left to tearDown.
+// bringUp makes everything, for the first time. What it has made when it fails is left to stop.
 //
-//	broker ────────────────────┐
-//	API ── rights ── controller ┴── bases ── Nodes
-//	   └── the rest of the platform ───────┘
+//	check the user's broker ─┐                        ┌─ rights ──────────┐
+//	cluster: API answers ────┴─ broker ─ assemble ────┼─ fleet ───────────┴─ controllers ─ bases ─┬─ Nodes
+//	   │  └─ load the controller's image ─────────────│─ prepare bases ────────────────────────┘  │
+//	   └─ the rest of the cluster ────────────────────────────────────────────────────────────────┘
 //
-// The image of a controller in the cluster is given to the nodes while the API starts.
-// The bases connect when the controller is ready and listens: what a base says
-// on connecting, it says once.
+// The bases connect when the controllers are ready and listen: what a base says on connecting, it says
+// once.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	config := r.Config
 	if config.Spec.Controller.Location == "" && EffectiveProvider(config) != v1alpha1.ProviderKind {
@@ -39,79 +50,127 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
-	platform, err := d.o.platform(d, config, steps.Note)
+	c, err := d.o.open(clusterOptions{
+		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, note: steps.Note, log: d.log,
+	})
 	if err != nil {
 		return err
 	}
-	d.made(func(s *sandbox) { s.config, s.platform = config, platform })
-
-	group, gctx := errgroup.WithContext(ctx)
-	prepared := make(chan struct{}) // closed after the platform's first step, or when the API answers if the broker needs that
-	rest := make(chan error, 1)
-	mqttUp := make(chan struct{})
-	group.Go(func() error {
-		if err := d.bringUpBroker(gctx, steps, prepared, r); err != nil {
-			return err
+	d.show(clusterPart, c.Part())
+	b := &firstUp{d: d, steps: steps, request: r, cluster: c}
+	if err := d.graph.Add(b.first()...); err != nil {
+		return err
+	}
+	return d.graph.Run(ctx, func(ctx context.Context, s graph.Step) error {
+		if s.Name == "" {
+			return s.Run(ctx)
 		}
-		close(mqttUp)
-		return nil
+		return d.step(ctx, steps, s.Name, s.Run)
 	})
-	group.Go(func() error {
-		api := platform.API()
-		first := 0
-		mayBeThere := config.Spec.Controller.Location != v1alpha1.LocationHost
-		if mayBeThere || inContainers(config) { // the broker may have to listen on the cluster's network
-			first = len(api) - 1
-		}
-		for i, s := range api {
-			if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
-				return err
-			}
-			if i == 0 && mayBeThere {
-				group.Go(func() error { d.image <- d.loadController(gctx); return nil })
-			}
-			if i == len(api)-1 {
-				if err := d.settleLocation(steps.Note); err != nil {
-					return err
+}
+
+// firstUp is what the steps of one bring-up share. Each field is written by one step, and read by those
+// that need what it gives.
+type firstUp struct {
+	d        *Daemon
+	steps    *progress.Steps
+	request  control.UpRequest
+	cluster  Cluster
+	external *broker.External // the user's broker, if there is one
+	link     *broker.Link
+}
+
+// first are the steps before it is known where the controllers run.
+func (b *firstUp) first() []graph.Step {
+	d := b.d
+	all := b.cluster.Steps()
+	for i := range all {
+		if undo := all[i].Undo; undo != nil {
+			all[i].Undo = func(ctx context.Context) error {
+				if b.cluster.Adopted() && errors.Is(context.Cause(d.ending), errUpFailed) {
+					return errLeft // an up that fails loses nothing that was there before
 				}
-			}
-			if i == first {
-				close(prepared)
+				return undo(ctx)
 			}
 		}
-		if err := d.openContainers(gctx); err != nil {
-			return err
-		}
-		group.Go(func() error {
-			for _, s := range platform.Rest() {
-				if err := d.step(gctx, steps, s.Name, s.Run); err != nil {
-					rest <- err
-					return err
-				}
+	}
+	linkNeeds := []graph.Condition{cluster.Answers}
+	if url := b.request.Config.Spec.Broker.URL; url != "" {
+		all = append(all, graph.Step{Name: "Checking broker " + url, Gives: []graph.Condition{brokerChecked}, Run: b.checkBroker})
+		linkNeeds = append(linkNeeds, brokerChecked)
+	}
+	if nodes, ok := b.cluster.Nodes(); ok && b.request.Config.Spec.Controller.Location != v1alpha1.LocationHost {
+		all = append(all, graph.Step{Needs: []graph.Condition{cluster.Prepared}, Gives: []graph.Condition{imageLoaded}, Run: func(ctx context.Context) error {
+			// Where the controller may yet come to run on this machine, a program without an image is none.
+			if b.request.Config.Spec.Controller.Location == "" && incluster.CheckProgram(d.o.Programs.Controller) != nil {
+				return nil
 			}
-			rest <- nil
-			return nil
-		})
-		if err := d.bringUpController(gctx, steps, mqttUp); err != nil {
-			return err
-		}
-		if err := d.scaleTo(gctx, steps, *config.Spec.Bases.Count); err != nil {
-			return err
-		}
-		select { // Nodes get Ready only with the rest of the platform
-		case err := <-rest:
+			return incluster.Load(ctx, nodes, d.o.Programs.Controller, string(d.o.Dir))
+		}})
+	}
+	return append(all,
+		graph.Step{Name: "Starting broker", Needs: linkNeeds, Gives: []graph.Condition{brokerListens}, Run: b.openBroker, Undo: b.closeBroker},
+		graph.Step{Needs: []graph.Condition{brokerListens}, Run: func(ctx context.Context) error {
+			all, err := b.assemble(ctx)
 			if err != nil {
 				return err
 			}
-		case <-gctx.Done():
-			return context.Cause(gctx)
-		}
-		return d.waitNodes(gctx, steps)
-	})
-	return group.Wait()
+			return d.graph.Add(all...)
+		}})
 }
 
+// checkBroker tries the user's broker before anything of the sandbox speaks there.
+func (b *firstUp) checkBroker(ctx context.Context) (err error) {
+	spec := b.request.Config.Spec
+	if b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword); err != nil {
+		return err
+	}
+	o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
+	if !b.request.OwnEnv && !spec.Broker.Consent {
+		o.AloneFor = broker.AloneFor
+	}
+	return b.external.Check(ctx, o)
+}
+
+// openBroker decides where the controllers run, since the broker listens where they reach it, and opens
+// the broker's port.
+func (b *firstUp) openBroker(ctx context.Context) error {
+	d := b.d
+	config := resolveLocation(d.configNow(), b.cluster, d.o.Programs.Controller, b.steps.Note)
+	if err := d.saveConfig(config); err != nil {
+		return err
+	}
+	at, err := brokerHost(config, b.cluster)
+	if err != nil {
+		return err
+	}
+	o := broker.LinkOptions{
+		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
+		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
+	}
+	if config.Spec.Broker.TLS {
+		o.Serving = b.cluster.Serving
+	}
+	link, err := broker.NewLink(o)
+	if err != nil {
+		return err
+	}
+	b.link = link
+	return link.Open(ctx)
+}
+
+func (b *firstUp) closeBroker(context.Context) error {
+	if b.link == nil {
+		return nil
+	}
+	return b.link.Close()
+}
+
+// saveConfig notes the effective configuration, here and in the state folder.
 func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
+	d.mu.Lock()
+	d.config = config
+	d.mu.Unlock()
 	text, err := yaml.Marshal(config)
 	if err == nil {
 		err = state.WriteFile(d.o.Dir.Config(), text)
@@ -124,7 +183,7 @@ func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
 
 // step runs one step with the time limit of the configuration.
 func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
-	wait := d.now().config.Spec.Wait.Duration
+	wait := d.configNow().Spec.Wait.Duration
 	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
 	defer cancel()
 	return steps.Step(limited, name, func(limited context.Context) error {
@@ -136,157 +195,12 @@ func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, r
 	})
 }
 
-func (d *Daemon) bringUpBroker(ctx context.Context, steps *progress.Steps, prepared <-chan struct{}, r control.UpRequest) error {
-	if spec := d.now().config.Spec; spec.Broker.TLS || spec.Controller.Location == "" {
-		select {
-		case <-prepared:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+// apart is what keeps the environments of bases apart from those of others on a broker of the user's.
+func apart(config *v1alpha1.Sandbox) string {
+	if config.Spec.Broker.URL == "" {
+		return ""
 	}
-	s := d.now()
-	o := mqttOptions{dir: d.o.Dir, config: s.config, platform: s.platform, log: d.log.With("component", brokerName), changed: d.brokerChanged}
-	apart := ""
-	if s.config.Spec.Broker.URL != "" {
-		if err := d.step(ctx, steps, "Checking broker "+s.config.Spec.Broker.URL, func(ctx context.Context) (err error) {
-			o.external, err = checkBroker(ctx, r)
-			return err
-		}); err != nil {
-			return err
-		}
-		apart = "-" + strings.ToLower(rand.Text()[:8])
-	}
-	return d.step(ctx, steps, "Starting broker", func(ctx context.Context) error {
-		m, err := newMQTT(ctx, o)
-		if err != nil {
-			return err
-		}
-		bases := s.config.Spec.Bases
-		containers, err := d.containersOf(m)
-		if err != nil {
-			return errors.Join(err, m.stop())
-		}
-		f := fleet.New(fleet.Options{
-			Own:         v1alpha1.BaseSet{BaseName: bases.Name, Version: bases.Version, Activation: bases.Activation, Runtime: bases.Runtime},
-			ClusterName: bases.ClusterName, Env: s.config.Spec.Env,
-			Apart: apart, Username: m.base.user, Password: m.base.password,
-			Dial: m.dial,
-			Beat: d.hearts, Containers: containers,
-			Logger: d.log.With("component", fleetName),
-		})
-		d.parts.Go(func() {
-			if err := f.Start(d.life); err != nil {
-				d.log.Error("fleet ended", "err", err)
-			}
-		})
-		d.made(func(s *sandbox) { s.mqtt, s.fleet = m, f })
-		return nil
-	})
-}
-
-// checkBroker tries the user's broker before anything of the sandbox speaks there.
-func checkBroker(ctx context.Context, r control.UpRequest) (*broker.External, error) {
-	spec := r.Config.Spec
-	e, err := broker.NewExternal(spec.Broker, r.BrokerPassword)
-	if err != nil {
-		return nil, err
-	}
-	o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
-	if !r.OwnEnv && !spec.Broker.Consent {
-		o.AloneFor = broker.AloneFor
-	}
-	return e, e.Check(ctx, o)
-}
-
-func (d *Daemon) bringUpController(ctx context.Context, steps *progress.Steps, mqttUp <-chan struct{}) error {
-	s := d.now()
-	c := s.platform.Cluster()
-	client, err := s.platform.Client()
-	if err != nil {
-		return err
-	}
-	nodes := newNodes(client, s.config.Spec.Env)
-	d.made(func(s *sandbox) { s.nodes, s.version = nodes, c.Version })
-	d.parts.Go(func() {
-		if err := nodes.run(d.life); err != nil {
-			d.log.Error("following the Nodes ended", "err", err)
-		}
-	})
-	if p, ok := s.platform.(guardedPlatform); ok {
-		d.parts.Go(func() { p.GuardNodes(d.life) })
-	}
-	if err := d.bringUpGateway(client); err != nil {
-		return err
-	}
-	if err := d.step(ctx, steps, "Granting the controller its rights", func(ctx context.Context) error {
-		kubeconfig, err := s.platform.Admit(ctx)
-		d.made(func(s *sandbox) { s.kubeconfig = kubeconfig })
-		if err != nil {
-			return err
-		}
-		return removeEarlier(ctx, s.platform, client, s.config)
-	}); err != nil {
-		return err
-	}
-	select {
-	case <-mqttUp:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	name := "Starting module-controller"
-	if n := *s.config.Spec.Controller.Replicas; n > 1 {
-		name = fmt.Sprintf("Starting %d module-controllers", n)
-	}
-	return d.step(ctx, steps, name, func(ctx context.Context) error {
-		return d.setControllers(ctx, control.ControllerRequest{})
-	})
-}
-
-// waitNodes waits until every base has a Ready Node. It is the controller that
-// makes them, so its log tells why they are not.
-func (d *Daemon) waitNodes(ctx context.Context, steps *progress.Steps) error {
-	s := d.now()
-	total := s.fleet.Count().Own // what becomes of others, their owners watch
-	return d.step(ctx, steps, fmt.Sprintf("Waiting for %s to be Ready", count(total, "Node")), func(ctx context.Context) error {
-		return d.withLog(s.nodes.wait(ctx, func() []string { return identities(s.fleet.Group("")) }))
-	})
-}
-
-// withLog adds to an error the last that the controller has said.
-func (d *Daemon) withLog(err error) error {
-	log := d.o.Dir.Log(controllerName)
-	if lines := state.Tail(log, lastLines); err != nil && len(lines) > 0 {
-		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
-	}
-	return err
-}
-
-// tearDown stops everything that was started. Nobody changes the sandbox any more.
-func (d *Daemon) tearDown(ctx context.Context) error {
-	s := d.now()
-	// The controller first: the end of everything else would only alarm it.
-	err := d.endControllers(ctx)
-	var platformErr error
-	d.parts.Go(func() {
-		switch {
-		case s.platform == nil:
-		case d.leaves(s.platform):
-			platformErr = errLeft
-		default:
-			platformErr = s.platform.Down(ctx)
-		}
-	})
-	d.endLife()
-	if s.mqtt != nil {
-		err = errors.Join(err, s.mqtt.stop())
-	}
-	d.parts.Wait()
-	d.hearts.wait()
-	if s.baseLog != nil {
-		err = errors.Join(err, s.baseLog.Close())
-	}
-	// What no part knows of, if anything.
-	return errors.Join(err, platformErr, d.supervisor.StopAll(ctx))
+	return "-" + strings.ToLower(rand.Text()[:8])
 }
 
 // count writes "1 Node" or "3 Nodes".

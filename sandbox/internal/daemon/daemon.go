@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,14 +12,12 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/container"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
-	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
-	"github.com/koupleless/koupsandbox/sandbox/internal/incluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
-	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
 const (
@@ -29,8 +26,8 @@ const (
 	idleTime = 10 * time.Second
 	// downTime is how long stopping may take before processes are killed.
 	downTime = 10 * time.Second
-	// component is the name of the daemon's own run record.
-	component = "daemon"
+	// daemonName is the name of the daemon's own run record, and of itself as a component.
+	daemonName = "daemon"
 )
 
 var (
@@ -66,8 +63,8 @@ type Options struct {
 	// Logger of the daemon. Default: nothing is logged.
 	Logger *slog.Logger
 
-	// platform makes the platform; tests replace it. Default: by the provider.
-	platform func(*Daemon, *v1alpha1.Sandbox, func(string)) (platform, error)
+	// open makes the cluster; tests replace it. Default: by the provider.
+	open func(clusterOptions) (Cluster, error)
 }
 
 // Daemon runs one sandbox.
@@ -78,8 +75,10 @@ type Daemon struct {
 	events     *events
 	startedAt  time.Time
 
-	// one is held by whoever changes the sandbox: up, down, scaling.
-	one chan struct{}
+	// mutex is held by whoever changes the sandbox: up, down, scaling. It has room for one.
+	mutex chan struct{}
+	// graph has the steps that have brought it up, and take it down.
+	graph *graph.Graph
 	// ending ends with the cause errDown or errUpFailed as soon as the end has begun.
 	ending context.Context
 	end    context.CancelCauseFunc
@@ -87,45 +86,25 @@ type Daemon struct {
 	stopped chan struct{}
 	stopErr error // read after stopped
 
-	mu    sync.Mutex // guards what follows
-	phase control.Phase
-	sandbox
+	mu          sync.Mutex // guards what follows
+	phase       control.Phase
+	config      *v1alpha1.Sandbox         // the effective one; replaced as a whole; nil before the first up
+	controllers control.ControllerRequest // what was asked of the controllers last
+	parts       [partCount]component.Part // what status shows, as far as it has been made
+	running     *running                  // nil until it has been assembled
 
-	up chan struct{} // closed at the first up
-
-	streams  streams
-	hearts   *hearts
-	replicas []*replica        // whoever holds one changes it
-	kubelet  incluster.Kubelet // as above; of a controller in the cluster
-	image    chan error        // has room for one: how it went to give the controller's image to the nodes
-
-	// life is that of the broker and the bases: they outlive the command that
-	// asked for them, and end in the order of the stop.
-	life    context.Context
-	endLife context.CancelFunc
-	parts   sync.WaitGroup
+	up      chan struct{} // closed at the first up
+	streams streams
 }
 
-// sandbox is what the first up makes; what is not made yet is nil.
-type sandbox struct {
-	config   *v1alpha1.Sandbox
-	platform platform
-	version  string // of the Kubernetes API
-	mqtt     *mqtt
-	fleet    *fleet.Fleet
-	// containers is nil where bases cannot run in any.
-	containers *container.Engine
-	baseLog    io.Closer // of bases in containers; nil without any
-	nodes      *nodes
-
-	gateway     string // host:port
-	proxy       *traffic.Gateway
-	commands    string // URL of the part of it that controllers in a cluster use; empty = closed
-	flows       *flows
-	kubeconfig  string // of the controllers
-	controllers control.ControllerRequest
-	deployed    *incluster.Controller // nil unless they run in the cluster
-}
+// The parts of a sandbox in the order in which status lists them, after the daemon itself.
+const (
+	brokerPart = iota
+	basesPart
+	clusterPart
+	runnerPart
+	partCount
+)
 
 // New returns a daemon that has started nothing.
 func New(o Options) *Daemon {
@@ -135,23 +114,25 @@ func New(o Options) *Daemon {
 	if o.Listening == nil {
 		o.Listening = func() {}
 	}
-	if o.platform == nil {
-		o.platform = newPlatform
+	if o.open == nil {
+		o.open = openCluster
 	}
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,
 		events:    newEvents(),
 		startedAt: time.Now(),
-		one:       make(chan struct{}, 1),
+		mutex:     make(chan struct{}, 1),
+		graph:     graph.New(),
 		stopped:   make(chan struct{}),
 		phase:     control.Idle,
 		up:        make(chan struct{}),
 	}
+	for i := range d.parts {
+		d.parts[i] = component.None{}
+	}
 	d.ending, d.end = context.WithCancelCause(context.Background())
-	d.life, d.endLife = context.WithCancel(context.Background())
 	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
-	d.hearts, d.image = newHearts(d.heartbeats), make(chan error, 1)
 	return d
 }
 
@@ -167,7 +148,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := supervise.RecordSelf(d.o.Dir.Run(), component); err != nil {
+	if err := supervise.RecordSelf(d.o.Dir.Run(), daemonName); err != nil {
 		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
 	}
 	server := &http.Server{Handler: control.Handler(d, d.log), ReadHeaderTimeout: time.Minute}
@@ -228,10 +209,14 @@ func listen(path string) (net.Listener, error) {
 // with the caller's and when the sandbox is taken down.
 func (d *Daemon) acquire(ctx context.Context) (context.Context, func(), error) {
 	select {
-	case d.one <- struct{}{}:
+	case d.mutex <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	case <-d.ending.Done():
+		return nil, nil, context.Cause(d.ending)
+	}
+	if d.ending.Err() != nil { // both were possible
+		<-d.mutex
 		return nil, nil, context.Cause(d.ending)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -239,7 +224,7 @@ func (d *Daemon) acquire(ctx context.Context) (context.Context, func(), error) {
 	return ctx, func() {
 		unhook()
 		cancel(nil)
-		<-d.one
+		<-d.mutex
 	}, nil
 }
 
@@ -305,26 +290,51 @@ func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
 // stop stops what the first up has started. ending has ended, so whoever changes
 // the sandbox will give way.
 func (d *Daemon) stop(ctx context.Context) {
-	d.one <- struct{}{} // for good
+	d.mutex <- struct{}{} // for good
 	d.setPhase(control.Stopping)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
-	d.stopErr = d.tearDown(ctx)
+	// What no step knows of goes too, if there is anything.
+	d.stopErr = errors.Join(d.graph.Undo(ctx), d.supervisor.StopAll(ctx))
 	close(d.stopped)
 }
 
-// now returns what has been made so far.
-func (d *Daemon) now() sandbox {
+// show has status list a part from now on.
+func (d *Daemon) show(place int, p component.Part) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sandbox
+	d.parts[place] = p
 }
 
-// made notes something that has been made.
-func (d *Daemon) made(note func(*sandbox)) {
+// shown are the parts that have been made so far.
+func (d *Daemon) shown() [partCount]component.Part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	note(&d.sandbox)
+	return d.parts
+}
+
+// assembled returns what the sandbox is made of, once that is so; its bases and Nodes may still be to come.
+func (d *Daemon) assembled() (s *running, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running, d.running != nil
+}
+
+// isUp returns what the sandbox is made of, or an error unless the first up has ended well.
+func (d *Daemon) isUp() (*running, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.phase != control.Running {
+		return nil, &control.Error{Code: http.StatusConflict, Message: "the sandbox is not up yet"}
+	}
+	return d.running, nil
+}
+
+// configNow is the effective configuration; whoever changes it replaces it.
+func (d *Daemon) configNow() *v1alpha1.Sandbox {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
 }
 
 func (d *Daemon) phaseNow() control.Phase {

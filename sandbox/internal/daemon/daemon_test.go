@@ -20,11 +20,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -60,8 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// fakePlatform is an API without a server: its Nodes are those that the test makes.
-type fakePlatform struct {
+// fakeCluster is an API without a server: its Nodes are those that the test makes.
+type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
 	adopted bool
@@ -70,46 +73,54 @@ type fakePlatform struct {
 	calls []string
 }
 
-func (p *fakePlatform) call(name string) func(context.Context) error {
+func (c *fakeCluster) call(name string) func(context.Context) error {
 	return func(context.Context) error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.calls = append(p.calls, name)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.calls = append(c.calls, name)
 		return nil
 	}
 }
 
-func (p *fakePlatform) API() []cluster.Step {
-	return []cluster.Step{{Name: "Preparing", Run: p.call("prepare")}, {Name: "Starting API", Run: p.call("api")}}
+func (c *fakeCluster) Steps() []graph.Step {
+	return graph.Chain(
+		graph.Step{Name: "Preparing", Run: c.call("prepare"), Gives: []graph.Condition{cluster.Prepared}, Undo: c.call("down")},
+		graph.Step{Name: "Starting API", Run: c.call("api"), Gives: []graph.Condition{cluster.Answers}},
+		graph.Step{Name: "Starting the rest", Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
+	)
 }
-func (p *fakePlatform) Rest() []cluster.Step {
-	return []cluster.Step{{Name: "Starting the rest", Run: p.rest}}
+func (c *fakeCluster) Part() component.Part { return component.None{} }
+func (c *fakeCluster) Cluster() *cluster.Cluster {
+	return &cluster.Cluster{Version: "v1.2.3", Kubeconfig: "/admin"}
 }
-func (p *fakePlatform) Cluster() *cluster.Cluster             { return &cluster.Cluster{Version: "v1.2.3"} }
-func (p *fakePlatform) Client() (kubernetes.Interface, error) { return p.client, nil }
-func (p *fakePlatform) Admit(ctx context.Context) (string, error) {
-	return "/kubeconfig", p.call("admit")(ctx)
+func (c *fakeCluster) Client() (kubernetes.Interface, error) { return c.client, nil }
+func (c *fakeCluster) ControllerKubeconfig() string          { return "/kubeconfig" }
+func (c *fakeCluster) Admit(ctx context.Context) error       { return c.call("admit")(ctx) }
+func (c *fakeCluster) Sweep(ctx context.Context) error       { return c.call("sweep")(ctx) }
+func (c *fakeCluster) Dismiss(ctx context.Context, bases map[string]bool) error {
+	return c.call(fmt.Sprintf("dismiss %d bases", len(bases)))(ctx)
 }
-func (p *fakePlatform) Serving(...string) ([]byte, []byte, string, error) {
+func (c *fakeCluster) Guard(ctx context.Context) error {
+	<-ctx.Done()
+	return c.call("guarded")(ctx)
+}
+func (c *fakeCluster) Serving(...string) ([]byte, []byte, string, error) {
 	return nil, nil, "", errors.New("no certificates here")
 }
-func (p *fakePlatform) KubeletClientCA() string { return "" }
-func (p *fakePlatform) Host() string            { return loopback }
-func (p *fakePlatform) Hard() bool              { return true }
-func (p *fakePlatform) Adopted() bool           { return p.adopted }
-func (p *fakePlatform) RemoveController(ctx context.Context) error {
-	return p.call("remove controller")(ctx)
-}
-func (p *fakePlatform) Down(ctx context.Context) error { return p.call("down")(ctx) }
+func (c *fakeCluster) KubeletClientCA() string      { return "" }
+func (c *fakeCluster) Host() string                 { return atHome }
+func (c *fakeCluster) Ephemeral() bool              { return true }
+func (c *fakeCluster) Adopted() bool                { return c.adopted }
+func (c *fakeCluster) Nodes() (cluster.Nodes, bool) { return nil, false }
 
 // bench is a daemon that runs, and a client of it.
 type bench struct {
 	*control.Client
-	t        *testing.T
-	daemon   *Daemon
-	dir      state.Dir
-	platform *fakePlatform
-	ended    chan error
+	t       *testing.T
+	daemon  *Daemon
+	dir     state.Dir
+	cluster *fakeCluster
+	ended   chan error
 }
 
 func newBench(t *testing.T) *bench {
@@ -128,11 +139,11 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
-		platform: &fakePlatform{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
+		cluster: &fakeCluster{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
 	listening := make(chan struct{})
 	d := New(Options{
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
-		platform: func(*Daemon, *v1alpha1.Sandbox, func(string)) (platform, error) { return b.platform, nil },
+		open: func(clusterOptions) (Cluster, error) { return b.cluster, nil },
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
@@ -181,8 +192,8 @@ func (b *bench) makeNodes(ctx context.Context) {
 		b.t.Error(err)
 	}
 	for _, base := range bases {
-		_, err := b.platform.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "vnode"}},
+		_, err := b.cluster.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{labels.Component: labels.Vnode}},
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -252,8 +263,8 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("the daemon ended with %v", err)
 	}
 	b.nothingRuns()
-	if diff := cmp.Diff([]string{"prepare", "api", "admit", "remove controller", "down"}, b.platform.calls); diff != "" {
-		t.Errorf("calls of the platform (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"prepare", "api", "admit", "sweep", "guarded", "dismiss 3 bases", "down"}, b.cluster.calls); diff != "" {
+		t.Errorf("calls of the cluster (-want +got):\n%s", diff)
 	}
 }
 
@@ -306,7 +317,7 @@ func TestUpFails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t)
 			if tc.rest != nil {
-				b.platform.rest = tc.rest
+				b.cluster.rest = tc.rest
 			}
 			r := request(tc.role, 2)
 			r.Config.Spec.Wait.Duration = tc.wait
@@ -440,7 +451,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 			t.Errorf("%s holds the password, or %v", file, err)
 		}
 	}
-	if err := b.Act(t.Context(), brokerName, control.Kill); err != nil {
+	if err := b.Act(t.Context(), broker.Component, control.Kill); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -451,7 +462,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if err := b.Act(t.Context(), brokerName, control.Start); err != nil {
+	if err := b.Act(t.Context(), broker.Component, control.Start); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -535,5 +546,28 @@ func TestEventsFromTheStart(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || (first != "Starting broker" && first != "Preparing") {
 		t.Errorf("first step %q, then %v", first, err)
+	}
+}
+
+// A second up that was waiting while the first one failed does not begin: what ends, ends.
+func TestUpsAtOnceWhenTheFirstFails(t *testing.T) {
+	for range 20 { // which of two ways a waiting up takes is chance
+		b := newBench(t)
+		b.cluster.rest = func(context.Context) error { return errors.New("no scheduler") }
+		var ups sync.WaitGroup
+		for range 3 {
+			ups.Go(func() {
+				if _, err := b.Up(t.Context(), request("good", 1), func(progress.Event) {}); err == nil {
+					t.Error("an up went well")
+				}
+			})
+		}
+		ups.Wait()
+		if err := <-b.ended; err != nil {
+			t.Errorf("the daemon ended with %v", err)
+		}
+		if diff := cmp.Diff(1, strings.Count(strings.Join(b.cluster.calls, " "), "prepare")); diff != "" {
+			t.Errorf("bring-ups (-want +got):\n%s", diff)
+		}
 	}
 }

@@ -53,9 +53,9 @@ func launchHere(ctx context.Context) (agent.Process, error) {
 	return a, err
 }
 
-// newFlows has the Service stock at the address of a server, and is routed for the
+// testFlows has the Service stock at the address of a server, and is routed for the
 // group containers.
-func newFlows(t *testing.T) *flows {
+func testFlows(t *testing.T) *flows {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
 	t.Cleanup(s.Close)
@@ -72,17 +72,16 @@ func newFlows(t *testing.T) *flows {
 			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: int32(number)}}}}
 	}
 	client := fake.NewClientset(service("stock", host), service("headless", corev1.ClusterIPNone))
-	targets := &targets{fleet: func() *fleet.Fleet { return nil }}
+	targets := &targets{fleet: fleet.New(fleet.Options{})}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets})
+	here := agent.New(agent.Options{Launch: launchHere})
 	f := &flows{
-		here:     traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
-		inside:   agent.New(agent.Options{Launch: launchHere}),
-		services: client.CoreV1(),
-		routed:   func(group string) bool { return group == "containers" },
+		here:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
+		inside: containersOnly{&inside{Remote: here, services: client.CoreV1()}},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 3)
-	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, f.inside.Start} {
+	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, here.Start} {
 		go func() { ended <- start(ctx) }()
 	}
 	t.Cleanup(func() {
@@ -95,6 +94,11 @@ func newFlows(t *testing.T) *flows {
 	})
 	return f
 }
+
+// containersOnly routes the addresses of the group containers.
+type containersOnly struct{ *inside }
+
+func (containersOnly) routes(group string) bool { return group == "containers" }
 
 func streamTo(name, service string) traffic.Spec {
 	return traffic.Spec{Namespace: "shop", Total: 1, Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
@@ -116,7 +120,7 @@ func awaitEnd(t *testing.T, f *flows, group, name string) {
 // What goes to a Service goes through kube-proxy where the cluster routes the addresses of
 // bases, and whoever asks for a stream need not know.
 func TestFlowsChooseTheRoute(t *testing.T) {
-	f := newFlows(t)
+	f := testFlows(t)
 	bases := streamTo("bases", "")
 	bases.Via, bases.Namespace = v1alpha1.ViaBases, ""
 	var got []string
@@ -161,7 +165,7 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 }
 
 func TestFlowsRefuse(t *testing.T) {
-	f := newFlows(t)
+	f := testFlows(t)
 	for service, want := range map[string]string{
 		"none":     `starting traffic "s": there is no Service shop/none`,
 		"headless": `starting traffic "s": kube-proxy does not serve Service shop/headless, which is headless: give it an address of its own, or send via: bases`,

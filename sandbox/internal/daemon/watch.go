@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -13,33 +14,31 @@ import (
 // Watch calls sink for everything that happens to the bases of a group, or to all,
 // and to components.
 func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error {
-	f := d.now().fleet
+	running, err := d.isUp()
 	switch {
-	case f == nil || d.phaseNow() != control.Running:
-		return notUp()
+	case err != nil:
+		return err
 	case r.Own && r.Group == "":
 		return &control.Error{Code: http.StatusBadRequest, Message: "only a group can be owned: name one"}
 	case r.Own:
 		if err := d.streams.own(r.Group); err != nil {
 			return err
 		}
-		defer d.clear(r.Group)
+		defer d.clear(running, r.Group)
 	}
 	sub := d.streams.add(r.Group)
 	defer d.streams.remove(sub)
-	stop := f.Watch(r.Group, sub)
+	stop := running.fleet.Watch(r.Group, sub)
 	defer stop()
 	sub.sync()
 	return sub.follow(ctx, d.ending.Done(), sink)
 }
 
 // clear ends everything in a group whose owner has gone.
-func (d *Daemon) clear(group string) {
+func (d *Daemon) clear(running *running, group string) {
 	d.streams.disown(group)
-	if f := d.now().flows; f != nil {
-		f.Drop(d.life, group)
-	}
-	if gone := d.now().fleet.RemoveGroup(group); len(gone) > 0 {
+	running.flows.Drop(d.ending, group)
+	if gone := running.fleet.RemoveGroup(group); len(gone) > 0 {
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
 	}
 }
@@ -50,5 +49,5 @@ func (d *Daemon) componentChanged(c supervise.Change) {
 }
 
 func (d *Daemon) brokerChanged(state supervise.State, why string) {
-	d.streams.component(timeline.Event{Time: time.Now(), Name: brokerName, State: string(state), Message: why})
+	d.streams.component(timeline.Event{Time: time.Now(), Name: broker.Component, State: string(state), Message: why})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
@@ -100,7 +102,7 @@ func TestWatchAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
-	m, err := b.daemon.now().fleet.Find(web.HostName)
+	m, err := b.daemon.running.fleet.Find(web.HostName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +290,7 @@ func TestTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := b.daemon.now().fleet.Find(added[0].HostName)
+	m, err := b.daemon.running.fleet.Find(added[0].HostName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,8 +314,8 @@ func TestTargets(t *testing.T) {
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g", Set: "web"}); err != nil {
 		t.Fatal(err)
 	}
-	f := b.daemon.now().fleet
-	targets := &targets{ctx: t.Context(), fleet: func() *fleet.Fleet { return f }}
+	f := b.daemon.running.fleet
+	targets := &targets{ctx: t.Context(), fleet: f}
 	first := targets.Group("g")
 	var got []string
 	for _, one := range first {
@@ -339,5 +341,82 @@ func TestTargets(t *testing.T) {
 	}
 	if _, ok := targets.ByIP("198.18.9.9"); ok {
 		t.Error("an address that nobody has is found")
+	}
+}
+
+// slow is what a base runs in that does not answer at first when it is asked where it serves.
+type slow struct {
+	asked   chan struct{}
+	answers chan struct{}
+}
+
+func (s *slow) Adapt(*fakebase.Options) {}
+func (s *slow) Max() int                { return 0 }
+func (s *slow) AtOnce() int             { return 1 }
+func (s *slow) Open(context.Context, string) (fleet.Place, error) {
+	return slowPlace{s}, nil
+}
+
+type slowPlace struct{ *slow }
+
+func (p slowPlace) IP() string                 { return "172.18.0.9" }
+func (p slowPlace) Sync(context.Context) error { return nil }
+func (p slowPlace) Close() error               { return nil }
+func (p slowPlace) New(_ context.Context, o fakebase.Options) (fleet.Base, error) {
+	b, err := fakebase.New(o)
+	return slowBase{b, p.slow}, err
+}
+
+type slowBase struct {
+	*fakebase.Base
+	*slow
+}
+
+func (b slowBase) WebAddr(ctx context.Context) (string, error) {
+	b.asked <- struct{}{}
+	select {
+	case <-b.answers:
+		return "172.18.0.9:8080", nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// A base that does not answer holds up nobody who sends requests to others.
+func TestASlowBaseHoldsUpNobody(t *testing.T) {
+	s := &slow{asked: make(chan struct{}, 8), answers: make(chan struct{})}
+	f := fleet.New(fleet.Options{Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeContainer: s},
+		Dial: func(context.Context) (net.Conn, error) { return nil, errors.New("no broker") }})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	for group, runtime := range map[string]v1alpha1.BaseRuntime{"slow": v1alpha1.RuntimeContainer, "fast": v1alpha1.RuntimeProcess} {
+		if _, err := f.Add(t.Context(), fleet.Set{Group: group, Spec: v1alpha1.BaseSet{Runtime: runtime}}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	targets := &targets{ctx: t.Context(), fleet: f}
+	waiting := make(chan []traffic.Target, 1)
+	go func() { waiting <- targets.Group("slow") }()
+	<-s.asked
+	done := make(chan []traffic.Target, 1)
+	go func() { done <- targets.Group("fast") }()
+	select {
+	case fast := <-done:
+		if len(fast) != 1 || fast[0].Web == "" {
+			t.Errorf("the other group is %+v", fast)
+		}
+	case <-time.After(patience):
+		t.Error("the other group waits for the base that does not answer")
+	}
+	close(s.answers)
+	if got := <-waiting; len(got) != 1 || got[0].Web != "172.18.0.9:8080" {
+		t.Errorf("the slow group is %+v", got)
 	}
 }

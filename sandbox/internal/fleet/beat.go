@@ -33,10 +33,9 @@ func (f *Fleet) Beat(hostName string) (http.RoundTripper, error) {
 
 // RoundTrip sends a heartbeat.
 func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.m.remote != nil { // a heartbeat may overtake the news that its process has started
-		if err := b.m.remote.Sync(r.Context()); err != nil {
-			return nil, err
-		}
+	// A heartbeat may overtake the news that the base's process has started.
+	if err := b.m.place.Sync(r.Context()); err != nil {
+		return nil, err
 	}
 	b.f.mu.Lock()
 	epoch := b.m.epoch

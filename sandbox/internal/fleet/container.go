@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
@@ -20,22 +17,6 @@ import (
 // more.
 const atOnce = 4
 
-// Base is a simulated base, of this process or another. Its methods are those of
-// fakebase.Base, which says what they do.
-type Base interface {
-	Start(ctx context.Context) error
-	Status() fakebase.Status
-	Identity() string
-	Faults() []fakebase.FaultStatus
-	Inject(f fakebase.Fault) (string, error)
-	Clear(ids ...string) int
-	Restart(identity string) error
-	Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())
-	Trace(fn func(fakebase.Trace)) (stop func())
-	WebAddr(ctx context.Context) (string, error)
-	HTTPAddr() string
-}
-
 // Container is a running container whose process calls remote.Serve, and answers.
 type Container interface {
 	http.RoundTripper
@@ -45,7 +26,7 @@ type Container interface {
 	Close() error
 }
 
-// Containers are where bases run that are no part of this process.
+// Containers runs each base in a container of its own.
 type Containers struct {
 	// Run starts a container for the base of a host name and blocks until its process answers. It
 	// may be called concurrently. Required.
@@ -65,13 +46,10 @@ type Containers struct {
 	Arklet string
 }
 
-// containerSettings makes of the options of a base in this process those of one in
-// a container.
-func (f *Fleet) containerSettings(o *fakebase.Options) error {
-	c := f.o.Containers
-	if c == nil {
-		return errors.New("runtime container: this sandbox has no network for containers; bring it up with --provider kind --base-runtime container, or use process")
-	}
+var _ Runtime = (*Containers)(nil)
+
+// Adapt is that of Runtime.
+func (c *Containers) Adapt(o *fakebase.Options) {
 	o.Web.Addr = cmp.Or(c.Web, ":8080")
 	if o.MQTT != nil {
 		o.MQTT.Dial, o.MQTT.Broker = nil, c.Broker
@@ -82,46 +60,44 @@ func (f *Fleet) containerSettings(o *fakebase.Options) error {
 			o.HTTP.HeartbeatEndpoint = c.Heartbeats
 		}
 	}
-	return nil
 }
 
-// roomFor tells whether so many bases of a set may be added. f.mu is held.
-func (f *Fleet) roomFor(s Set, count int) error {
-	if s.Spec.Runtime == v1alpha1.RuntimeContainer && f.containers+count > v1alpha1.MaxContainers {
-		return fmt.Errorf("%w: there are %d in containers, and a sandbox has at most %d; use the runtime process for more",
-			ErrInvalid, f.containers, v1alpha1.MaxContainers)
+// Max is that of Runtime.
+func (c *Containers) Max() int { return v1alpha1.MaxContainers }
+
+// AtOnce is that of Runtime.
+func (c *Containers) AtOnce() int { return atOnce }
+
+// Open starts a container.
+func (c *Containers) Open(ctx context.Context, hostName string) (Place, error) {
+	running, err := c.Run(ctx, hostName)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return &contained{Container: running, c: c, hostName: hostName}, nil
 }
 
-// makeContainers makes bases in containers of their own, a few at a time.
-func (f *Fleet) makeContainers(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, m := range members {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			c, err := f.o.Containers.Run(ctx, m.HostName)
-			if err != nil {
-				return err
-			}
-			m.container, m.IP = c, c.IP()
-			o := f.settle(m, s, options, time.Duration(i)*stagger)
-			if o.HTTP != nil && o.HTTP.HeartbeatEndpoint != "" {
-				o.HTTP.HeartbeatEndpoint += "/" + m.HostName
-			}
-			b, err := remote.New(ctx, c, remote.Options{Options: o, BrokerCA: f.o.Containers.BrokerCA})
-			if err != nil {
-				return fmt.Errorf("making base %s: %w", m.HostName, err)
-			}
-			m.Base, m.remote = b, b
-			return nil
-		})
-	}
-	return group.Wait()
+// contained is the place of a base in a container.
+type contained struct {
+	Container
+	c        *Containers
+	hostName string
+	base     *remote.Base
 }
+
+func (p *contained) New(ctx context.Context, o fakebase.Options) (Base, error) {
+	if o.HTTP != nil && o.HTTP.HeartbeatEndpoint != "" {
+		o.HTTP.HeartbeatEndpoint += "/" + p.hostName
+	}
+	b, err := remote.New(ctx, p.Container, remote.Options{Options: o, BrokerCA: p.c.BrokerCA})
+	if err != nil {
+		return nil, err // and no interface with a nil in it
+	}
+	p.base = b
+	return b, nil
+}
+
+func (p *contained) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
 
 // failure says in short why a base has ended by itself; the log has the rest.
 func failure(err error) error {
@@ -129,11 +105,4 @@ func failure(err error) error {
 		return fmt.Errorf("its container has ended: %w", exit.Err)
 	}
 	return err
-}
-
-// close ends the container of a member.
-func (f *Fleet) close(m *Member) {
-	if err := m.container.Close(); err != nil {
-		f.o.Logger.Error("container did not end well", "base", m.HostName, "err", err)
-	}
 }

@@ -127,8 +127,8 @@ func newContainerBench(t *testing.T) (*bench, *engine) {
 	t.Cleanup(server.Close)
 	b = newBenchWith(t, func(o *fleet.Options, brokerAddr string) {
 		o.Own.Runtime = v1alpha1.RuntimeContainer
-		o.Containers = &fleet.Containers{Run: e.run, Broker: "tcp://" + brokerAddr, Heartbeats: server.URL,
-			Web: "127.0.0.1:0", Arklet: "127.0.0.1:0"}
+		o.Runtimes = map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeContainer: &fleet.Containers{Run: e.run, Broker: "tcp://" + brokerAddr, Heartbeats: server.URL,
+			Web: "127.0.0.1:0", Arklet: "127.0.0.1:0"}}
 	})
 	return b, e
 }

@@ -1,14 +1,3 @@
-// Package fleet runs the simulated bases of a sandbox, all in one process, or each
-// in a container: the sandbox's own ones, and groups of others that come and go.
-//
-//	fleet.go     Fleet: Start(ctx), Add, WaitConnected, Restart, Remove
-//	lookup.go    Count, List, Find, ByIP
-//	member.go    one base, and whether it is connected
-//	container.go bases in containers
-//	set.go       what bases to add, as settings of fakebase
-//	beat.go      heartbeats over HTTP
-//	watch.go     Watch: everything that happens to bases
-//	address.go   which number and address a base gets
 package fleet
 
 import (
@@ -16,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -54,8 +44,10 @@ type Options struct {
 	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
 	// URLs name no real host. Default: nobody gets them.
 	Beat http.RoundTripper
-	// Containers is where sets of the runtime container run. Default: nowhere.
-	Containers *Containers
+	// Runtimes are what bases can run in, besides this process, by the name that sets give. Default: none.
+	Runtimes map[v1alpha1.BaseRuntime]Runtime
+	// Max is how many bases there may be at once. Default: any number.
+	Max int
 	// Logger for what the bases have to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -76,19 +68,17 @@ type Fleet struct {
 	// mu is taken by the bases' events while a base is locked: whoever holds it
 	// must not call a base.
 	mu        sync.Mutex
-	launch    func(*Member) // nil while Start does not run
-	numbers   numbers
-	last      map[setKey]int     // the last index of each set
-	members   []*Member          // in order of addition
-	byIP      map[string]*Member // the same
-	hostNames map[string]bool    // of members, and of those that are being added
-	// containers is how many there are, and are being started.
-	containers int
-	known      map[string]bool // identities of all processes that there have been
-	changes    uint64          // of members and their processes
-	watchers   []*watcher
-	change     chan struct{} // closed at the next change of the fields above
-	wg         sync.WaitGroup
+	launch    func(*Member)                // nil while Start does not run
+	last      map[setKey]int               // the last index of each set
+	members   []*Member                    // in order of addition
+	byIP      map[string]*Member           // the same
+	hostNames map[string]bool              // of members, and of those that are being added
+	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
+	known     map[string]bool              // identities of all processes that there have been
+	changes   uint64                       // of members and their processes
+	watchers  []*watcher
+	change    chan struct{} // closed at the next change of the fields above
+	wg        sync.WaitGroup
 }
 
 type setKey struct{ group, set string }
@@ -101,8 +91,11 @@ func New(o Options) *Fleet {
 	if o.Env == "" {
 		o.Env = "dev"
 	}
+	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: &processes{}}
+	maps.Copy(runtimes, o.Runtimes)
+	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
+		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
 		change: make(chan struct{}),
 	}
 }
@@ -124,9 +117,27 @@ func (f *Fleet) Start(ctx context.Context) error {
 
 // Add starts count more bases of a set, each with a new random identity, and
 // returns them without waiting for their connections; see WaitConnected. It waits for
-// Start, if that comes later, and for containers. The error may wrap ErrInvalid or ErrNotRunning; then none was
+// Start, if that comes later, and for what the bases run in. The error may wrap ErrInvalid or ErrNotRunning; then none was
 // added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
+	p, err := f.Prepare(ctx, s, count)
+	if err != nil {
+		return nil, err
+	}
+	return p.Start()
+}
+
+// Prepared are bases that are not in their fleet yet: what they run in has started, and they say nothing.
+// Whoever has some calls Start or Discard, once.
+type Prepared struct {
+	f       *Fleet
+	set     Set
+	members []*Member
+}
+
+// Prepare is the first part of Add, which may take long, as starting containers does: nobody sees the
+// bases before Start.
+func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
 	s, options, err := f.settings(s)
 	if err != nil {
 		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
@@ -134,38 +145,49 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
 		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
 	}
-	added, err := f.reserve(s, count)
+	members, err := f.reserve(s, count)
 	if err != nil {
 		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+	}
+	p := &Prepared{f: f, set: s, members: members}
+	if err := f.make(ctx, s, options, members); err != nil {
+		p.Discard()
+		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+	}
+	return p, nil
+}
+
+// Start is the second part of Add. The error may wrap ErrNotRunning; then the bases are discarded.
+func (p *Prepared) Start() ([]*Member, error) {
+	f := p.f
+	f.mu.Lock()
+	if f.launch == nil {
+		f.mu.Unlock()
+		p.Discard()
+		return nil, fmt.Errorf("adding %d bases: %w", len(p.members), ErrNotRunning)
 	}
 	defer f.wg.Done()
-	err = f.make(ctx, s, options, added)
-	f.mu.Lock()
-	if err == nil && f.launch == nil {
-		err = ErrNotRunning
-	}
-	if err != nil {
-		f.mu.Unlock()
-		f.discard(s, added)
-		return nil, fmt.Errorf("adding %d bases: %w", count, err)
-	}
 	defer f.mu.Unlock()
-	for _, m := range added {
+	for _, m := range p.members {
 		f.byIP[m.IP] = m
 		f.launch(m)
 	}
-	f.members = append(f.members, added...)
+	f.members = append(f.members, p.members...)
 	f.changes++
 	f.changed()
-	return added, nil
+	return p.members, nil
+}
+
+// Discard ends what the bases run in, and gives back their names and addresses.
+func (p *Prepared) Discard() {
+	defer p.f.wg.Done()
+	p.f.discard(p.set, p.members)
 }
 
 // discard undoes reserve and make.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
-		if m.container != nil {
-			f.close(m)
-		}
+		f.close(m)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

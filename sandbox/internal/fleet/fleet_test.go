@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,4 +247,49 @@ func measure() (uint64, int) {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse + m.StackInuse, runtime.NumGoroutine()
+}
+
+// A fleet never has more bases than it may, however many are added at once.
+func TestMax(t *testing.T) {
+	const most = 20
+	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Max = most })
+	var adding sync.WaitGroup
+	var added atomic.Int32
+	for range 10 {
+		adding.Go(func() {
+			members, err := b.fleet.Add(t.Context(), fleet.Set{}, 3)
+			if err != nil && (!errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), "one sandbox runs 1 to 20")) {
+				t.Error(err)
+			}
+			added.Add(int32(len(members)))
+		})
+	}
+	adding.Wait()
+	if have := b.fleet.Count().Own; have != 18 || added.Load() != 18 {
+		t.Errorf("%d bases were added, and there are %d, of at most %d", added.Load(), have, most)
+	}
+}
+
+// What was prepared is nobody's before it starts, and leaves nothing when it is discarded.
+func TestPrepare(t *testing.T) {
+	b := newBench(t)
+	discarded, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := b.fleet.List(); len(all) != 0 {
+		t.Errorf("prepared bases are listed: %v", all)
+	}
+	discarded.Discard()
+	prepared, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := prepared.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.fleet.WaitConnected(t.Context(), members...); err != nil || members[0].HostName != "base-1" {
+		t.Errorf("%s: %v", members[0].HostName, err)
+	}
 }

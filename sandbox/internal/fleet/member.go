@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/fakebase"
-	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -30,12 +30,10 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
-	number    int          // of its address; 0 in a container
-	container Container    // nil in this process
-	remote    *remote.Base // Base, in a container
-	cancel    context.CancelFunc
-	done      chan struct{} // closed when it has ended
-	away      bool          // its first faults keep it from connecting
+	place  Place // what it runs in; nil before that is open
+	cancel context.CancelFunc
+	done   chan struct{} // closed when it has ended
+	away   bool          // its first faults keep it from connecting
 
 	// Fleet.mu guards what follows.
 	online    bool
@@ -73,17 +71,11 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 		if err == nil && f.hostNames[m.HostName] {
 			err = fmt.Errorf("%w: there is a base %s already", ErrInvalid, m.HostName)
 		}
-		if err == nil && m.Runtime == v1alpha1.RuntimeProcess {
-			m.number, err = f.numbers.take()
-			m.IP = address(m.number).String()
-		}
 		if err != nil {
 			f.release(members)
 			return nil, err
 		}
-		if m.Runtime == v1alpha1.RuntimeContainer {
-			f.containers++
-		}
+		f.inside[m.Runtime]++
 		f.hostNames[m.HostName] = true
 		members = append(members, m)
 	}
@@ -96,15 +88,12 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 func (f *Fleet) release(members []*Member) {
 	for _, m := range members {
 		delete(f.hostNames, m.HostName)
-		f.numbers.release(m.number)
-		if m.Runtime == v1alpha1.RuntimeContainer {
-			f.containers--
-		}
+		f.inside[m.Runtime]--
 	}
 }
 
-// settle makes of the options of a set those of one of its bases.
-func (f *Fleet) settle(m *Member, s Set, options fakebase.Options, delay time.Duration) fakebase.Options {
+// optionsOf makes of the options of a set those of one of its bases.
+func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time.Duration) fakebase.Options {
 	options.Identity, options.NewIdentity = uuid.NewString(), uuid.NewString
 	options.IP, options.HostName = m.IP, m.HostName
 	options.InitialDelay = delay
@@ -118,19 +107,52 @@ func (f *Fleet) settle(m *Member, s Set, options fakebase.Options, delay time.Du
 	return options
 }
 
-// make makes the bases of members.
+// make opens what members run in, and makes their bases, a few at a time.
 func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
-	if s.Spec.Runtime == v1alpha1.RuntimeContainer {
-		return f.makeContainers(ctx, s, options, members)
-	}
+	runtime := f.o.Runtimes[s.Spec.Runtime]
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.AtOnce())
 	for i, m := range members {
-		b, err := fakebase.New(f.settle(m, s, options, time.Duration(i)*stagger))
-		if err != nil {
-			return fmt.Errorf("making base %s: %w: %w", m.HostName, ErrInvalid, err)
-		}
-		m.Base = b
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			place, err := runtime.Open(ctx, m.HostName)
+			if err != nil {
+				return err
+			}
+			m.place, m.IP = place, place.IP()
+			if m.Base, err = place.New(ctx, f.optionsOf(m, s, options, time.Duration(i)*stagger)); err != nil {
+				return fmt.Errorf("making base %s: %w", m.HostName, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// roomFor tells whether so many bases of a set may be added. f.mu is held.
+func (f *Fleet) roomFor(s Set, count int) error {
+	total := len(f.hostNames)
+	if f.o.Max > 0 && total+count > f.o.Max {
+		return fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.Max)
+	}
+	inside, most := f.inside[s.Spec.Runtime], f.o.Runtimes[s.Spec.Runtime].Max()
+	if most > 0 && inside+count > most {
+		return fmt.Errorf("%w: there are %d with the runtime %s, and a sandbox has at most %d; use the runtime process for more",
+			ErrInvalid, inside, s.Spec.Runtime, most)
 	}
 	return nil
+}
+
+// close ends what a member runs in.
+func (f *Fleet) close(m *Member) {
+	if m.place == nil {
+		return
+	}
+	if err := m.place.Close(); err != nil {
+		f.o.Logger.Error("a base's place did not end well", "base", m.HostName, "err", err)
+	}
 }
 
 // seedOf is the seed of one base of a set; zero = drawn.
@@ -154,9 +176,7 @@ func (f *Fleet) run(ctx context.Context, m *Member) {
 			f.o.Logger.Error("base ended", "base", m.HostName, "err", err)
 		}
 		unwatch()
-		if m.container != nil {
-			f.close(m)
-		}
+		f.close(m)
 		f.mu.Lock()
 		f.note(m, false)
 		m.ended, m.failure = true, failure(err)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,11 +114,12 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	default:
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
 	}
-	switch b.Runtime {
-	case "", v1alpha1.RuntimeProcess:
-		b.Runtime = v1alpha1.RuntimeProcess
-	case v1alpha1.RuntimeContainer:
-		errs = append(errs, f.containerSettings(&o))
+	b.Runtime = cmp.Or(b.Runtime, v1alpha1.RuntimeProcess)
+	switch runtime := f.o.Runtimes[b.Runtime]; {
+	case runtime != nil:
+		runtime.Adapt(&o)
+	case b.Runtime == v1alpha1.RuntimeContainer:
+		errs = append(errs, errors.New("runtime container: this sandbox has no network for containers; bring it up with --provider kind --base-runtime container, or use process"))
 	default:
 		errs = append(errs, fmt.Errorf("runtime %q: use process or container", b.Runtime))
 	}

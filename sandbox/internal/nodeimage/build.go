@@ -15,11 +15,15 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
 //go:embed files
 var files embed.FS
+
+// errorLines of what a compiler or mmdebstrap said go into an error.
+const errorLines = 15
 
 // Options of Build.
 type Options struct {
@@ -83,28 +87,14 @@ func Build(ctx context.Context, o Options) (*image.Built, error) {
 	}}.Build()
 }
 
-// Load gives a container engine, docker or podman by its command's name, the image, unless it has it.
-func Load(ctx context.Context, engine string, b *image.Built) (already bool, err error) {
-	id, err := output(ctx, "", nil, engine, "image", "inspect", "--format", "{{.Id}}", b.Name)
+// Load gives a container engine the image, unless it has it.
+func Load(ctx context.Context, e *engine.Engine, b *image.Built) (already bool, err error) {
+	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", b.Name)
 	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(b.ID(), "sha256:") {
 		return true, nil
 	}
-	read, write := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := image.Write(write, b)
-		written <- err
-		_ = write.CloseWithError(err) // a pipe's end has no error
-	}()
-	cmd := exec.CommandContext(ctx, engine, "load", "--quiet")
-	cmd.Stdin = read
-	text, err := cmd.CombinedOutput()
-	_ = read.Close() // as above
-	if writeErr := <-written; err == nil {
-		err = writeErr
-	}
-	if err != nil {
-		return false, fmt.Errorf("loading %s into %s: %w: %s", b.Name, engine, err, strings.TrimSpace(string(text)))
+	if err := e.Load(ctx, func(w io.Writer) error { return image.Write(w, b) }); err != nil {
+		return false, fmt.Errorf("loading %s: %w", b.Name, err)
 	}
 	return false, nil
 }
@@ -149,20 +139,10 @@ func (b *builder) module(ctx context.Context, dir, path, field string) (string, 
 	return text, err
 }
 
-// output runs a command and returns what it prints; an error holds the line that was run and the end of what it said.
+// output runs a command and returns what it prints; an error holds the end of what it said.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Environ(), env...)
-	var stdout, stderr strings.Builder
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, lastLines(stderr.String(), 15))
-	}
-	return strings.TrimSpace(stdout.String()), nil
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+	return engine.Output(ctx, cmd, errorLines)
 }

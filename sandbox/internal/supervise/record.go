@@ -31,6 +31,8 @@ type Record struct {
 	StopSignal int `json:"stopSignal"`
 	// StopTimeout is how long the process may take to end.
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
+	// Group has signals go to the whole process group.
+	Group bool `json:"group,omitempty"`
 	// Alive is true if the very process of the record runs now.
 	Alive bool `json:"-"`
 }
@@ -59,6 +61,7 @@ func newRecord(spec Spec, r *run) Record {
 		Command:     append([]string{spec.Path}, spec.Args...),
 		StopSignal:  int(sig),
 		StopTimeout: spec.stopTimeout(),
+		Group:       spec.Group,
 	}
 }
 
@@ -202,5 +205,5 @@ func (r Record) end(ctx context.Context) (bool, error) {
 		}
 	}()
 	sig := cmp.Or(syscall.Signal(r.StopSignal), syscall.SIGTERM)
-	return true, endProcess(ctx, p, gone, sig, r.StopTimeout)
+	return true, endProcess(ctx, p, r.Group, gone, sig, r.StopTimeout)
 }

@@ -99,7 +99,7 @@ func TestCleanStale(t *testing.T) {
 	for _, name := range []string{"store", "api"} {
 		eventually(t, func() error { return differs(Exited, b.one(t, name).State) })
 	}
-	for _, st := range b.Status(t.Context()) {
+	for _, st := range b.Status(t.Context(), nil) {
 		states[st.Name] = string(st.State) + " " + st.ExitError
 	}
 	want := map[string]string{

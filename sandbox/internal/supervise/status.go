@@ -1,10 +1,12 @@
 package supervise
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -44,12 +46,15 @@ type Status struct {
 // readyTimeout bounds the readiness question of Status: a paused component holds connections open and never answers.
 const readyTimeout = time.Second
 
-// Status tells what every component does now, in the order of their names. All are asked for their readiness at once,
-// so it takes about as long as the slowest answer and at most one second.
-func (s *Supervisor) Status(ctx context.Context) []Status {
+// Status tells what the components do now whose names are wanted, nil for all, in the order of their names. All are
+// asked for their readiness at once, so it takes about as long as the slowest answer and at most one second.
+func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Status {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	names := s.names()
+	if wanted != nil {
+		names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
+	}
 	slices.Sort(names) // those that are started at once have no order of their own
 	all := make([]Status, len(names))
 	var wg sync.WaitGroup
@@ -76,8 +81,8 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 	}
 	if !r.ended() {
 		st.Ready = true
-		if spec.Ready != nil {
-			if err := spec.Ready(ctx); err != nil {
+		if ready := spec.question(r); ready != nil {
+			if err := ready(ctx); err != nil {
 				st.Ready, st.Reason = false, err.Error()
 			}
 		}
@@ -87,6 +92,44 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 		st.Ready, st.Reason = false, "exited: "+r.exit
 	}
 	return st
+}
+
+// question is what tells whether a run of the component does its work; nil if it does as soon as it runs.
+func (s Spec) question(r *run) func(context.Context) error {
+	if s.ReadyLog == nil {
+		return s.Ready
+	}
+	return func(context.Context) error {
+		if !r.logged.Load() && logs(s.LogFile, r.logOffset, s.ReadyLog) {
+			r.logged.Store(true)
+		}
+		if !r.logged.Load() {
+			return fmt.Errorf("it has not logged a line that fits %q", s.ReadyLog)
+		}
+		return nil
+	}
+}
+
+// logs tells whether a line of a log file after offset fits.
+func logs(path string, offset int64, fits *regexp.Regexp) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // only read
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return false
+	}
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadString('\n')
+		if fits.MatchString(strings.TrimRight(line, "\r\n")) && line != "" {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+	}
 }
 
 // NotReadyError says that a component did not become ready.

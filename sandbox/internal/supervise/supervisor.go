@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,11 @@ type Spec struct {
 	LogFile string
 	// Ready returns nil when the component does its work, or what is missing; nil means ready as soon as it runs.
 	Ready func(context.Context) error
+	// ReadyLog, in place of Ready, fits a line that the process has logged since its start when it does its work. It needs LogFile.
+	ReadyLog *regexp.Regexp
+	// Group has signals go to all processes that the component has started and that stayed in its process group, and ends those
+	// that outlive it: for programs that are not ours, such as a script.
+	Group bool
 	// StopSignal asks the component to end; nil means SIGTERM.
 	StopSignal os.Signal
 	// StopTimeout is how long Stop waits after StopSignal before SIGKILL; zero means 5 s.
@@ -84,6 +90,8 @@ type run struct {
 	startedAt time.Time
 	logOffset int64
 	ending    atomic.Bool // Stop or Kill asked for the end
+	group     bool        // see Spec.Group
+	logged    atomic.Bool // a line that fits Spec.ReadyLog was seen
 
 	done chan struct{}
 	exit string // how it ended; read it after done is closed
@@ -155,7 +163,7 @@ func launch(spec Spec) (*run, error) {
 	cmd.Env = append(cmd.Environ(), spec.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
-	r := &run{startedAt: time.Now(), done: make(chan struct{})}
+	r := &run{startedAt: time.Now(), group: spec.Group, done: make(chan struct{})}
 	if spec.LogFile != "" {
 		log, offset, err := openLog(spec.LogFile)
 		if err != nil {
@@ -204,6 +212,9 @@ func (s *Supervisor) wait(name string, r *run) {
 	} else {
 		r.exit = state.String()
 	}
+	if r.group { // those that it leaves behind; a group that is empty has no processes
+		_ = syscall.Kill(-r.process.Pid, syscall.SIGKILL)
+	}
 	defer close(r.done)
 	s.tell(name, Exited, r.exit)
 	tell := s.logger.Warn
@@ -225,11 +236,11 @@ func (r *run) ended() bool {
 // WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends before that it returns a
 // *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
-	spec, _, err := s.find(name)
+	spec, r, err := s.find(name)
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", name, err)
 	}
-	return s.WaitUntil(ctx, name, spec.Ready)
+	return s.WaitUntil(ctx, name, spec.question(r))
 }
 
 // WaitUntil is WaitReady with another question in place of the component's Ready, for what it can do earlier or later than
@@ -310,7 +321,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 		return nil
 	}
 	r.ending.Store(true)
-	err := endProcess(ctx, r.process, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)), spec.stopTimeout())
+	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)), spec.stopTimeout())
 	if err == nil {
 		err = removeRecord(s.dir, spec.Name)
 	}
@@ -320,10 +331,23 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
+// send sends a signal to a process, or to its group.
+func send(p *os.Process, group bool, sig os.Signal) error {
+	number, ok := sig.(syscall.Signal)
+	if !group || !ok {
+		return p.Signal(sig)
+	}
+	err := syscall.Kill(-p.Pid, number)
+	if errors.Is(err, syscall.ESRCH) {
+		err = os.ErrProcessDone
+	}
+	return err
+}
+
 // endProcess signals p, continues it in case it is paused, and kills it when it has not gone after timeout.
-func endProcess(ctx context.Context, p *os.Process, gone <-chan struct{}, sig os.Signal, timeout time.Duration) error {
+func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal, timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
-		if err := ignoreGone(p.Signal(sig)); err != nil {
+		if err := ignoreGone(send(p, group, sig)); err != nil {
 			return err
 		}
 	}
@@ -334,7 +358,7 @@ func endProcess(ctx context.Context, p *os.Process, gone <-chan struct{}, sig os
 		return nil
 	case <-ctx.Done():
 	}
-	if err := ignoreGone(p.Kill()); err != nil {
+	if err := ignoreGone(send(p, group, syscall.SIGKILL)); err != nil {
 		return err
 	}
 	<-gone // SIGKILL cannot be refused
@@ -355,7 +379,7 @@ func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
 		r.ending.Store(true)
-		err = ignoreGone(r.process.Kill())
+		err = ignoreGone(send(r.process, r.group, syscall.SIGKILL))
 	}
 	if err != nil {
 		return fmt.Errorf("killing %s: %w", name, err)
@@ -377,7 +401,9 @@ func (s *Supervisor) Resume(name string) error {
 func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		if err = r.process.Signal(sig); err == nil {
+		if r.ended() {
+			err = os.ErrProcessDone
+		} else if err = send(r.process, r.group, sig); err == nil {
 			s.tell(name, now, "")
 		}
 	}

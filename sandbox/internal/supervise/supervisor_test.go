@@ -100,7 +100,7 @@ func (b bench) up(t *testing.T, spec Spec) {
 
 func (b bench) one(t *testing.T, name string) Status {
 	t.Helper()
-	for _, st := range b.Status(t.Context()) {
+	for _, st := range b.Status(t.Context(), nil) {
 		if st.Name == name {
 			return st
 		}
@@ -336,7 +336,7 @@ func TestConcurrentOperations(t *testing.T) {
 	for range 4 {
 		wg.Go(func() { _ = b.Restart(t.Context(), "store") })
 		wg.Go(func() { _ = b.Pause("store"); _ = b.Resume("store") })
-		wg.Go(func() { b.Status(t.Context()) })
+		wg.Go(func() { b.Status(t.Context(), nil) })
 		wg.Go(func() { _ = b.Kill("store") })
 	}
 	wg.Wait()

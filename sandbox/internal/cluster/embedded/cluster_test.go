@@ -168,7 +168,7 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	must(t, err)
 	callers := x509.NewCertPool()
-	ca, err := os.ReadFile(c.KubeletClientCAFile())
+	ca, err := os.ReadFile(c.KubeletClientCA())
 	must(t, err)
 	callers.AppendCertsFromPEM(ca)
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,7 +235,7 @@ func showsProfiles(t *testing.T, c *ControlPlane) {
 func survivesDeath(t *testing.T, c *ControlPlane) {
 	for _, name := range componentNames {
 		must(t, c.o.Supervisor.Kill(name))
-		for _, st := range c.o.Supervisor.Status(t.Context()) {
+		for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.ExitError != "signal: killed") {
 				t.Errorf("after its death %s is %+v", name, st)
 			}
@@ -253,7 +253,7 @@ func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
 	must(t, c.o.Supervisor.Pause(etcd))
 	reasons := map[string]string{}
 	must(t, within(t, func(ctx context.Context) error {
-		for _, st := range c.o.Supervisor.Status(ctx) {
+		for _, st := range c.o.Supervisor.Status(ctx, nil) {
 			reasons[st.Name] = st.Reason
 		}
 		if !strings.Contains(reasons[apiserver], "etcd") && !strings.Contains(reasons[apiserver], "deadline") {

@@ -10,4 +10,5 @@
 //	ports.go        which ports, and trying others when one was taken in between
 //	pki.go          certificate authorities, keys, certificates
 //	identity.go     kubeconfigs and certificates for others
+//	controller.go   what a module controller gets of it, and how it shows as components
 package embedded

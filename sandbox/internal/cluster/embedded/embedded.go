@@ -21,6 +21,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -109,16 +110,15 @@ func New(o Options) (*ControlPlane, error) {
 	return &ControlPlane{o: o, first: first}, nil
 }
 
-// Steps lists what brings the control plane up, to be run in order. After the third, "Starting kube-apiserver", the
-// administrator's kubeconfig works and Cluster may be used; a caller in a hurry applies its manifests while the fourth waits for
-// the default roles and the controllers. When a step fails the caller runs Down.
-func (c *ControlPlane) Steps() []cluster.Step {
-	return []cluster.Step{
-		{Name: "Preparing certificates", Run: c.prepare},
-		{Name: "Starting etcd", Run: c.startEtcd},
-		{Name: "Starting kube-apiserver", Run: c.startAPIServer},
-		{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers},
-	}
+// Steps bring the control plane up. cluster.Answers holds after the third, when the administrator's
+// kubeconfig works and Cluster may be used; the fourth waits for the default roles and the controllers.
+func (c *ControlPlane) Steps() []graph.Step {
+	return graph.Chain(
+		graph.Step{Name: "Preparing certificates", Run: c.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: c.Down},
+		graph.Step{Name: "Starting etcd", Run: c.startEtcd},
+		graph.Step{Name: "Starting kube-apiserver", Run: c.startAPIServer, Gives: []graph.Condition{cluster.Answers}},
+		graph.Step{Name: "Starting kube-controller-manager and kube-scheduler", Run: c.startControllers, Gives: []graph.Condition{cluster.Complete}},
+	)
 }
 
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
@@ -274,7 +274,7 @@ func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 		affected = componentNames[slices.Index(componentNames, name):]
 	}
 	var started []string
-	for _, st := range c.o.Supervisor.Status(ctx) {
+	for _, st := range c.o.Supervisor.Status(ctx, nil) {
 		if slices.Contains(affected, st.Name) {
 			started = append(started, st.Name)
 		}

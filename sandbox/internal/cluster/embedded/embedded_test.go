@@ -126,7 +126,7 @@ func TestStateFolder(t *testing.T) {
 		t.Errorf("Down took %s, more than a second", took)
 	}
 	exits := map[string]string{}
-	for _, st := range c.o.Supervisor.Status(t.Context()) {
+	for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 		exits[st.Name] = st.ExitError
 	}
 	want := map[string]string{
@@ -217,7 +217,7 @@ func TestPortTakenInBetween(t *testing.T) {
 			if c.at.Load().ports[name] == picked {
 				t.Error("the taken port is still in use")
 			}
-			for _, st := range c.o.Supervisor.Status(ctx) {
+			for _, st := range c.o.Supervisor.Status(ctx, nil) {
 				if !st.Ready {
 					t.Errorf("%s is not ready: %s", st.Name, st.Reason)
 				}
@@ -254,7 +254,7 @@ func TestCancelledStart(t *testing.T) {
 		t.Errorf("the step that was cancelled: %v", err)
 	}
 	must(t, c.Down(t.Context()))
-	for _, st := range c.o.Supervisor.Status(t.Context()) {
+	for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 		if st.State != supervise.Exited {
 			t.Errorf("%s is %s", st.Name, st.State)
 		}

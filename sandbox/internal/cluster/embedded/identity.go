@@ -42,9 +42,9 @@ func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, er
 // CAFile is the path of the authority that signed the API's certificate and everything from IssueServing.
 func (c *ControlPlane) CAFile() string { return filepath.Join(c.pkiDir(), clusterCA+".crt") }
 
-// KubeletClientCAFile is the path of the authority whose only client is the API server when it calls a kubelet for logs and
+// KubeletClientCA is the path of the authority whose only client is the API server when it calls a kubelet for logs and
 // exec. A kubelet API that trusts it, and nothing else, needs no further authorisation.
-func (c *ControlPlane) KubeletClientCAFile() string {
+func (c *ControlPlane) KubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 

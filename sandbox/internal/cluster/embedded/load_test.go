@@ -45,7 +45,7 @@ func BenchmarkThousandBases(b *testing.B) {
 			return counted(bases, err, len(pods.Items), func(i int) bool { return pods.Items[i].Spec.NodeName != "" })
 		}))
 		b.ReportMetric(time.Since(begin).Seconds(), "s/pods-scheduled")
-		for _, st := range c.o.Supervisor.Status(ctx) {
+		for _, st := range c.o.Supervisor.Status(ctx, nil) {
 			b.ReportMetric(float64(st.RSS>>20), "MB/"+st.Name)
 			b.ReportMetric(st.CPU.Seconds(), "s-cpu/"+st.Name)
 		}

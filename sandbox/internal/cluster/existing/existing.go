@@ -1,6 +1,3 @@
-// Package existing lets a sandbox run on a cluster that is there already: a kubeconfig context that the user names. It never
-// takes the current context for granted, reads before it writes, writes nothing without consent, and removes only what it
-// made, which is the mark.
 package existing
 
 import (
@@ -18,6 +15,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 // ErrConsent is returned, wrapped, when the cluster bears no mark and the user has not agreed to its use. Nothing was written.
@@ -33,6 +32,9 @@ type Options struct {
 	Context string
 	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
 	Consent bool
+	// Dir is the state folder of the sandbox, for the copy of the context and for an authority. Required
+	// by Steps and Serving.
+	Dir state.Dir
 }
 
 // Provider is a cluster that the user named. Run its Steps in order, then use Cluster; end with Down.
@@ -41,6 +43,7 @@ type Provider struct {
 	config  *rest.Config
 	client  kubernetes.Interface
 	version string
+	granted []cluster.Granted // by Admit
 }
 
 // New reads the kubeconfig and finds the context in it. It does not call the cluster.
@@ -79,12 +82,13 @@ func known(raw *clientcmdapi.Config, path string) string {
 	return fmt.Sprintf("kubeconfig %s has %s", path, strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
 }
 
-// Steps lists what makes the cluster the sandbox's, to be run in order. The first only reads.
-func (p *Provider) Steps() []cluster.Step {
-	return []cluster.Step{
-		{Name: "Checking context " + p.o.Context, Run: p.check},
-		{Name: "Marking the cluster", Run: p.mark},
-	}
+// Steps make the cluster the sandbox's. The first only reads.
+func (p *Provider) Steps() []graph.Step {
+	return graph.Chain(
+		graph.Step{Name: "Checking context " + p.o.Context, Run: p.check, Gives: []graph.Condition{cluster.Prepared}},
+		graph.Step{Name: "Marking the cluster", Run: p.mark, Undo: p.Down},
+		graph.Step{Name: "Writing kubeconfig", Run: p.writeKubeconfig, Gives: []graph.Condition{cluster.Answers, cluster.Complete}},
+	)
 }
 
 // Cluster describes the cluster; call it after the first of Steps.
@@ -109,6 +113,9 @@ func (p *Provider) check(ctx context.Context) error {
 	}
 	p.version = version
 	_, err = p.allowed(ctx)
+	if errors.Is(err, ErrConsent) {
+		err = fmt.Errorf("%w; give it with --i-know-what-i-do, or spec.cluster.consent", err)
+	}
 	return err
 }
 

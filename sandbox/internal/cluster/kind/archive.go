@@ -7,20 +7,22 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 // Save writes the node image that a cluster would be made of by default to a file, for a machine that reaches no registry, and
-// returns its name. The engine (see FindEngine) must have it. The file appears when it is whole; one that is there is replaced.
-func Save(ctx context.Context, engine, path string) (image string, err error) {
-	e, err := FindEngine(ctx, engine)
+// returns its name. The engine (see engine.Find) must have it. The file appears when it is whole; one that is there is replaced.
+func Save(ctx context.Context, name, path string) (image string, err error) {
+	e, err := engine.Find(ctx, name)
 	if err == nil {
-		image, err = e.atHand(ctx)
+		image, err = atHand(ctx, e)
 	}
 	if err != nil {
 		return "", fmt.Errorf("there is nothing to save: %w", err)
 	}
 	partial := path + ".partial"
-	_, err = e.run(ctx, "save", "--output", partial, image)
+	_, err = e.Run(ctx, "save", "--output", partial, image)
 	if err == nil {
 		err = os.Rename(partial, path)
 	}
@@ -31,16 +33,16 @@ func Save(ctx context.Context, engine, path string) (image string, err error) {
 	return image, nil
 }
 
-// LoadFile gives the engine (see FindEngine) the images in a file of Save, whichever engine wrote it, and returns their names.
-func LoadFile(ctx context.Context, engine, path string) (images []string, err error) {
+// LoadFile gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote it, and returns their names.
+func LoadFile(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)
 	}
-	e, err := FindEngine(ctx, engine)
+	e, err := engine.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	text, err := e.run(ctx, "load", "--input", path)
+	text, err := e.Run(ctx, "load", "--input", path)
 	if err != nil {
 		return nil, fmt.Errorf("loading images: %w", err)
 	}
@@ -49,8 +51,8 @@ func LoadFile(ctx context.Context, engine, path string) (images []string, err er
 		if !found {
 			continue
 		}
-		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == docker { // which takes it for a registry
-			if _, err := e.run(ctx, "tag", image, plain); err != nil {
+		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == engine.Docker { // which takes it for a registry
+			if _, err := e.Run(ctx, "tag", image, plain); err != nil {
 				return nil, fmt.Errorf("naming image %s: %w", plain, err)
 			}
 		}

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
 func TestSaveAndLoad(t *testing.T) {
-	fakeEngine(t, "docker", `case "$1 $2" in
+	enginetest.Fake(t, "docker", `case "$1 $2" in
 info*) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
 "image ls") echo v1.36.3;;
 "image inspect") case "$5" in `+OwnImage+`:v1.36.3) echo amd64;; *) exit 1;; esac;;
@@ -39,7 +41,7 @@ esac
 // Podman writes its own host before the names in the file; docker would look for them there.
 func TestLoadFileOfPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
-	fakeEngine(t, "docker", `case "$1" in
+	enginetest.Fake(t, "docker", `case "$1" in
 info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
 load) echo "Loaded image: localhost/`+OwnImage+`:v1.36.3";;
 tag) echo "$2 $3" >`+tagged+`;;
@@ -63,7 +65,7 @@ esac
 }
 
 func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
-	fakeEngine(t, "docker", `case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
+	enginetest.Fake(t, "docker", `case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	if _, err := Save(t.Context(), "", path); err == nil || !strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
 		t.Errorf("saving: %v", err)

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 	"sigs.k8s.io/kind/pkg/exec"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 const (
@@ -104,7 +106,7 @@ func (p *Provider) delete(ctx context.Context) error {
 // kill ends the containers where the engine would ask them to end before it removes them: podman gives each ten seconds, which a
 // node takes. What cannot be killed has ended, or its removal tells.
 func (p *Provider) kill(ctx context.Context) {
-	if p.engine.Command != podman {
+	if p.engine.Command != engine.Podman {
 		return
 	}
 	list, err := p.kind.ListNodes(p.name)
@@ -113,7 +115,7 @@ func (p *Provider) kill(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 	defer cancel()
-	if _, err := p.engine.run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
+	if _, err := p.engine.Run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
 		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
 	}
 }

@@ -12,10 +12,12 @@ import (
 	kinderrors "sigs.k8s.io/kind/pkg/errors"
 	"sigs.k8s.io/kind/pkg/exec"
 	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 func TestClusterConfig(t *testing.T) {
-	p := &Provider{o: Options{Nodes: 3}, image: "a:1", engine: &Engine{CgroupV1: true}}
+	p := &Provider{o: Options{Nodes: 3}, image: "a:1", engine: &engine.Engine{CgroupV1: true}}
 	c := p.clusterConfig()
 	node := func(role v1alpha4.NodeRole) v1alpha4.Node { return v1alpha4.Node{Role: role, Image: "a:1"} }
 	want := []v1alpha4.Node{node(v1alpha4.ControlPlaneRole), node(v1alpha4.WorkerRole), node(v1alpha4.WorkerRole)}
@@ -66,7 +68,7 @@ func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
 		"kindest/node:v1.37.0@sha256:0123": true, "koupsandbox/node:v1.35.0": true, "kindest/node:v1.34.9": false,
 		"localhost:5000/node": false, "node:latest": false,
 	} {
-		p := &Provider{o: Options{Nodes: 1}, image: image, engine: &Engine{}}
+		p := &Provider{o: Options{Nodes: 1}, image: image, engine: &engine.Engine{}}
 		got := slices.ContainsFunc(p.clusterConfig().KubeadmConfigPatches, func(patch string) bool { return strings.Contains(patch, "maxContainerRestartPeriod") })
 		if got != want {
 			t.Errorf("%s: %t, want %t", image, got, want)

@@ -54,10 +54,6 @@ func newWarden(client kubernetes.Interface, log *slog.Logger) *warden {
 	return &warden{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
-// GuardNodes keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx ends. Call it after Steps;
-// it may run beside the other methods. Those that came while nobody guarded are kept off when it is called again.
-func (p *Provider) GuardNodes(ctx context.Context) { newWarden(p.client, p.o.Logger).run(ctx) }
-
 // sweep keeps off all DaemonSets that are there.
 func (w *warden) sweep(ctx context.Context) error {
 	list, err := w.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})

@@ -3,7 +3,7 @@
 //	kind.go         Provider: the steps of bring-up, and Down
 //	create.go       making the cluster, and taking it back when that fails
 //	owner.go        whose a cluster of the name is, before it is touched
-//	engine.go       the container engine: which one, and whether it suffices
+//	requirements.go what a cluster needs of the container engine and of the machine
 //	nodeimage.go    which image the nodes are made of
 //	network.go      the engine's network: the address of this machine in it, routes between nodes
 //	load.go         images for the nodes
@@ -11,7 +11,6 @@
 //	containers.go   kill, pause and resume of containers in the nodes
 //	archive.go      the node image as a file, for machines without a registry
 //	daemonsets.go   keeps Pods that tolerate everything off the Nodes of bases
-//	command.go      the command of the engine
 //	log.go          kind's log in ours
 //
 // A cluster is the sandbox's when it bears the sandbox's mark, or when the sandbox's folder notes that it was being made. No other

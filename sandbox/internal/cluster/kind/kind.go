@@ -16,6 +16,8 @@ import (
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 )
 
 const (
@@ -57,7 +59,7 @@ type Provider struct {
 	name string
 	note func(string)
 
-	engine *Engine
+	engine *engine.Engine
 	kind   *kindcluster.Provider
 	owned  bool // the cluster that is there, if any, is this sandbox's
 	adopt  bool // it is used as it is
@@ -68,6 +70,8 @@ type Provider struct {
 	context string
 	version string
 	gateway string
+	// authority signs what this machine serves to the cluster.
+	authority *cluster.Authority
 }
 
 // New checks the options. It starts and writes nothing, and asks no engine.
@@ -84,22 +88,19 @@ func New(o Options) (*Provider, error) {
 	case len(p.name) > maxName:
 		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Sandbox, maxName-len(namePrefix))
 	}
-	return p, nil
+	var err error
+	p.authority, err = cluster.NewAuthority("koupsandbox " + o.Sandbox)
+	return p, err
 }
 
-// Steps lists what brings the cluster up, to be run in order. The first only reads, but for an image that it may have to download.
-// When a step fails the caller runs Down.
-func (p *Provider) Steps() []cluster.Step {
-	return []cluster.Step{
-		{Name: "Asking the container engine", Run: p.prepare},
-		{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
-		{Name: "Preparing the cluster for bases", Run: p.furnish},
-	}
-}
-
-// Rest lists what may go on while the cluster is used already.
-func (p *Provider) Rest() []cluster.Step {
-	return []cluster.Step{{Name: "Waiting for the cluster's nodes", Run: p.waitNodes}}
+// Steps bring the cluster up. The first only reads, but for an image that it may have to download.
+func (p *Provider) Steps() []graph.Step {
+	return graph.Chain(
+		graph.Step{Name: "Asking the container engine", Run: p.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: p.Down},
+		graph.Step{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
+		graph.Step{Name: "Preparing the cluster for bases", Run: p.furnish, Gives: []graph.Condition{cluster.Answers}},
+		graph.Step{Name: "Waiting for the cluster's nodes", Run: p.waitNodes, Gives: []graph.Condition{cluster.Complete}},
+	)
 }
 
 // Cluster describes the running cluster; call it after Steps.
@@ -109,12 +110,8 @@ func (p *Provider) Cluster() *cluster.Cluster {
 	}
 }
 
-// Gateway is the address at which the cluster's containers reach this machine, and this machine can listen; empty where it cannot,
-// as with an engine in a virtual machine. Call it after Steps.
-func (p *Provider) Gateway() string { return p.gateway }
-
 // Engine is the engine that has the cluster; call it after Steps.
-func (p *Provider) Engine() *Engine { return p.engine }
+func (p *Provider) Engine() *engine.Engine { return p.engine }
 
 // Adopted tells whether the cluster was there before the Steps, which use it as it is.
 func (p *Provider) Adopted() bool { return p.adopt }
@@ -130,7 +127,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.claim(ctx); err != nil || p.adopt {
 		return err
 	}
-	if err := p.engine.suffices(ctx); err != nil {
+	if err := suffices(ctx, p.engine); err != nil {
 		return err
 	}
 	return p.choose(ctx)
@@ -146,12 +143,12 @@ func (p *Provider) ask(ctx context.Context) error {
 	if note != nil {
 		name = note.Engine
 	}
-	engine, err := FindEngine(ctx, name)
+	found, err := engine.Find(ctx, name)
 	if err != nil {
 		return fmt.Errorf("%w; start one, or use --provider embedded, which needs none", err)
 	}
-	p.engine = engine
-	p.kind = kindcluster.NewProvider(engine.option(), kindcluster.ProviderWithLogger(logger{p.o.Logger}))
+	p.engine = found
+	p.kind = kindcluster.NewProvider(providerOption(found), kindcluster.ProviderWithLogger(logger{p.o.Logger}))
 	return nil
 }
 

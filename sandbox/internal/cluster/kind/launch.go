@@ -31,7 +31,7 @@ func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer,
 	if err != nil {
 		return nil, fmt.Errorf("looking for the control plane of kind cluster %s: %w", p.name, plain(err))
 	}
-	if _, err := p.engine.run(ctx, "cp", program, node.String()+":"+launched); err != nil {
+	if _, err := p.engine.Run(ctx, "cp", program, node.String()+":"+launched); err != nil {
 		return nil, fmt.Errorf("copying a program into node %s: %w", node, err)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command, append([]string{"exec", "--interactive", node.String(), launched}, args...)...)

@@ -63,7 +63,7 @@ func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
 
 func (p *Provider) runtimesAnswer(ctx context.Context, list []nodes.Node) error {
 	for _, node := range names(list) {
-		if _, err := p.engine.run(ctx, "exec", node, "ctr", "version"); err != nil {
+		if _, err := p.engine.Run(ctx, "exec", node, "ctr", "version"); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 const (
@@ -33,10 +35,10 @@ const (
 // findGateway returns the network's address of this machine, if this machine has it and reaches the nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
-	if p.engine.Command == podman {
+	if p.engine.Command == engine.Podman {
 		format = `{{range .Subnets}}{{.Gateway}} {{end}}`
 	}
-	text, err := p.engine.run(ctx, "network", "inspect", "--format", format, Network)
+	text, err := p.engine.Run(ctx, "network", "inspect", "--format", format, Network)
 	if err != nil {
 		p.o.Logger.Warn("looking for this machine's address in the network of kind", "err", err)
 		return ""
@@ -90,7 +92,7 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
 	}
 	for _, node := range names(list) {
-		if _, err := p.engine.run(ctx, "exec", node, "ip", "route", "replace", baseNetwork, "dev", "eth0"); err != nil {
+		if _, err := p.engine.Run(ctx, "exec", node, "ip", "route", "replace", baseNetwork, "dev", "eth0"); err != nil {
 			return fmt.Errorf("preparing node %s for bases: %w", node, err)
 		}
 	}
@@ -115,7 +117,7 @@ func (p *Provider) route(ctx context.Context) error {
 			if from.Name == to.Name {
 				continue
 			}
-			if _, err := p.engine.run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via", address(to)); err != nil {
+			if _, err := p.engine.Run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via", address(to)); err != nil {
 				return fmt.Errorf("setting the route from node %s to the Pods of %s: %w", from.Name, to.Name, err)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/kind/pkg/apis/config/defaults"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 // OwnImage is the repository of the node image that `make node-image` builds; its tag is the version of Kubernetes.
@@ -16,7 +18,7 @@ const OwnImage = "koupsandbox/node"
 // kind, or the one built here if that alone is at hand. Nothing is downloaded while an image is at hand.
 func (p *Provider) choose(ctx context.Context) error {
 	candidates := p.candidates(ctx)
-	image, err := p.engine.first(ctx, candidates)
+	image, err := first(ctx, p.engine, candidates)
 	if err != nil {
 		return err
 	}
@@ -28,29 +30,29 @@ func (p *Provider) choose(ctx context.Context) error {
 		return nil
 	}
 	p.note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
-	if _, err := p.engine.run(ctx, "pull", "--quiet", candidates[0]); err != nil {
+	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
 		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one without a registry: make node-image", err)
 	}
 	p.image = candidates[0]
 	return nil
 }
 
-// AtHand returns the image that a cluster would be made of by default, if an engine (see FindEngine) answers, suffices, and has one.
+// AtHand returns the image that a cluster would be made of by default, if an engine (see engine.Find) answers, suffices, and has one.
 // The error says what is missing.
-func AtHand(ctx context.Context, engine string) (image string, err error) {
-	e, err := FindEngine(ctx, engine)
+func AtHand(ctx context.Context, name string) (image string, err error) {
+	e, err := engine.Find(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return e.atHand(ctx)
+	return atHand(ctx, e)
 }
 
-func (e *Engine) atHand(ctx context.Context) (image string, err error) {
-	if err := e.suffices(ctx); err != nil {
+func atHand(ctx context.Context, e *engine.Engine) (image string, err error) {
+	if err := suffices(ctx, e); err != nil {
 		return "", err
 	}
 	candidates := (&Provider{engine: e}).candidates(ctx)
-	image, err = e.first(ctx, candidates)
+	image, err = first(ctx, e, candidates)
 	if err == nil && image == "" {
 		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", e.Command, short(candidates[0]))
 	}
@@ -63,9 +65,9 @@ const podmanHost = "localhost/"
 // first returns the first of some images that the engine has, empty if it has none. One for another architecture is an error.
 //
 // Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole name is returned.
-func (e *Engine) first(ctx context.Context, images []string) (string, error) {
+func first(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
-		architecture, err := e.run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
+		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
 		switch {
 		case ctx.Err() != nil:
 			return "", err
@@ -73,7 +75,7 @@ func (e *Engine) first(ctx context.Context, images []string) (string, error) {
 		case architecture != e.Architecture:
 			return "", fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
 				image, architecture, e.Command, e.Architecture)
-		case e.Command == podman && e.has(ctx, podmanHost+image):
+		case e.Command == engine.Podman && has(ctx, e, podmanHost+image):
 			return podmanHost + image, nil
 		default:
 			return image, nil
@@ -83,8 +85,8 @@ func (e *Engine) first(ctx context.Context, images []string) (string, error) {
 }
 
 // has tells whether the engine, which is podman, has an image of exactly this name.
-func (e *Engine) has(ctx context.Context, image string) bool {
-	_, err := e.run(ctx, "image", "exists", image)
+func has(ctx context.Context, e *engine.Engine, image string) bool {
+	_, err := e.Run(ctx, "image", "exists", image)
 	return err == nil
 }
 
@@ -99,7 +101,7 @@ func (p *Provider) candidates(ctx context.Context) []string {
 	}
 	// The second is the first where it came in a file: its digest is known only to who has pulled it.
 	list := []string{defaults.Image, short(defaults.Image)}
-	if tags, err := p.engine.run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
+	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {
 			list = append(list, OwnImage+":"+tag)
 		}

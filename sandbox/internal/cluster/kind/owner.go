@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
 const (
@@ -83,7 +84,7 @@ func (p *Provider) claim(ctx context.Context) error {
 	limit := answerTime
 	if note != nil {
 		// Its containers may have ended with the engine.
-		if _, err := p.engine.run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
+		if _, err := p.engine.Run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
 			return fmt.Errorf("starting the nodes of kind cluster %s again: %w", p.name, err)
 		}
 		limit = wakeTime
@@ -148,7 +149,7 @@ func Forget(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := p.ask(ctx); errors.Is(err, ErrNoEngine) {
+	if err := p.ask(ctx); errors.Is(err, engine.ErrNone) {
 		return nil
 	} else if err != nil {
 		return err
@@ -172,8 +173,8 @@ func Forget(ctx context.Context, o Options) error {
 	return p.Down(ctx)
 }
 
-// EngineOf returns the engine that has, or would have, the cluster of a sandbox; ErrNoEngine, wrapped, means that none can be used.
-func EngineOf(ctx context.Context, o Options) (*Engine, error) {
+// EngineOf returns the engine that has, or would have, the cluster of a sandbox; engine.ErrNone, wrapped, means that none can be used.
+func EngineOf(ctx context.Context, o Options) (*engine.Engine, error) {
 	p, err := New(o)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster"
 
 	sandbox "github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
 // fakeCluster is an engine with one kind cluster, whose API answers with a mark or that there is none. It returns the file in which
@@ -48,7 +50,7 @@ func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	}
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	changes = filepath.Join(t.TempDir(), "changes")
-	fakeEngine(t, "docker", fmt.Sprintf(`
+	enginetest.Fake(t, "docker", fmt.Sprintf(`
 case "$*" in
 info*) echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"x86_64","MemTotal":8000000000}';;
 ps*) echo koup-demo-control-plane;;
@@ -120,7 +122,7 @@ func TestClaim(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.engine, p.kind = &Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
+			p.engine, p.kind = &engine.Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
 			err = p.claim(t.Context())
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
 				t.Errorf("error %v\n want %s", err, tc.err)
@@ -164,12 +166,12 @@ func TestClusterInAnotherEngine(t *testing.T) {
 			t.Errorf("engine %q: notes (-want +got):\n%s", engine, diff)
 		}
 	}
-	fakeEngine(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
+	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
 	p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.prepare(t.Context()); !errors.Is(err, ErrNoEngine) || !strings.Contains(err.Error(), "docker is not installed") {
+	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNone) || !strings.Contains(err.Error(), "docker is not installed") {
 		t.Errorf("without the engine that has it: %v", err)
 	}
 }
@@ -177,7 +179,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 // Podman asks containers to end before it removes them, and waits: they are killed first.
 func TestDeleteKillsInPodman(t *testing.T) {
 	changes := filepath.Join(t.TempDir(), "changes")
-	fakeEngine(t, "podman", `case "$1" in
+	enginetest.Fake(t, "podman", `case "$1" in
 ps) echo koup-demo-control-plane;;
 --version|-v) echo podman version 4.3.1;;
 kill|rm) echo "$*" >>`+changes+`;;
@@ -187,7 +189,7 @@ esac`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.engine, p.kind = &Engine{Command: podman}, cluster.NewProvider(cluster.ProviderWithPodman())
+	p.engine, p.kind = &engine.Engine{Command: engine.Podman}, cluster.NewProvider(cluster.ProviderWithPodman())
 	if err := p.delete(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodeimage"
 )
@@ -61,7 +62,7 @@ func run(c *cli.Context) error {
 		return nil
 	}
 	loading := time.Now()
-	already, err := nodeimage.Load(c.Context, c.String("engine"), built)
+	already, err := nodeimage.Load(c.Context, &engine.Engine{Command: c.String("engine")}, built)
 	if err != nil {
 		return err
 	}

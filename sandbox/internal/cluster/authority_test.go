@@ -1,0 +1,66 @@
+package cluster_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+)
+
+// What the sandbox's authority issues is trusted, for its hosts and no others, by who trusts the authority alone.
+func TestAuthority(t *testing.T) {
+	a, err := cluster.NewAuthority("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM, keyPEM, err := a.Issue("172.18.0.1", "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted, untrusting := x509.NewCertPool(), x509.NewCertPool()
+	trusted.AppendCertsFromPEM(a.PEM())
+	other, err := cluster.NewAuthority("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	untrusting.AppendCertsFromPEM(other.PEM())
+	got := map[string]bool{}
+	for _, host := range []string{"172.18.0.1", "localhost", "127.0.0.1"} {
+		got[host] = handshake(t, pair, &tls.Config{RootCAs: trusted, ServerName: host}) == nil
+	}
+	got["an authority of the same name"] = handshake(t, pair, &tls.Config{RootCAs: untrusting, ServerName: "localhost"}) == nil
+	want := map[string]bool{"172.18.0.1": true, "localhost": true, "127.0.0.1": false, "an authority of the same name": false}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("who is trusted (-want +got):\n%s", diff)
+	}
+}
+
+func handshake(t *testing.T, pair tls.Certificate, client *tls.Config) error {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if conn, err := l.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 1)) // the client tells how the handshake went, and hangs up
+			_ = conn.Close()
+		}
+	}()
+	conn, err := tls.Dial("tcp", l.Addr().String(), client)
+	if err == nil {
+		_ = conn.Close()
+	}
+	_ = l.Close()
+	<-served
+	return err
+}

@@ -1,0 +1,72 @@
+package embedded
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// Host is loopback, at which the API server reaches this machine's other processes.
+const Host = "127.0.0.1"
+
+// Part shows its processes.
+func (c *ControlPlane) Part() component.Part {
+	return component.Processes{Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) }}
+}
+
+// ControllerKubeconfig is the path of the controller's kubeconfig, of a user of its own.
+func (c *ControlPlane) ControllerKubeconfig() string {
+	return state.Dir(c.o.Dir).ControllerKubeconfig()
+}
+
+// Admit gives the module controller its rights, and writes its kubeconfig.
+func (c *ControlPlane) Admit(ctx context.Context) error {
+	if _, err := cluster.Grant(ctx, c.Cluster()); err != nil {
+		return err
+	}
+	return c.WriteKubeconfig(c.ControllerKubeconfig(), deploy.User, nil)
+}
+
+// Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes back.
+func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
+
+// Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of its
+// bases, with their Pods. A base from outside gets a new Node when it next says something.
+func (c *ControlPlane) Sweep(ctx context.Context) error {
+	return nodes.Remove(ctx, c.client(), nodes.Selector, func(string) bool { return true })
+}
+
+// Serving issues a certificate of the cluster's authority for hosts, and names the authority's file. Call
+// it when the cluster is Prepared.
+func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+	certPEM, keyPEM, err = c.IssueServing(hosts...)
+	return certPEM, keyPEM, c.CAFile(), err
+}
+
+// Client is a client of the cluster for many objects.
+func (c *ControlPlane) Client() (kubernetes.Interface, error) { return cluster.NewClient(c.Cluster()) }
+
+// Host is the address of this machine at which the API server reaches it.
+func (c *ControlPlane) Host() string { return Host }
+
+// Ephemeral tells whether nothing of the cluster outlives the sandbox.
+func (c *ControlPlane) Ephemeral() bool { return !c.o.Durable }
+
+// Adopted is false: its processes never outlive their sandbox.
+func (c *ControlPlane) Adopted() bool { return false }
+
+// Nodes tells that the cluster has none of its own.
+func (c *ControlPlane) Nodes() (cluster.Nodes, bool) { return nil, false }
+
+// Guard has nothing to look after; it blocks until ctx ends.
+func (c *ControlPlane) Guard(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,103 @@
+package existing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// ControllerKubeconfig is the path of the kubeconfig with which the controller acts as the user: only the
+// user can say what else a cluster that is not ours should trust.
+func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.Kubeconfig() }
+
+// Admit creates what the module controller needs.
+func (p *Provider) Admit(ctx context.Context) (err error) {
+	p.granted, err = cluster.Grant(ctx, p.Cluster())
+	return err
+}
+
+// Dismiss removes the Nodes of bases, by their identities, and what Admit has created.
+func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
+	return errors.Join(nodes.Remove(ctx, p.client, nodes.Selector, func(id string) bool { return bases[id] }),
+		cluster.Revoke(ctx, p.Cluster(), p.granted))
+}
+
+// Sweep does nothing: what is in the cluster may be in use by others.
+func (p *Provider) Sweep(context.Context) error { return nil }
+
+// writeKubeconfig copies the one context that is used, with all it refers to.
+func (p *Provider) writeKubeconfig(context.Context) error {
+	raw, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
+	if err == nil {
+		raw.CurrentContext = p.o.Context
+		err = clientcmdapi.MinifyConfig(raw)
+	}
+	if err == nil {
+		err = clientcmdapi.FlattenConfig(raw)
+	}
+	if err == nil {
+		err = clientcmd.WriteToFile(*raw, p.o.Dir.Kubeconfig())
+	}
+	if err != nil {
+		return fmt.Errorf("copying context %q: %w", p.o.Context, err)
+	}
+	return nil
+}
+
+// Serving makes a certificate for hosts that is its own authority, and names its file, which it writes:
+// the cluster's authority is not ours to use.
+func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+	caFile = p.o.Dir.BrokerCA()
+	var ips []net.IP
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			ips = append(ips, ip)
+		}
+	}
+	certPEM, keyPEM, err = cert.GenerateSelfSignedCertKey(hosts[0], ips, hosts[1:])
+	if err == nil {
+		err = state.WriteFile(caFile, certPEM)
+	}
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("making the broker's certificate: %w", err)
+	}
+	return certPEM, keyPEM, caFile, nil
+}
+
+// Client is a client of the cluster for many objects.
+func (p *Provider) Client() (kubernetes.Interface, error) { return cluster.NewClient(p.Cluster()) }
+
+// Host is loopback, though that cluster's API server need not reach it.
+func (p *Provider) Host() string { return "127.0.0.1" }
+
+// KubeletClientCA is unknown: that cluster's API server need not reach this machine's loopback.
+func (p *Provider) KubeletClientCA() string { return "" }
+
+// Ephemeral is false: the cluster stays.
+func (p *Provider) Ephemeral() bool { return false }
+
+// Adopted is false: everything that the sandbox makes in the cluster goes with it.
+func (p *Provider) Adopted() bool { return false }
+
+// Nodes tells that the cluster's nodes are not ours.
+func (p *Provider) Nodes() (cluster.Nodes, bool) { return nil, false }
+
+// Guard has nothing to look after: what is in the cluster is not ours. It blocks until ctx ends.
+func (p *Provider) Guard(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Part is empty: the cluster is no component of the sandbox.
+func (p *Provider) Part() component.Part { return component.None{} }

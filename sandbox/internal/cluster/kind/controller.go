@@ -1,0 +1,137 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const (
+	// Component is the name of the cluster in `status`.
+	Component = "kind-cluster"
+	// pingTime bounds the question whether the cluster answers.
+	pingTime = time.Second
+)
+
+// ControllerKubeconfig is the path of the controller's kubeconfig.
+func (p *Provider) ControllerKubeconfig() string { return p.dir().ControllerKubeconfig() }
+
+// Admit gives the module controller its rights, and writes its kubeconfig: it comes as the administrator
+// and acts as the user of its own rights, so it has no others, and the cluster signs no certificate for it.
+func (p *Provider) Admit(ctx context.Context) error {
+	if _, err := cluster.Grant(ctx, p.Cluster()); err != nil {
+		return err
+	}
+	config, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
+	if err == nil {
+		for _, user := range config.AuthInfos {
+			user.Impersonate = deploy.User
+		}
+		err = clientcmd.WriteToFile(*config, p.ControllerKubeconfig())
+	}
+	if err != nil {
+		return fmt.Errorf("writing the controller's kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// Dismiss does nothing: the cluster goes with the sandbox.
+func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
+
+// Sweep removes what a daemon that ended without a word has left in the cluster: the controller, and the
+// Nodes of its bases, with their Pods. A base from outside gets a new Node when it next says something.
+func (p *Provider) Sweep(ctx context.Context) error {
+	if err := incluster.Remove(ctx, p.config); err != nil {
+		return err
+	}
+	return nodes.Remove(ctx, p.client, nodes.Selector, func(string) bool { return true })
+}
+
+// Serving issues a certificate of an authority of the sandbox's own for hosts, and names the authority's
+// file, which it writes.
+func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+	caFile = p.dir().BrokerCA()
+	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
+		return nil, nil, "", fmt.Errorf("writing the sandbox's authority: %w", err)
+	}
+	certPEM, keyPEM, err = p.authority.Issue(hosts...)
+	return certPEM, keyPEM, caFile, err
+}
+
+// Client is a client of the cluster for many objects.
+func (p *Provider) Client() (kubernetes.Interface, error) { return cluster.NewClient(p.Cluster()) }
+
+// Host is the address at which the cluster's containers reach this machine, and this machine can listen;
+// empty where it cannot, as with an engine in a virtual machine. Call it when the API Answers.
+func (p *Provider) Host() string { return p.gateway }
+
+// KubeletClientCA names the file of the authority behind the certificate with which the API server calls
+// kubelets: the cluster's one authority, which signs for others too. A caller needs the right to
+// nodes/proxy as well. It is empty where the API server does not reach this machine.
+func (p *Provider) KubeletClientCA() string {
+	if p.gateway == "" {
+		return ""
+	}
+	path := filepath.Join(p.o.Dir, "cluster-ca.crt")
+	if err := state.WriteFile(path, p.config.CAData); err != nil {
+		return "" // the controller then serves no logs
+	}
+	return path
+}
+
+// Ephemeral is true: the cluster goes with the sandbox.
+func (p *Provider) Ephemeral() bool { return true }
+
+// Nodes are containers of this machine's engine.
+func (p *Provider) Nodes() (cluster.Nodes, bool) { return p, true }
+
+// Network is the engine's network in which kind puts all its clusters.
+func (p *Provider) Network() string { return Network }
+
+// Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx ends.
+// Those that came while nobody guarded are kept off when it is called again. Call it when the API Answers.
+func (p *Provider) Guard(ctx context.Context) error {
+	newWarden(p.client, p.o.Logger).run(ctx)
+	return nil
+}
+
+// Part shows the cluster as one component.
+func (p *Provider) Part() component.Part { return part{p} }
+
+func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
+
+type part struct{ p *Provider }
+
+// Components tells whether the cluster's API answers.
+func (x part) Components(ctx context.Context) []component.Component {
+	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
+	defer cancel()
+	c := component.Component{Name: Component, State: string(supervise.Running), Ready: true}
+	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
+		c.State, c.Ready, c.Reason = string(supervise.Exited), false, err.Error()
+	}
+	return []component.Component{c}
+}
+
+// Act refuses: the engine is the one to tell.
+func (x part) Act(_ context.Context, name string, action component.Action) error {
+	if name != Component {
+		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	}
+	return component.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, start or pause them", name, action)
+}
+
+// Down is empty: an up does not start a cluster again.
+func (x part) Down(context.Context) []string { return nil }

@@ -1,0 +1,78 @@
+package component
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Component is one part of a sandbox: a process of its own, or a part of the daemon (then its PID is the
+// daemon's), or a Pod in the cluster. Its JSON form is that of the control API.
+type Component struct {
+	Name string `json:"name"`
+	// State is running, paused or exited.
+	State string `json:"state"`
+	// Ready is true when the component answers; Reason says why it does not.
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// Pod is the name of its Pod, for what runs in the cluster.
+	Pod string `json:"pod,omitempty"`
+	// StartedAt is the start of its last run.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// Exit says how it ended; empty while it runs.
+	Exit string `json:"exit,omitempty"`
+	// RSS is resident memory in bytes, CPU the time used in nanoseconds; 0 for what is a part of the
+	// daemon.
+	RSS uint64        `json:"rss,omitempty"`
+	CPU time.Duration `json:"cpu,omitempty"`
+	// Log is the path of its log.
+	Log string `json:"log,omitempty"`
+}
+
+// Action on a component.
+type Action string
+
+// The actions.
+const (
+	Kill    Action = "kill"
+	Pause   Action = "pause"
+	Resume  Action = "resume"
+	Restart Action = "restart"
+	Stop    Action = "stop"
+	Start   Action = "start"
+)
+
+// Actions lists all actions.
+var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
+
+// ErrUnknown is returned, wrapped, by Part.Act for a name that is none of its components.
+var ErrUnknown = errors.New("no such component")
+
+// RefusedError is returned, wrapped, by Part.Act for an action that its component cannot do now, or ever.
+type RefusedError struct {
+	// Message says what is refused and why, in one sentence.
+	Message string
+}
+
+// Error returns the message.
+func (e *RefusedError) Error() string { return e.Message }
+
+// Refuse makes a RefusedError of a format and its values.
+func Refuse(format string, values ...any) error {
+	return &RefusedError{Message: fmt.Sprintf(format, values...)}
+}
+
+// Part is a part of a sandbox as seen by `status` and `component`. Its methods may be called concurrently.
+type Part interface {
+	// Components tells how each of its components is now, in a fixed order. It does not wait for
+	// changes that go on, and blocks for a second at most.
+	Components(ctx context.Context) []Component
+	// Act does something to one of its components. Start and restart block until it is ready, or ctx
+	// ends. The error may wrap ErrUnknown or a *RefusedError.
+	Act(ctx context.Context, name string, action Action) error
+	// Down names the components that another `up` has to start again. koupsandbox does not restart a
+	// failed component by itself.
+	Down(ctx context.Context) []string
+}

@@ -1,0 +1,304 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/container"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// clientPrefix begins the MQTT client ids of controllers and bases.
+const clientPrefix = "koupleless"
+
+// running is what a sandbox is made of. Every field is set, and none changes.
+type running struct {
+	cluster Cluster
+	version string // of the Kubernetes API
+	link    *broker.Link
+	fleet   *fleet.Fleet
+	nodes   *nodes.Watch
+	gateway string // host:port
+	flows   *flows
+	runner  ControllerRunner
+}
+
+// assembly is what assembling needs besides.
+type assembly struct {
+	*firstUp
+	config *v1alpha1.Sandbox
+	// life is that of listeners for bases, which are opened when they are needed.
+	life   context.Context
+	relay  *heartbeat.Relay
+	opened []io.Closer // closed last, or when the assembly fails
+}
+
+// assemble makes everything that needs the API or the broker, and returns the steps that start it. Nothing
+// is started yet.
+func (b *firstUp) assemble(ctx context.Context) (steps []graph.Step, err error) {
+	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
+	a := &assembly{firstUp: b, config: b.d.configNow(), life: life}
+	var s *running
+	a.relay = heartbeat.New(func(hostName string) (http.RoundTripper, error) { return s.fleet.Beat(hostName) }) // there are bases by then
+	end := func(context.Context) error {
+		endLife()
+		a.relay.Wait()
+		var errs []error
+		for _, c := range a.opened {
+			errs = append(errs, c.Close())
+		}
+		return errors.Join(errs...)
+	}
+	s, steps, err = a.make(ctx)
+	if err != nil {
+		return nil, errors.Join(err, end(ctx))
+	}
+	d := b.d
+	d.mu.Lock()
+	d.running = s
+	d.mu.Unlock()
+	d.show(brokerPart, s.link)
+	d.show(basesPart, bases{s.fleet, d.startedAt})
+	d.show(runnerPart, s.runner.Part())
+	return append(steps, graph.Step{Needs: []graph.Condition{brokerListens}, Gives: []graph.Condition{heartsBeat}, Undo: end}), nil
+}
+
+// make makes the parts, and the steps that start them.
+func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
+	d, c := a.d, a.cluster
+	client, err := c.Client()
+	if err != nil {
+		return nil, nil, err
+	}
+	runtimes, err := a.runtimes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, login := a.config.Spec.Bases, a.link.Base()
+	f := fleet.New(fleet.Options{
+		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
+		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases,
+		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, Runtimes: runtimes,
+		Logger: d.log.With("component", fleetName),
+	})
+	listener, err := net.Listen("tcp", net.JoinHostPort(atHome, "0"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the gateway's port: %w", err)
+	}
+	targets := &targets{ctx: a.life, fleet: f}
+	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
+	s := &running{
+		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: nodes.New(client, a.config.Spec.Env), gateway: listener.Addr().String(),
+		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
+	}
+	services := []graph.Step{
+		d.service("the gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }),
+		d.service("the gateway's watch", gateway.Start),
+		d.service("the generator", s.flows.here.Start),
+		d.service("the watch of Nodes", s.nodes.Start),
+		d.service("the guard of the cluster", c.Guard),
+	}
+	if nodes, ok := c.Nodes(); ok {
+		agent := d.newAgent(nodes)
+		s.flows.inside = &inside{Remote: agent, services: client.CoreV1(), fleet: f}
+		services = append(services, d.service("the agent", agent.Start))
+	}
+	var more []graph.Step
+	if s.runner, more, err = a.runner(s, gateway); err != nil {
+		return nil, nil, errors.Join(err, listener.Close())
+	}
+	return s, append(append(services, more...), a.basesSteps(s)...), nil
+}
+
+// service is a step that starts a part which needs the API for as long as it lives.
+func (d *Daemon) service(what string, start func(context.Context) error) graph.Step {
+	return graph.Service(graph.Step{Needs: []graph.Condition{cluster.Answers}}, start, func(err error) {
+		d.log.Error("a part of the sandbox ended", "part", what, "err", err)
+	})
+}
+
+// runtimes are what bases may run in, besides this process.
+func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet.Runtime, error) {
+	nodes, ok := a.cluster.Nodes()
+	if !ok {
+		return nil, nil
+	}
+	o := container.Options{
+		Engine: nodes.Engine(), Network: nodes.Network(), Sandbox: a.config.Metadata.Name, Dir: string(a.d.o.Dir), Program: a.d.o.Programs.Base,
+	}
+	// Where nobody else uses the broker, it does not listen on the cluster's network.
+	reachable := inCluster(a.config) || a.config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer
+	if reachable {
+		log, err := os.OpenFile(a.d.o.Dir.Log(fleetName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening the bases' log: %w", err)
+		}
+		a.opened = append(a.opened, log)
+		o.Log = log
+	}
+	containers := container.New(o)
+	if err := containers.Sweep(ctx); err != nil || !reachable { // what an earlier daemon has left
+		return nil, err
+	}
+	ca, err := os.ReadFile(a.link.CAFile())
+	if err != nil {
+		return nil, fmt.Errorf("reading the broker's authority: %w", err)
+	}
+	heartbeats, err := a.relay.Open(a.life, a.cluster.Host())
+	if err != nil {
+		return nil, err
+	}
+	return map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeContainer: &fleet.Containers{
+		Run: func(ctx context.Context, hostName string) (fleet.Container, error) {
+			c, err := containers.Run(ctx, hostName)
+			if err != nil {
+				return nil, err // and no interface with a nil in it
+			}
+			return c, nil
+		},
+		Broker: "ssl://" + a.link.Addr(), BrokerCA: ca, Heartbeats: heartbeats,
+	}}, nil
+}
+
+// runner makes what runs the controllers, and the steps that start them.
+func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunner, []graph.Step, error) {
+	d, c, controller := a.d, a.cluster, a.config.Spec.Controller
+	kubeconfig, admit := c.ControllerKubeconfig(), "Granting the controller its rights"
+	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
+	var (
+		r     ControllerRunner
+		steps []graph.Step
+	)
+	switch {
+	case inCluster(a.config):
+		nodes, ok := c.Nodes()
+		if !ok {
+			return nil, nil, errNoNodes
+		}
+		proxy, serving, err := openCommands(c.Host(), gateway)
+		if err != nil {
+			return nil, nil, err
+		}
+		cluster, err := incluster.NewRunner(incluster.RunnerOptions{
+			Config: c.Cluster().Config, Nodes: nodes, Log: d.o.Dir.Log(runner.Name), Broker: a.link, Env: a.config.Spec.Env, Proxy: proxy,
+			KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving, Heartbeats: a.relay.Set, Changed: d.controllerChanged,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		r, needs = cluster, append(needs, imageLoaded)
+		steps = append(steps, d.service("the proxy for commands", serving))
+	case len(controller.Command) > 0: // what rights it needs, only its author knows
+		kubeconfig, admit = c.Cluster().Kubeconfig, ""
+		r = a.onHost(&host.Command{
+			Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Kubeconfig: kubeconfig,
+		})
+	default:
+		r = a.onHost(&host.Controller{
+			Path: d.o.Programs.Controller, Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env,
+			Kubeconfig: kubeconfig, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
+		})
+	}
+	follow := d.service("the runner of controllers", r.Start)
+	follow.Gives = []graph.Condition{runnerFollows}
+	name := "Starting module-controller"
+	if n := *controller.Replicas; n > 1 {
+		name = fmt.Sprintf("Starting %d module-controllers", n)
+	}
+	return r, append(steps, follow,
+		graph.Step{Name: admit, Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{rightsGranted},
+			Run: func(ctx context.Context) error {
+				if admit != "" {
+					if err := c.Admit(ctx); err != nil {
+						return err
+					}
+				}
+				return c.Sweep(ctx)
+			},
+			Undo: func(ctx context.Context) error { return c.Dismiss(ctx, s.fleet.Known()) },
+		},
+		graph.Step{Name: name, Needs: needs, Gives: []graph.Condition{controllersReady},
+			Run:  func(ctx context.Context) error { return d.setControllers(ctx, control.ControllerRequest{}) },
+			Undo: func(ctx context.Context) error { return r.End(ctx, c.Ephemeral()) },
+		},
+	), nil
+}
+
+func (a *assembly) onHost(p host.Program) *host.Runner {
+	return host.New(host.Options{Program: p, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set})
+}
+
+// basesSteps bring the sandbox's own bases up: what they run in at once, themselves when controllers listen.
+func (a *assembly) basesSteps(s *running) []graph.Step {
+	d, number := a.d, *a.config.Spec.Bases.Count
+	prepare := "" // in this process it takes no time
+	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer {
+		prepare = "Starting " + count(number, "container")
+	}
+	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
+		func(err error) { d.log.Error("a part of the sandbox ended", "part", "the fleet", "err", err) })
+	var prepared *fleet.Prepared // nil before it is, and once they have started
+	return []graph.Step{
+		start,
+		{Name: prepare, Needs: []graph.Condition{basesMayCome}, Gives: []graph.Condition{basesPrepared},
+			Run: func(ctx context.Context) (err error) {
+				prepared, err = s.fleet.Prepare(ctx, fleet.Set{}, number)
+				return err
+			},
+			Undo: func(context.Context) error {
+				if prepared != nil {
+					prepared.Discard()
+				}
+				return nil
+			},
+		},
+		{Name: "Connecting " + count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
+			Run: func(ctx context.Context) error {
+				p := prepared
+				prepared = nil
+				members, err := p.Start()
+				if err != nil {
+					return err
+				}
+				return s.fleet.WaitConnected(ctx, members...)
+			},
+		},
+		{Name: waitingForNodes(number), Needs: []graph.Condition{connected, cluster.Complete},
+			Run: func(ctx context.Context) error { return d.waitNodes(ctx, s) }},
+	}
+}
+
+// controllerChanged tells of a controller in the cluster.
+func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
+	d.streams.component(timeline.Event{Time: time.Now(), Name: name, State: string(state), Message: message})
+}
+
+func waitingForNodes(n int) string {
+	return fmt.Sprintf("Waiting for %s to be Ready", count(n, "Node"))
+}
+
+// waitNodes waits until every base of the sandbox's own has a Ready Node; what becomes of others, their owners watch. It is
+// the controller that makes them, so its log tells why they are not.
+func (d *Daemon) waitNodes(ctx context.Context, s *running) error {
+	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
+	return runner.WithLog(err, d.o.Dir.Log(runner.Name))
+}

@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
+)
+
+// atHome is the address at which the processes of this machine reach each other.
+const atHome = "127.0.0.1"
+
+var errNoNodes = errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
+
+// inCluster tells whether the controllers run in the cluster.
+func inCluster(config *v1alpha1.Sandbox) bool {
+	return config.Spec.Controller.Location == v1alpha1.LocationCluster
+}
+
+// brokerHost is the address on which the broker listens: one in the network of the cluster's nodes if
+// others than this machine's processes use it, else loopback. The API of the cluster answers.
+func brokerHost(config *v1alpha1.Sandbox, c Cluster) (string, error) {
+	containers := config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer
+	if !inCluster(config) && !containers {
+		return atHome, nil
+	}
+	if at := c.Host(); at != "" {
+		return at, nil
+	}
+	advice := "keep the bases here, with --base-runtime process"
+	if inCluster(config) {
+		advice = "keep the controller here, with --controller host"
+	}
+	return "", errors.New("this machine and the cluster do not reach each other, as with an engine in a virtual machine: " + advice)
+}
+
+// resolveLocation decides where the controller runs if the configuration leaves that open: in the cluster,
+// unless something speaks against it, which a person is told. The API of the cluster answers.
+func resolveLocation(config *v1alpha1.Sandbox, c Cluster, program string, note func(string)) *v1alpha1.Sandbox {
+	if config.Spec.Controller.Location != "" {
+		return config
+	}
+	resolved := *config
+	location := &resolved.Spec.Controller.Location
+	*location = v1alpha1.LocationCluster
+	if err := incluster.CheckProgram(program); err != nil {
+		*location = v1alpha1.LocationHost
+		note("the controller runs on this machine: " + err.Error())
+	} else if c.Host() == "" {
+		*location = v1alpha1.LocationHost
+		note("the controller runs on this machine: the cluster and this machine do not reach each other, as with an engine in a virtual machine")
+	}
+	v1alpha1.SetDefaults(&resolved)
+	return &resolved
+}

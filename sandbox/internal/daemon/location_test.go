@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// Where nothing else is said the controller runs in the cluster, unless it cannot, which is told; what was said is left alone.
+func TestResolveLocation(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Version: uint32(elf.EV_CURRENT)}
+	var text bytes.Buffer
+	err := binary.Write(&text, binary.LittleEndian, header)
+	if err == nil {
+		err = os.WriteFile(program, text.Bytes(), 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		given   v1alpha1.Location
+		host    string
+		program string
+		want    v1alpha1.Location
+		note    string
+	}{
+		"by default":         {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
+		"no way":             {program: program, want: v1alpha1.LocationHost, note: "do not reach each other"},
+		"no program for it":  {host: "172.18.0.1", program: "location_test.go", want: v1alpha1.LocationHost, note: "it is no program for Linux"},
+		"here, as was said":  {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program, want: v1alpha1.LocationHost},
+		"there, as was said": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster}, // fails later, with what to do
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind, Controller: v1alpha1.Controller{Location: tc.given}}}
+			v1alpha1.SetDefaults(config)
+			var notes []string
+			resolved := resolveLocation(config, placed{&fakeCluster{}, tc.host}, tc.program, func(note string) { notes = append(notes, note) })
+			got := resolved.Spec
+			if got.Controller.Location != tc.want || got.Broker.TLS != (tc.want == v1alpha1.LocationCluster) {
+				t.Errorf("it runs in %q, TLS %t; want %q", got.Controller.Location, got.Broker.TLS, tc.want)
+			}
+			if said := strings.Join(notes, "; "); !strings.Contains(said, tc.note) || tc.note == "" && said != "" {
+				t.Errorf("told %q, want %q", said, tc.note)
+			}
+			if otherSettings(resolved, config) {
+				t.Error("the next up takes what was resolved for another setting")
+			}
+		})
+	}
+}
+
+// placed is a cluster that reaches this machine at an address.
+type placed struct {
+	*fakeCluster
+	host string
+}
+
+func (p placed) Host() string { return p.host }
+
+// The broker listens where those who use it reach it, or says why it cannot.
+func TestBrokerHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		location v1alpha1.Location
+		runtime  v1alpha1.BaseRuntime
+		host     string
+		want     string
+	}{
+		"all here":                 {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "172.18.0.1", "127.0.0.1"},
+		"all here, and no way":     {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "", "127.0.0.1"},
+		"controller there":         {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "172.18.0.1", "172.18.0.1"},
+		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "172.18.0.1", "172.18.0.1"},
+		"controller there, no way": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "", "--controller host"},
+		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeContainer, "", "--base-runtime process"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &v1alpha1.Sandbox{}
+			config.Spec.Controller.Location, config.Spec.Bases.Runtime = tc.location, tc.runtime
+			got, err := brokerHost(config, placed{&fakeCluster{}, tc.host})
+			if got != tc.want && (err == nil || !strings.HasSuffix(err.Error(), tc.want)) {
+				t.Errorf("got %q, %v; want %q", got, err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/container"
+	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// provider is one way to get a cluster.
+type provider struct {
+	// open makes the cluster of a configuration; nothing is started.
+	open func(clusterOptions) (Cluster, error)
+	// forget removes what a sandbox has left, when its daemon is gone and cannot say what that was.
+	forget func(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error
+}
+
+// providers are all there are: another one is a package, and a line here.
+var providers = map[v1alpha1.Provider]provider{
+	v1alpha1.ProviderEmbedded: {openEmbedded, forgetEmbedded},
+	v1alpha1.ProviderKind:     {openKind, forgetKind},
+	v1alpha1.ProviderExisting: {openExisting, forgetExisting},
+}
+
+// clusterOptions are what a cluster is made of.
+type clusterOptions struct {
+	dir        state.Dir
+	config     *v1alpha1.Sandbox
+	programs   Programs
+	supervisor *supervise.Supervisor
+	// note is told what a person should know.
+	note func(string)
+	log  *slog.Logger
+}
+
+// EffectiveProvider is the provider of a configuration, or embedded where auto was not resolved: it needs
+// nothing but this machine.
+func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
+	if s.Spec.Provider == v1alpha1.ProviderAuto {
+		return v1alpha1.ProviderEmbedded
+	}
+	return s.Spec.Provider
+}
+
+func openCluster(o clusterOptions) (Cluster, error) {
+	name := EffectiveProvider(o.config)
+	p, known := providers[name]
+	if !known {
+		return nil, fmt.Errorf("provider %q is not in this build", name)
+	}
+	return p.open(o)
+}
+
+// Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and cannot
+// say what that was: the Nodes of its bases, the objects with its label, and the mark. A cluster that does
+// not bear the sandbox's mark is left alone, and so is one that goes with the sandbox; a cluster of kind
+// is removed as a whole.
+func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+	if p, known := providers[EffectiveProvider(config)]; known {
+		return p.forget(ctx, dir, config)
+	}
+	return nil
+}
+
+func openEmbedded(o clusterOptions) (Cluster, error) {
+	c, err := embedded.New(embedded.Options{
+		Sandbox:    o.config.Metadata.Name,
+		Dir:        string(o.dir),
+		Binary:     o.programs.ControlPlane,
+		Supervisor: o.supervisor,
+		Durable:    o.config.Spec.Durable,
+		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
+		LogDir:     o.dir.Logs(),
+		Kubeconfig: o.dir.Kubeconfig(),
+		Logger:     o.log,
+	})
+	if err != nil {
+		return nil, err // and no interface with a nil in it
+	}
+	return c, nil
+}
+
+// forgetEmbedded has nothing to do: its processes have run records.
+func forgetEmbedded(context.Context, state.Dir, *v1alpha1.Sandbox) error { return nil }
+
+func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) kind.Options {
+	k := config.Spec.Kind
+	return kind.Options{
+		Sandbox: config.Metadata.Name, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
+		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version,
+	}
+}
+
+func openKind(o clusterOptions) (Cluster, error) {
+	options := kindOptions(o.dir, o.config)
+	options.Note, options.Logger = o.note, o.log
+	p, err := kind.New(options)
+	if err != nil {
+		return nil, err // as above
+	}
+	return p, nil
+}
+
+// forgetKind removes the cluster, and what is left of bases in containers: they end with their daemon,
+// unless the engine had trouble.
+func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+	o := kindOptions(dir, config)
+	e, err := kind.EngineOf(ctx, o)
+	switch {
+	case errors.Is(err, engine.ErrNone):
+		err = nil
+	case err == nil:
+		err = container.New(container.Options{Engine: e, Network: kind.Network, Sandbox: config.Metadata.Name, Dir: string(dir)}).Sweep(ctx)
+	}
+	return errors.Join(err, kind.Forget(ctx, o))
+}
+
+func newExisting(dir state.Dir, config *v1alpha1.Sandbox) (*existing.Provider, error) {
+	c := config.Spec.Cluster
+	return existing.New(existing.Options{
+		Sandbox: config.Metadata.Name, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Dir: dir,
+	})
+}
+
+func openExisting(o clusterOptions) (Cluster, error) {
+	p, err := newExisting(o.dir, o.config)
+	if err != nil {
+		return nil, err // as above
+	}
+	return p, nil
+}
+
+func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+	p, err := newExisting(dir, config)
+	if err != nil {
+		return err
+	}
+	return p.Forget(ctx, config.Spec.Bases.ClusterName)
+}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// Run runs the engine's command and returns what it prints, without the white space around it. It
+// blocks until the command ends, or ctx, which kills it. An error holds the line that was run and the
+// last line of what it said; together with an error, Run returns what was printed.
+func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
+	return Output(ctx, exec.CommandContext(ctx, e.Command, args...), 1)
+}
+
+// Load gives the engine the images of an archive, which write writes. It blocks as Run does.
+func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
+	cmd := exec.CommandContext(ctx, e.Command, "load", "--quiet")
+	read, send := io.Pipe()
+	cmd.Stdin = read
+	defer func() { _ = read.Close() }()                  // it ends write; closing a pipe does not fail
+	go func() { _ = send.CloseWithError(write(send)) }() // the command's Stdin gets the error
+	_, err := Output(ctx, cmd, 1)
+	return err
+}
+
+// Output runs a command made with ctx and returns what it prints, without the white space around it. An
+// error holds the line that was run and the last lines, so many, of what it said. Output sets the
+// command's Stdout and Stderr.
+func Output(ctx context.Context, cmd *exec.Cmd, lines int) (string, error) {
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		switch said := lastLines(stderr.String(), lines); {
+		case strings.Contains(said, "\n"):
+			err = fmt.Errorf("%w\n%s", err, said)
+		case said != "":
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+	}
+	return strings.TrimSpace(stdout.String()), err
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

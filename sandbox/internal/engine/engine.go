@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The engines, by their commands.
+const (
+	Docker = "docker"
+	Podman = "podman"
+)
+
+// askTime bounds the question whether an engine answers: one that hangs is none.
+const askTime = 5 * time.Second
+
+// ErrNone is returned, wrapped, when no container engine can be used on this machine.
+var ErrNone = errors.New("no container engine")
+
+// Engine is a container engine. Its methods need nothing but Command, and may be called concurrently.
+type Engine struct {
+	// Command is docker or podman.
+	Command string
+	// Version, such as "27.5.1".
+	Version string
+	// Architecture of its containers, as Go names it.
+	Architecture string
+	// CgroupV1 is true where the machine has the cgroups of before 2016.
+	CgroupV1 bool
+	// Memory of its machine, in bytes.
+	Memory int64
+	// Rootless is true where it runs without root's rights.
+	Rootless bool
+	// Controllers is true where it may limit CPU, memory and processes. If Rootless, the system must
+	// have allowed that.
+	Controllers bool
+	// Root is the folder of its data, which may be on another machine. Empty: unknown.
+	Root string
+}
+
+// Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that
+// answers. It blocks for some seconds at most. An error that wraps ErrNone says why none can be used.
+func Find(ctx context.Context, name string) (*Engine, error) {
+	var reasons []string
+	for _, known := range []struct {
+		name string
+		ask  func(context.Context) (*Engine, error)
+	}{{Docker, askDocker}, {Podman, askPodman}} {
+		if name != "" && name != known.name {
+			continue
+		}
+		e, err := known.ask(ctx)
+		if err == nil {
+			return e, nil
+		}
+		reasons = append(reasons, err.Error())
+	}
+	if len(reasons) == 0 {
+		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNone, name)
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNone, strings.Join(reasons, "; "))
+}
+
+func askDocker(ctx context.Context) (*Engine, error) {
+	var info struct {
+		ServerVersion, CgroupVersion, Architecture, DockerRootDir string
+		MemTotal                                                  int64
+		MemoryLimit, PidsLimit, CPUShares                         bool
+		SecurityOptions, ServerErrors                             []string
+	}
+	if err := ask(ctx, &info, Docker); err != nil {
+		return nil, err
+	}
+	if info.ServerVersion == "" {
+		return nil, refusal(Docker, strings.Join(info.ServerErrors, "; "))
+	}
+	return &Engine{Command: Docker, Version: info.ServerVersion, Architecture: goArchitecture(info.Architecture),
+		CgroupV1: info.CgroupVersion == "1", Memory: info.MemTotal, Root: info.DockerRootDir,
+		Rootless:    slices.Contains(info.SecurityOptions, "name=rootless"),
+		Controllers: info.MemoryLimit && info.PidsLimit && info.CPUShares}, nil
+}
+
+func askPodman(ctx context.Context) (*Engine, error) {
+	var info struct {
+		Host struct {
+			CgroupVersion, Arch string
+			CgroupControllers   []string
+			MemTotal            int64
+			Security            struct{ Rootless bool }
+		}
+		Store   struct{ GraphRoot string }
+		Version struct{ Version string }
+	}
+	if err := ask(ctx, &info, Podman); err != nil {
+		return nil, err
+	}
+	has := func(controller string) bool { return slices.Contains(info.Host.CgroupControllers, controller) }
+	return &Engine{Command: Podman, Version: info.Version.Version, Architecture: goArchitecture(info.Host.Arch),
+		CgroupV1: info.Host.CgroupVersion == "v1", Memory: info.Host.MemTotal, Root: info.Store.GraphRoot,
+		Rootless: info.Host.Security.Rootless, Controllers: has("cpu") && has("memory") && has("pids")}, nil
+}
+
+// ask reads what an engine says of itself. The error is one clause, without a line break.
+func ask(ctx context.Context, info any, command string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	text, err := (&Engine{Command: command}).Run(ctx, "info", "--format", "{{json .}}")
+	var missing *exec.Error
+	switch {
+	case errors.As(err, &missing):
+		return fmt.Errorf("%s is not installed", command)
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s does not answer within %s", command, askTime)
+	case err != nil && !json.Valid([]byte(text)): // docker describes its client even when its server is gone
+		return refusal(command, err.Error())
+	}
+	if err := json.Unmarshal([]byte(text), info); err != nil {
+		return fmt.Errorf("%s says of itself what cannot be read: %w", command, err)
+	}
+	return nil
+}
+
+// refusal says in a clause why an engine cannot be used.
+func refusal(command, why string) error {
+	switch lower := strings.ToLower(why); {
+	case strings.Contains(lower, "permission denied"):
+		return fmt.Errorf("%s runs, but you may not use it (add yourself to its group, or use its rootless mode)", command)
+	case strings.Contains(lower, "cannot connect"), strings.Contains(lower, "failed to connect"):
+		return fmt.Errorf("%s is installed, but does not run", command)
+	case strings.TrimSpace(why) == "":
+		return fmt.Errorf("%s does not answer", command)
+	default:
+		return fmt.Errorf("%s cannot be used: %s", command, lastLines(why, 1))
+	}
+}
+
+// goArchitecture translates what uname says.
+func goArchitecture(name string) string {
+	switch name {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	default:
+		return name
+	}
+}

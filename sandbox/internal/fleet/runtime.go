@@ -1,0 +1,47 @@
+package fleet
+
+import (
+	"context"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// Runtime is what bases run in. Its methods may be called concurrently.
+type Runtime interface {
+	// Adapt makes of the options of a base in this process those of one that runs there.
+	Adapt(o *fakebase.Options)
+	// Max is how many bases a sandbox may run there; 0 = any number.
+	Max() int
+	// AtOnce is how many are opened at a time.
+	AtOnce() int
+	// Open makes a place for the base of a host name, and blocks until it can take one.
+	Open(ctx context.Context, hostName string) (Place, error)
+}
+
+// Place is where one base runs.
+type Place interface {
+	// IP is the address that the base reports, which is nobody else's.
+	IP() string
+	// New makes the base, which does nothing before its Start. It is called once.
+	New(ctx context.Context, o fakebase.Options) (Base, error)
+	// Sync blocks until everything that the base has done so far has been told.
+	Sync(ctx context.Context) error
+	// Close ends the place, and blocks until it is gone. The base has ended, or was never made.
+	Close() error
+}
+
+// Base is a simulated base, of this process or another. Its methods are those of
+// fakebase.Base, which says what they do.
+type Base interface {
+	Start(ctx context.Context) error
+	Status() fakebase.Status
+	Identity() string
+	Faults() []fakebase.FaultStatus
+	Inject(f fakebase.Fault) (string, error)
+	Clear(ids ...string) int
+	Restart(identity string) error
+	Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())
+	Trace(fn func(fakebase.Trace)) (stop func())
+	WebAddr(ctx context.Context) (string, error)
+	HTTPAddr() string
+}

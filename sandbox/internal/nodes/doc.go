@@ -1,0 +1,4 @@
+// Package nodes looks at the Nodes that module controllers make of bases.
+//
+//	nodes.go   Watch: which are Ready; Remove: those of bases that have ended
+package nodes

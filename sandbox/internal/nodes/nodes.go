@@ -1,0 +1,225 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+const (
+	// Selector selects the Nodes that are bases.
+	Selector = labels.Component + "=" + labels.Vnode
+	// vnodePrefix begins the name of such a Node; the base's identity follows.
+	vnodePrefix = "vnode."
+	// countPause is how long many Nodes may change before they are counted again.
+	countPause = 10 * time.Millisecond
+	// namesInError is how many missing bases an error names.
+	namesInError = 3
+	// removedAtOnce is how many Nodes are removed at the same time.
+	removedAtOnce = 10
+)
+
+// Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may be
+// scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at before
+// that taint goes waits for seconds. Its methods may be called concurrently.
+type Watch struct {
+	client kubernetes.Interface
+	env    string
+
+	mu     sync.Mutex
+	ready  map[string]nodeState // by identity
+	change chan struct{}        // closed at the next change
+}
+
+type nodeState struct {
+	name  string
+	ready bool
+}
+
+// New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start.
+func New(client kubernetes.Interface, env string) *Watch {
+	return &Watch{client: client, env: env, ready: map[string]nodeState{}, change: make(chan struct{})}
+}
+
+// Start follows the Nodes until ctx ends. It can be called once.
+func (n *Watch) Start(ctx context.Context) error {
+	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{}, func(o *metav1.ListOptions) { o.LabelSelector = Selector })
+	err := informer.SetTransform(slim)
+	if err == nil {
+		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    n.set,
+			UpdateFunc: func(_, o any) { n.set(o) },
+			DeleteFunc: n.unset,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("following the Nodes of bases: %w", err)
+	}
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+// slim drops everything of a Node that is not looked at.
+func slim(o any) (any, error) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return o, nil
+	}
+	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	for _, t := range node.Spec.Taints {
+		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
+		}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return slim, nil
+}
+
+func (n *Watch) set(o any) {
+	node, ok := o.(*corev1.Node)
+	if !ok {
+		return
+	}
+	s := nodeState{name: node.Name}
+	for _, c := range node.Status.Conditions {
+		s.ready = s.ready || c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if id := n.identity(node.Name); n.ready[id] != s {
+		n.ready[id] = s
+		n.changed()
+	}
+}
+
+func (n *Watch) unset(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if node, ok := o.(*corev1.Node); ok {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.ready, n.identity(node.Name))
+		n.changed()
+	}
+}
+
+// changed wakes those who wait. n.mu is held.
+func (n *Watch) changed() {
+	close(n.change)
+	n.change = make(chan struct{})
+}
+
+// identity takes the base's identity out of a Node's name, which is
+// vnode.<identity>, or vnode.<identity>.<env>.
+func (n *Watch) identity(name string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
+}
+
+// Of returns the name of the Node of a base, empty if there is none, and whether
+// it is Ready.
+func (n *Watch) Of(identity string) (name string, ready bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.ready[identity]
+	return s.name, s.ready
+}
+
+// Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the
+// error says how many are not, and names some.
+func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
+	for {
+		all := identities()
+		n.mu.Lock()
+		var missing []string
+		for _, id := range all {
+			if !n.ready[id].ready {
+				missing = append(missing, id)
+			}
+		}
+		change := n.change
+		n.mu.Unlock()
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return fmt.Errorf("%d of %d bases have no Ready Node, such as %s: %w", len(missing), len(all),
+				strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
+		}
+		select { // Nodes come by the hundred: count again when some have come
+		case <-time.After(countPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Remove deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does after a
+// while: those that the label selector matches, if their base is one of ours. Pods that take the place of
+// others must not be bound to one of these, so all Nodes go first.
+func Remove(ctx context.Context, client kubernetes.Interface, selector string, ours func(identity string) bool) error {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return fmt.Errorf("listing the Nodes of bases: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool {
+		identity, _, _ := strings.Cut(strings.TrimPrefix(n.Name, vnodePrefix), ".") // a UUID, without dots
+		return !ours(identity)
+	})
+	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
+		var group errgroup.Group // what fails does not keep the others from going
+		group.SetLimit(removedAtOnce)
+		for _, n := range list.Items {
+			group.Go(func() error { return remove(ctx, client, n.Name) })
+		}
+		err = errors.Join(err, group.Wait())
+	}
+	return err
+}
+
+func removeNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, name, metav1.DeleteOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		err = client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing Node %s: %w", name, err)
+	}
+	return nil
+}
+
+func removePodsOf(ctx context.Context, client kubernetes.Interface, node string) error {
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
+	if err != nil {
+		return fmt.Errorf("listing the Pods of Node %s: %w", node, err)
+	}
+	for _, p := range pods.Items {
+		at := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
+		err := client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, at)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("removing Pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package nodes
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// withPod is a Node with its Lease and a Pod.
+func withPod(node *corev1.Node) []runtime.Object {
+	return []runtime.Object{
+		node,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Namespace: corev1.NamespaceNodeLease}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "on-" + node.Name, Namespace: "default"}, Spec: corev1.PodSpec{NodeName: node.Name}},
+	}
+}
+
+// podsByNode has a fake API know the field selector by which the Pods of a Node are found.
+func podsByNode(client *fake.Clientset) {
+	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		node, found := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
+		if !found {
+			return false, nil, nil
+		}
+		all, err := client.Tracker().List(a.GetResource(), corev1.SchemeGroupVersion.WithKind("Pod"), a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		list := all.(*corev1.PodList)
+		list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Spec.NodeName != node })
+		return true, list, nil
+	})
+}
+
+// What bases that have ended have left goes; Nodes of other bases, and of no base, stay.
+func TestRemove(t *testing.T) {
+	other := aNode(corev1.ConditionTrue)
+	other.Name = "vnode.b.dev"
+	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	client := fake.NewClientset(slices.Concat(withPod(aNode(corev1.ConditionTrue)), withPod(other), withPod(worker))...)
+	podsByNode(client)
+	if err := Remove(t.Context(), client, labels.Component+"="+labels.Vnode, func(id string) bool { return id == "a" }); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		left = append(left, "Node "+n.Name)
+	}
+	pods, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods.Items {
+		left = append(left, "Pod "+p.Name)
+	}
+	leases, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Items {
+		left = append(left, "Lease "+l.Name)
+	}
+	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, left); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}

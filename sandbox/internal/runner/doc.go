@@ -1,0 +1,9 @@
+// Package runner holds what every way of running module controllers has in common.
+//
+//	runner.go  the names of controllers; what they need of the broker; their logs in errors
+//
+// The ways:
+//
+//	host/       processes of this machine: the sandbox's own program, or a command of the user's
+//	incluster/  a Deployment of the cluster
+package runner

@@ -1,0 +1,118 @@
+package host
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// Command is a module controller of the user's own as a Program: spec.controller.command. All fields are
+// required.
+type Command struct {
+	// Dir is the sandbox's state folder.
+	Dir state.Dir
+	// Broker is where the bases are; it listens.
+	Broker runner.Broker
+	// ClientPrefix begins MQTT client ids.
+	ClientPrefix string
+	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
+	Gateway string
+	// Env is the environment that bases share with the controller.
+	Env string
+	// Kubeconfig has the administrator's rights: what rights the command needs, only its author knows.
+	Kubeconfig string
+}
+
+var _ Program = (*Command)(nil)
+
+// Settings are the process's program, arguments, variables and files, with the templates filled in.
+func (c *Command) Settings(i Instance) (map[string]string, error) {
+	i.Metrics, i.Health, i.Heartbeats = "", "", net.JoinHostPort(Loopback, "0")
+	p, err := c.fill(i)
+	if err != nil {
+		return nil, err
+	}
+	settings := map[string]string{"path": p.Path, "dir": p.Dir, "ready": p.ReadyURL + fmt.Sprint(p.ReadyLog)}
+	for n, arg := range p.Args {
+		settings["argument "+strconv.Itoa(n)] = arg
+	}
+	for name, value := range p.Env {
+		settings["variable "+name] = value
+	}
+	for name, text := range p.Files {
+		settings["file "+name] = text
+	}
+	return settings, nil
+}
+
+// Process writes the files, and describes the process.
+func (c *Command) Process(i Instance) (supervise.Spec, error) {
+	p, err := c.fill(i)
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	if err := c.write(i, p.Files); err != nil {
+		return supervise.Spec{}, fmt.Errorf("writing the files of %s: %w", i.Name, err)
+	}
+	spec := supervise.Spec{
+		Name: i.Name, Path: p.Path, Args: p.Args, Env: list(p.Env), Dir: p.Dir, LogFile: c.Dir.Log(i.Name),
+		ReadyLog: p.ReadyLog, Group: true, StopTimeout: stopTime,
+	}
+	if p.ReadyURL != "" {
+		spec.Ready = answers(p.ReadyURL)
+	}
+	return spec, nil
+}
+
+// write writes the files of an instance into its folder, and removes those of before.
+func (c *Command) write(i Instance, files map[string]string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	folder := c.files(i)
+	if err := os.RemoveAll(folder); err != nil { // it is the sandbox's own
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := state.WriteFile(filepath.Join(folder, name), []byte(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Command) files(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
+
+func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
+	host, text, err := net.SplitHostPort(c.Broker.Addr())
+	if err != nil {
+		return nil, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	brokerPort, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	heartbeats, err := strconv.Atoi(port(i.Heartbeats))
+	if err != nil {
+		return nil, fmt.Errorf("reading the address for heartbeats: %w", err)
+	}
+	login := c.Broker.Controller()
+	return i.Config.Process(v1alpha1.ControllerValues{
+		Kubeconfig: c.Kubeconfig,
+		BrokerHost: host, BrokerPort: brokerPort, BrokerUser: login.User, BrokerPassword: login.Password, BrokerCA: c.Broker.CAFile(),
+		HTTPTunnelPort: heartbeats, Gateway: "http://" + c.Gateway,
+		Env: c.Env, ClientID: i.ClientID, ClientPrefix: c.ClientPrefix,
+		MetricsAddr: i.Metrics, HealthAddr: i.Health,
+		Name: i.Name, Index: i.Index, Replicas: *i.Config.Replicas, Files: c.files(i),
+	})
+}

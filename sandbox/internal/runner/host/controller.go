@@ -1,0 +1,137 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// stopTime is how long the controller may take to give up its leases.
+const stopTime = 3 * time.Second
+
+// Controller is the sandbox's own module-controller as a Program. All fields are required, but
+// KubeletClientCA.
+type Controller struct {
+	// Path of the program.
+	Path string
+	// Dir is the sandbox's state folder.
+	Dir state.Dir
+	// Broker is where the bases are; it listens.
+	Broker runner.Broker
+	// ClientPrefix begins MQTT client ids.
+	ClientPrefix string
+	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
+	Gateway string
+	// Env is the environment that bases share with the controller.
+	Env string
+	// Kubeconfig of the controller.
+	Kubeconfig string
+	// Host is the address of this machine at which the API server reaches the controller for logs and exec
+	// of module Pods.
+	Host string
+	// KubeletClientCA names the authority behind the certificate with which the API server calls; empty =
+	// logs and exec are not served.
+	KubeletClientCA string
+	// Serving issues the certificate for Host.
+	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+
+	kubelet map[string]string // made once: another certificate would start the processes anew
+}
+
+var _ Program = (*Controller)(nil)
+
+// Settings are the variables that the documents name (Module Controller V2 document 5.4).
+func (c *Controller) Settings(i Instance) (map[string]string, error) {
+	host, brokerPort, err := net.SplitHostPort(c.Broker.Addr())
+	if err != nil {
+		return nil, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	if err := c.serveKubelet(); err != nil {
+		return nil, err
+	}
+	login := c.Broker.Controller()
+	env := map[string]string{
+		"ENABLE_MQTT_TUNNEL":      "true",
+		"MQTT_BROKER":             host,
+		"MQTT_PORT":               brokerPort,
+		"MQTT_USERNAME":           login.User,
+		"MQTT_PASSWORD":           login.Password,
+		"MQTT_CLIENT_PREFIX":      c.ClientPrefix,
+		"ENABLE_HTTP_TUNNEL":      "true",
+		"HTTP_TUNNEL_LISTEN_HOST": Loopback,
+		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
+		"ENV":                     c.Env,
+		"CLIENT_ID":               i.ClientID,
+		"KUBECONFIG":              c.Kubeconfig,
+	}
+	if ca := c.Broker.CAFile(); ca != "" {
+		env["MQTT_CA_PATH"] = ca
+	}
+	if *i.Config.Replicas > 1 {
+		env["IS_CLUSTER"] = "true"
+	}
+	maps.Copy(env, c.kubelet)
+	maps.Copy(env, i.Config.Env)
+	return env, nil
+}
+
+// serveKubelet has the controller serve logs and exec of module Pods where the API server can reach it,
+// with a certificate that the API server trusts.
+func (c *Controller) serveKubelet() error {
+	if c.KubeletClientCA == "" || c.kubelet != nil {
+		return nil
+	}
+	certPEM, keyPEM, _, err := c.Serving(c.Host)
+	certFile, keyFile := c.Dir.KubeletCert()
+	if err == nil {
+		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))
+	}
+	if err != nil {
+		return fmt.Errorf("making the certificate for logs and exec: %w", err)
+	}
+	c.kubelet = map[string]string{
+		"KUBELET_PROXY_ENABLED": "true",
+		"KUBELET_HOST":          c.Host,
+		"KUBELET_PROXY_PORT":    "0",
+		"KUBELET_TLS_CERT":      certFile,
+		"KUBELET_TLS_KEY":       keyFile,
+		"KUBELET_CLIENT_CA":     c.KubeletClientCA,
+	}
+	return nil
+}
+
+// Process is that of Program.
+func (c *Controller) Process(i Instance) (supervise.Spec, error) {
+	settings, err := c.Settings(i)
+	if err != nil {
+		return supervise.Spec{}, err
+	}
+	maps.Copy(settings, map[string]string{
+		"METRICS_ADDR": i.Metrics, "HEALTH_ADDR": i.Health, "HTTP_TUNNEL_LISTEN_PORT": port(i.Heartbeats),
+	})
+	return supervise.Spec{
+		Name:        i.Name,
+		Path:        c.Path,
+		Env:         list(settings),
+		Dir:         string(c.Dir),
+		LogFile:     c.Dir.Log(i.Name),
+		Ready:       answers("http://" + i.Health + "/readyz"),
+		StopTimeout: stopTime,
+	}, nil
+}
+
+// list writes variables as NAME=value, sorted.
+func list(env map[string]string) []string {
+	all := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, name+"="+env[name])
+	}
+	return all
+}

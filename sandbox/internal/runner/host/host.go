@@ -1,0 +1,158 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// portAttempts is how often a controller is started with other ports when one was taken between picking
+// and listening.
+const portAttempts = 3
+
+// Options of a Runner.
+type Options struct {
+	// Program is what is run. Required.
+	Program Program
+	// Supervisor runs it. Required.
+	Supervisor *supervise.Supervisor
+	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere. Required.
+	Heartbeats func(controller, addr string)
+}
+
+// Runner runs module controllers as processes of this machine. Ensure and End are called one after the
+// other; the methods of its Part may be called concurrently.
+type Runner struct {
+	o        Options
+	replicas []*replica
+}
+
+// replica is one of the controllers.
+type replica struct {
+	name string
+	// clientID stays the same through restarts: Leases name it.
+	clientID string
+	// settings are what it was started with, ports apart; nil while it is not.
+	settings map[string]string
+}
+
+// New returns a runner without controllers.
+func New(o Options) *Runner { return &Runner{o: o} }
+
+// Start blocks until ctx ends: the processes need nobody to follow them.
+func (r *Runner) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// Ensure starts the controllers that are missing, starts again those that have other settings or have
+// ended, removes those too many, and blocks until all are ready.
+func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
+	want := *c.Replicas
+	for len(r.replicas) > want { // what it gives up, the others take at once
+		last := r.replicas[len(r.replicas)-1]
+		if err := r.o.Supervisor.Remove(ctx, last.name); err != nil {
+			return err
+		}
+		r.o.Heartbeats(last.name, "")
+		r.replicas = r.replicas[:len(r.replicas)-1]
+	}
+	for len(r.replicas) < want {
+		r.replicas = append(r.replicas, &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: uuid.NewString()})
+	}
+	group, gctx := errgroup.WithContext(ctx)
+	for i, x := range r.replicas {
+		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
+		settings, err := r.o.Program.Settings(instance)
+		if err != nil {
+			return err
+		}
+		if maps.Equal(settings, x.settings) && r.runs(ctx, x.name) {
+			continue
+		}
+		group.Go(func() error { return r.start(gctx, x, instance, settings) })
+	}
+	return group.Wait()
+}
+
+func (r *Runner) runs(ctx context.Context, name string) bool {
+	all := r.o.Supervisor.Status(ctx, func(n string) bool { return n == name })
+	return len(all) == 1 && all[0].State == supervise.Running
+}
+
+// start starts a controller anew and waits until it is ready.
+func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings map[string]string) error {
+	x.settings = nil
+	if err := r.o.Supervisor.Stop(ctx, x.name); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		addrs, err := freePorts(3)
+		if err != nil {
+			return fmt.Errorf("finding free ports for %s: %w", x.name, err)
+		}
+		instance.Metrics, instance.Health, instance.Heartbeats = addrs[0], addrs[1], addrs[2]
+		spec, err := r.o.Program.Process(instance)
+		if err != nil {
+			return err
+		}
+		if err := r.o.Supervisor.Start(ctx, spec); err != nil {
+			return err
+		}
+		r.o.Heartbeats(x.name, instance.Heartbeats)
+		err = r.o.Supervisor.WaitReady(ctx, x.name)
+		var notReady *supervise.NotReadyError
+		if !errors.As(err, &notReady) || !notReady.Exited || !taken(addrs) || attempt == portAttempts {
+			if err == nil {
+				x.settings = settings
+			}
+			return err
+		}
+	}
+}
+
+// End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
+func (r *Runner) End(ctx context.Context, abruptly bool) error {
+	errs := make([]error, len(r.replicas))
+	var ending sync.WaitGroup
+	for i, x := range r.replicas {
+		ending.Go(func() {
+			if abruptly {
+				if err := r.o.Supervisor.Kill(x.name); !errors.Is(err, supervise.ErrUnknown) {
+					errs[i] = err
+				}
+			}
+			errs[i] = errors.Join(errs[i], r.o.Supervisor.Stop(ctx, x.name))
+		})
+	}
+	ending.Wait()
+	return errors.Join(errs...)
+}
+
+// Part shows the processes.
+func (r *Runner) Part() component.Part {
+	return component.Processes{Supervisor: r.o.Supervisor, Mine: func(name string) bool {
+		rest, found := strings.CutPrefix(name, runner.Name)
+		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
+		return found && (rest == "" || err == nil && name == runner.NameOf(number))
+	}}
+}
+
+// port of an address of a listener.
+func port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // it has one
+	return port
+}

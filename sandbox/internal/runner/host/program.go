@@ -1,0 +1,31 @@
+package host
+
+import (
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// Loopback is the address at which this machine's processes reach each other.
+const Loopback = "127.0.0.1"
+
+// Instance is one controller that is to run.
+type Instance struct {
+	// Name as a component, and Index from 1.
+	Name  string
+	Index int
+	// ClientID is its own, and stays the same through restarts.
+	ClientID string
+	// Config is what the configuration asks for.
+	Config v1alpha1.Controller
+	// Metrics, Health and Heartbeats are free addresses, host:port. Settings does not look at them.
+	Metrics, Health, Heartbeats string
+}
+
+// Program is what a Runner runs.
+type Program interface {
+	// Settings are all that makes a difference to an instance, its addresses apart: one whose settings have
+	// changed is started again.
+	Settings(i Instance) (map[string]string, error)
+	// Process describes the process of an instance. It may write files that the process reads.
+	Process(i Instance) (supervise.Spec, error)
+}

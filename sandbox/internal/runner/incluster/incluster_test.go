@@ -1,0 +1,411 @@
+package incluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+const patience = 20 * time.Second
+
+// bench is a Controller with two Pods in a cluster that the test plays.
+type bench struct {
+	*Controller
+	t      *testing.T
+	client *fake.Clientset
+
+	mu   sync.Mutex
+	told []string // what happens to the controllers
+	done []string // to containers
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, client: fake.NewClientset(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})}
+	b.Controller = newController(Options{Containers: b, Changed: func(c Change) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.told = append(b.told, fmt.Sprintf("%s %s: %s", runner.NameOf(c.Number), c.State, c.Message))
+	}}, b.client, nil)
+	b.wanted, b.revision, b.ports = 2, settings.revision(), map[int]int32{1: 30001, 2: 30002}
+	watching := make(chan struct{})
+	b.client.PrependWatchReactor("pods", func(a ktesting.Action) (bool, watch.Interface, error) {
+		w, err := b.client.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		close(watching) // what is written before is lost: the fake API has no history
+		return true, w, err
+	})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	<-watching
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	b.write(pod("a", number("1"), runs("x", 0, true)), pod("b", number("2"), older, runs("y", 0, true)))
+	b.eventually(func() error {
+		if r := b.Replicas(); len(r) != 2 || !r[0].Ready || !r[1].Ready {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	b.since()
+	return b
+}
+
+func (b *bench) note(what, node, id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done = append(b.done, what+" "+node+"/"+id)
+	return nil
+}
+
+func (b *bench) KillContainer(_ context.Context, node, id string) error {
+	return b.note("kill", node, id)
+}
+func (b *bench) PauseContainer(_ context.Context, node, id string) error {
+	return b.note("pause", node, id)
+}
+func (b *bench) ResumeContainer(_ context.Context, node, id string) error {
+	return b.note("resume", node, id)
+}
+
+// write makes Pods what they are.
+func (b *bench) write(pods ...*corev1.Pod) {
+	b.t.Helper()
+	for _, p := range pods {
+		api := b.client.CoreV1().Pods(namespace)
+		_, err := api.Update(b.t.Context(), p, metav1.UpdateOptions{})
+		if err != nil {
+			_, err = api.Create(b.t.Context(), p, metav1.CreateOptions{})
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) eventually(look func() error) {
+	b.t.Helper()
+	check.Eventually(b.t, patience, look)
+}
+
+// since returns what was told since it was asked last.
+func (b *bench) since() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	told := b.told
+	b.told = nil
+	return told
+}
+
+// tells waits until that much was told, and compares.
+func (b *bench) tells(want ...string) {
+	b.t.Helper()
+	b.eventually(func() error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.told) < len(want) {
+			return fmt.Errorf("told: %q, want %q", b.told, want)
+		}
+		return nil
+	})
+	if diff := cmp.Diff(want, b.since()); diff != "" {
+		b.t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Error(err)
+	}
+}
+
+// goes runs something that waits.
+func (b *bench) goes(act func(context.Context, int) error, number int) <-chan error {
+	done := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	go func() { defer cancel(); done <- act(ctx, number) }()
+	return done
+}
+
+// A controller that is killed is told to have ended at once, whatever the API still says, and start waits for the kubelet.
+func TestKillAndStart(t *testing.T) {
+	b := newBench(t)
+	b.must(b.Kill(t.Context(), 2))
+	b.tells("module-controller-2 exited: Pod b has ended: signal: killed")
+	b.must(b.Kill(t.Context(), 2)) // again is fine
+	started := b.goes(b.StartAgain, 2)
+	now := func(p *corev1.Pod) { statusOf(p).State.Terminated.FinishedAt = metav1.Now() }
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now))
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff)) // a second, in clusters of the sandbox's own
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, false)))
+	b.tells("module-controller-2 running: Pod b runs again: its kubelet has started it 2 times")
+	select {
+	case err := <-started:
+		t.Errorf("started before it was ready: %v", err)
+	default:
+	}
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, true)))
+	b.must(<-started)
+	b.must(<-b.goes(b.StartAgain, 2)) // again is fine
+	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+	for _, a := range b.client.Actions() {
+		if a.GetVerb() == "delete" {
+			t.Errorf("a Pod was replaced: %v", a)
+		}
+	}
+}
+
+// A kubelet that waits longer and longer does not keep a start waiting.
+func TestStartReplacesAPodThatBacksOff(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), ended("x", 137, "Error"), backsOff))
+	b.tells("module-controller exited: Pod a has ended: signal: killed")
+	started := b.goes(b.StartAgain, 1)
+	b.eventually(func() error {
+		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
+			return errors.New("Pod a is still there")
+		}
+		return nil
+	})
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-started)
+	b.tells("module-controller running: Pod c runs", "module-controller running: Pod c is ready")
+	b.eventually(func() error { // so that its Service finds it
+		p, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "c", metav1.GetOptions{})
+		if err == nil && p.Labels[numberLabel] != "1" {
+			err = fmt.Errorf("its labels are %v", p.Labels)
+		}
+		return err
+	})
+}
+
+func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), ended("x", 3, "Error"), backsOff))
+	b.tells("module-controller exited: Pod a has ended: exit status 3")
+	err := <-b.goes(b.StartAgain, 1)
+	if want := "module-controller ends again and again: Pod a: exit status 3"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+func TestPauseAndResume(t *testing.T) {
+	b := newBench(t)
+	b.must(b.Pause(t.Context(), 1))
+	b.must(b.Pause(t.Context(), 1))
+	b.must(b.Resume(t.Context(), 1))
+	b.must(b.Resume(t.Context(), 1))
+	b.tells("module-controller paused: Pod a is paused", "module-controller running: Pod a goes on")
+	b.must(b.Pause(t.Context(), 1)) // until its liveness probe has it killed
+	b.write(pod("a", number("1"), ended("x", 137, "Error")))
+	b.tells("module-controller paused: Pod a is paused", "module-controller exited: Pod a has ended: signal: killed")
+	if err := b.Pause(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "it does not run") {
+		t.Errorf("pausing what has ended: %v", err)
+	}
+	b.must(b.Resume(t.Context(), 1))
+	if diff := cmp.Diff([]string{"pause node/x", "resume node/x", "pause node/x"}, b.done); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// scaledTo waits until the Deployment is told to have that many Pods.
+func (b *bench) scaledTo(n int32) {
+	b.t.Helper()
+	b.eventually(func() error {
+		d, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), name, metav1.GetOptions{})
+		if err == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas != n) {
+			err = fmt.Errorf("the Deployment is to have %v Pods, want %d", d.Spec.Replicas, n)
+		}
+		return err
+	})
+}
+
+func (b *bench) remove(pod string) {
+	b.t.Helper()
+	if err := b.client.CoreV1().Pods(namespace).Delete(b.t.Context(), pod, metav1.DeleteOptions{}); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// One of two controllers is stopped: the Deployment is told which Pod to take, and has one less until it is started again.
+func TestStopAndStart(t *testing.T) {
+	b := newBench(t)
+	stopped := b.goes(b.Stop, 1)
+	b.scaledTo(1)
+	cheap, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || cheap.Annotations[deletionCost] != "-1" {
+		t.Errorf("Pod a has annotations %v (%v)", cheap.Annotations, err)
+	}
+	b.remove("a")
+	b.must(<-stopped)
+	b.must(<-b.goes(b.Stop, 1))
+	if r := b.Replicas()[0]; r.State != supervise.Exited || r.Reason != "stopped" {
+		t.Errorf("after stop: %+v", r)
+	}
+	started := b.goes(b.StartAgain, 1)
+	b.scaledTo(2)
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-started)
+	if r := b.Replicas()[0]; r.Pod != "c" || !r.Ready {
+		t.Errorf("after start: %+v", r)
+	}
+}
+
+func TestRestartReplacesThePod(t *testing.T) {
+	b := newBench(t)
+	restarted := b.goes(b.Restart, 2)
+	b.eventually(func() error {
+		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
+			return errors.New("Pod b is still there")
+		}
+		return nil
+	})
+	b.write(pod("c", runs("z", 0, true)))
+	b.must(<-restarted)
+	b.tells("module-controller-2 exited: Pod b was deleted", "module-controller-2 running: Pod c runs", "module-controller-2 running: Pod c is ready")
+}
+
+// Heartbeats go to the Pod that has the number now, and no more to one that goes.
+func TestTheNumberGoesToTheNextPod(t *testing.T) {
+	b := newBench(t)
+	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", runs("z", 0, true)))
+	b.eventually(func() error {
+		for podName, want := range map[string]string{"a": "", "b": "2", "c": "1"} {
+			p, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), podName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if got := p.Labels[numberLabel]; got != want {
+				return fmt.Errorf("Pod %s has number %q, want %q", podName, got, want)
+			}
+		}
+		return nil
+	})
+}
+
+func TestFind(t *testing.T) {
+	b := newBench(t)
+	for name, want := range map[string]int{"module-controller": 1, "module-controller-2": 2, "a": 1, "b": 2, "module-controller-3": 0, "": 0} {
+		got, err := b.Find(name)
+		if got != want || (want == 0) != errors.Is(err, supervise.ErrUnknown) {
+			t.Errorf("%q is %d (%v), want %d", name, got, err, want)
+		}
+	}
+}
+
+// Heartbeats that cannot reach a Pod are told with what to do, before somebody wonders about bases that do not come.
+func TestReach(t *testing.T) {
+	b := newBench(t)
+	var asked []string
+	b.dial = func(_ context.Context, addr string) error { asked = append(asked, addr); return nil }
+	b.must(b.reach(t.Context()))
+	if diff := cmp.Diff([]string{"172.18.0.2:30001", "172.18.0.2:30002"}, asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+	b.dial = func(context.Context, string) error { return errors.New("no route to host") }
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") || !strings.Contains(err.Error(), "--controller host") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// lines keeps what is written to it.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(p))
+	return len(p), nil
+}
+
+// Every line of every container is there once, behind the name of its Pod, though the log of one breaks off and another has been
+// started again before anybody looked.
+func TestLogs(t *testing.T) {
+	stamp := func(second int, text string) string {
+		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"
+	}
+	var broken sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		podName := strings.Split(r.URL.Path, "/")[6]
+		switch q := r.URL.Query(); {
+		case q.Get("previous") == "true":
+			fmt.Fprint(w, stamp(0, "before"))
+		case q.Get("sinceTime") != "":
+			fmt.Fprint(w, stamp(1, podName+" one")+stamp(2, podName+" two"))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		default:
+			fmt.Fprint(w, stamp(1, podName+" one"))
+			w.(http.Flusher).Flush()
+			breaks := false
+			if podName == "a" {
+				broken.Do(func() { breaks = true })
+			}
+			if !breaks {
+				<-r.Context().Done()
+			}
+		}
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lines{}
+	c := newController(Options{Log: log}, client, nil)
+	ctx, end := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	defer func() { end(); readers.Wait() }()
+	for _, p := range []*corev1.Pod{pod("a", runs("x", 0, true)), pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
+		if err := c.pods.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := &logs{c: c, known: map[string]bool{}}
+	l.follow(ctx, &readers)
+	l.follow(ctx, &readers) // reads nothing twice
+	b := &bench{t: t}
+	want := []string{"a a one\n", "a a two\n", "b b one\n", "b before\n"}
+	b.eventually(func() error {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		got := slices.Sorted(slices.Values(log.all))
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("lines (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}

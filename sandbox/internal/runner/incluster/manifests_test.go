@@ -1,0 +1,221 @@
+package incluster
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+var settings = Settings{
+	Replicas: 2, Env: "test", Proxy: "http://u:secret@172.18.0.1:3128",
+	Broker:    Broker{Host: "172.18.0.1", Port: "8883", Username: "u", Password: "p", CA: []byte("authority")},
+	Kubelet:   Kubelet{Cert: []byte("c"), Key: []byte("k"), ClientCA: []byte("a")},
+	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
+}
+
+// Everything that kustomization.yaml names is applied, in its order, and the Deployment after the Secrets that it reads.
+func TestManifests(t *testing.T) {
+	objects, err := manifests(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range objects {
+		got = append(got, o.GetKind()+" "+o.GetName())
+		if o.GetLabels()[cluster.ManagedBy] != cluster.MarkName {
+			t.Errorf("%s %s does not bear the sandbox's label", o.GetKind(), o.GetName())
+		}
+	}
+	want := []string{
+		"Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller",
+		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller",
+		"RoleBinding module-controller", "Service module-controller",
+		"Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile("../../../../controller/deploy/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(resources, "deployment.yaml") {
+		text = bytes.ReplaceAll(text, []byte("  - "+file+"\n"), nil)
+	}
+	if left := bytes.Count(text, []byte("  - ")); left != 0 {
+		t.Errorf("%d resources of kustomization.yaml are not applied:\n%s", left, text)
+	}
+}
+
+func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
+	objects, err := manifests(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d); err != nil {
+		t.Fatal(err)
+	}
+	original, err := parse("deployment.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := variables(t, original[0]), variables(t, objects[len(objects)-1])
+	changed := map[string]string{}
+	for name, value := range after {
+		if before[name] != value {
+			changed[name] = value
+		}
+		delete(before, name)
+	}
+	want := map[string]string{
+		"ENV": "test", "MQTT_BROKER": "172.18.0.1", "MQTT_PORT": "8883", "MQTT_CA_PATH": "/etc/module-controller/broker/ca.crt",
+		"ENABLE_HTTP_TUNNEL": "true", "KUBELET_PROXY_ENABLED": "true", "MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9",
+	}
+	if diff := cmp.Diff(want, changed); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	if len(before) > 0 {
+		t.Errorf("variables of the manifests are gone: %v", before)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	if *d.Spec.Replicas != 2 || c.Image != ImageName || c.ImagePullPolicy != corev1.PullNever {
+		t.Errorf("%d replicas of %s, pulled %s", *d.Spec.Replicas, c.Image, c.ImagePullPolicy)
+	}
+}
+
+// A Pod reads Secrets and variables when it starts: other ones are other Pods, another number of them is not.
+func TestOtherSettingsAreOtherPods(t *testing.T) {
+	more := settings
+	more.Replicas = 3
+	if settings.revision() != more.revision() {
+		t.Error("more Pods are other Pods")
+	}
+	seen := map[string]string{settings.revision(): "nothing"}
+	for what, change := range map[string]func(*Settings){
+		"another password": func(s *Settings) { s.Broker.Username, s.Broker.Password = "up", "" },
+		"another proxy":    func(s *Settings) { s.Proxy = "http://u:other@172.18.0.1:3128" },
+		"another key":      func(s *Settings) { s.Kubelet.Key = []byte("other") },
+		"another variable": func(s *Settings) { s.Variables = map[string]string{"MODULE_DRAIN": "1sVNODE_WORKER_NUM", "9": ""} },
+	} {
+		other := settings
+		change(&other)
+		if same := seen[other.revision()]; same != "" {
+			t.Errorf("%s makes the same Pods as %s", what, same)
+		}
+		seen[other.revision()] = what
+		objects, err := manifests(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata", "annotations", revisionAnnotation)
+		if err != nil || got != other.revision() {
+			t.Errorf("%s: the Pods bear %q (%v), want %q", what, got, err, other.revision())
+		}
+	}
+}
+
+// Each Service leads to the Pods of one number, and to no other sandbox's mark.
+func TestHeartbeatService(t *testing.T) {
+	object, err := heartbeatService(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s corev1.Service
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &s); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{nameLabel: name, numberLabel: "2"}
+	if diff := cmp.Diff(want, s.Spec.Selector); diff != "" || s.Spec.Type != corev1.ServiceTypeNodePort || s.Labels[cluster.ManagedBy] != cluster.MarkName {
+		t.Errorf("type %s, labels %v, selector (-want +got):\n%s", s.Spec.Type, s.Labels, diff)
+	}
+	objects, err := manifests(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[len(objects)-1].Object, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range d.Spec.Template.Spec.Containers[0].Ports {
+		if port.Name == s.Spec.Ports[0].TargetPort.StrVal {
+			return
+		}
+	}
+	t.Errorf("the container has no port %s", s.Spec.Ports[0].TargetPort.StrVal)
+}
+
+// variables of the only container; those from elsewhere are told by where.
+func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		if _, twice := all[e.Name]; twice {
+			t.Errorf("%s is set twice", e.Name)
+		}
+		all[e.Name] = e.Value
+		if e.ValueFrom != nil {
+			all[e.Name] = e.ValueFrom.String()
+		}
+	}
+	return all
+}
+
+func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
+	dir := t.TempDir()
+	program, dynamic := filepath.Join(dir, "program"), filepath.Join(dir, "dynamic")
+	for path, segment := range map[string]elf.ProgType{program: elf.PT_LOAD, dynamic: elf.PT_INTERP} { // the latter names the system's loader
+		var text bytes.Buffer
+		for _, part := range []any{
+			elf.Header64{
+				Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+				Type:  uint16(elf.ET_EXEC), Version: uint32(elf.EV_CURRENT), Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
+			},
+			elf.Prog64{Type: uint32(segment)},
+		} {
+			if err := binary.Write(&text, binary.LittleEndian, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(path, text.Bytes(), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := BuildImage(program, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := image.Write(&archive, built); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(archive.Bytes(), []byte(ImageName)) {
+		t.Error("the archive does not name the image")
+	}
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries", filepath.Join(dir, "none"): "no such file"} {
+		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--controller host") {
+			t.Errorf("%s: error %v, want %q and what to do", path, err, want)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package incluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// RunnerOptions of a Runner. All fields are required.
+type RunnerOptions struct {
+	// Config reaches the cluster as an administrator.
+	Config *rest.Config
+	// Nodes of the cluster have the image; see Load.
+	Nodes cluster.Nodes
+	// Log is the file that gets what the controllers log.
+	Log string
+	// Broker is where the bases are; it speaks TLS and listens.
+	Broker runner.Broker
+	// Env is the environment that bases share with the controller.
+	Env string
+	// Proxy is the URL, with its password, of the HTTP proxy by which commands reach bases.
+	Proxy string
+	// KubeletClientCA names the authority behind the certificate with which the API server calls for logs
+	// and exec.
+	KubeletClientCA string
+	// Serving issues a certificate for hosts.
+	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere.
+	Heartbeats func(controller, addr string)
+	// Changed is told of every change of a controller, in order; it must not block.
+	Changed func(name string, state supervise.State, message string)
+}
+
+// Runner runs module controllers as a Deployment of the cluster. Ensure and End are called one after the
+// other; the methods of its Part may be called concurrently.
+type Runner struct {
+	o          RunnerOptions
+	controller *Controller
+	log        *os.File
+	kubelet    Kubelet // made once: another certificate would start the Pods anew
+}
+
+// NewRunner returns a runner without controllers. Start closes what it has opened.
+func NewRunner(o RunnerOptions) (*Runner, error) {
+	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the controller's log: %w", err)
+	}
+	r := &Runner{o: o, log: log}
+	r.controller, err = New(Options{Config: o.Config, Containers: o.Nodes, Log: log, Changed: r.changed})
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return r, nil
+}
+
+// changed tells of a controller, and leads heartbeats to where it is now.
+func (r *Runner) changed(c Change) {
+	name := runner.NameOf(c.Number)
+	r.o.Heartbeats(name, c.Heartbeats)
+	r.o.Changed(name, c.State, c.Message)
+}
+
+// Start follows the Pods and their logs until ctx ends. It can be called once.
+func (r *Runner) Start(ctx context.Context) error {
+	defer func() { _ = r.log.Close() }() // each line is written by then
+	return r.controller.Start(ctx)
+}
+
+// Ensure brings the controllers to a configuration and blocks until their Pods are ready. Start runs.
+func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
+	s, err := r.settings(c)
+	if err != nil {
+		return err
+	}
+	return runner.WithLog(r.controller.Ensure(ctx, s), r.o.Log)
+}
+
+func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
+	host, port, err := net.SplitHostPort(r.o.Broker.Addr())
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	brokerCA, err := os.ReadFile(r.o.Broker.CAFile())
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading the broker's authority: %w", err)
+	}
+	if r.kubelet.Cert == nil {
+		clientCA, err := os.ReadFile(r.o.KubeletClientCA)
+		if err != nil {
+			return Settings{}, fmt.Errorf("reading the authority of the API server: %w", err)
+		}
+		if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Serving(runner.Name); err != nil {
+			return Settings{}, err
+		}
+		r.kubelet.ClientCA = clientCA
+	}
+	login := r.o.Broker.Controller()
+	return Settings{
+		Replicas: *c.Replicas, Env: r.o.Env, Variables: c.Env, Proxy: r.o.Proxy, Kubelet: r.kubelet,
+		Broker: Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: brokerCA},
+	}, nil
+}
+
+// End does nothing: the controllers go with the cluster.
+func (r *Runner) End(context.Context, bool) error { return nil }
+
+// Part shows the controllers.
+func (r *Runner) Part() component.Part { return part{r} }
+
+// Remove takes a controller that an earlier daemon has deployed out of a cluster that is used as it is: it
+// would go on to hold the Leases of bases. It blocks until its Pods have ended.
+func Remove(ctx context.Context, config *rest.Config) error {
+	c, err := New(Options{Config: config})
+	if err != nil {
+		return err
+	}
+	return c.Remove(ctx)
+}
+
+// Load gives the nodes the image of the controller's program, whose one layer lies in dir.
+func Load(ctx context.Context, nodes cluster.Nodes, program, dir string) error {
+	built, err := BuildImage(program, dir)
+	if err != nil {
+		return err
+	}
+	return nodes.Load(ctx, built)
+}
+
+type part struct{ r *Runner }
+
+// Components are the controllers.
+func (p part) Components(context.Context) []component.Component {
+	var all []component.Component
+	for _, r := range p.r.controller.Replicas() {
+		all = append(all, component.Component{
+			Name: runner.NameOf(r.Number), State: string(r.State), Ready: r.Ready, Reason: r.Reason, Pod: r.Pod, StartedAt: r.Since,
+			Log: p.r.o.Log,
+		})
+	}
+	return all
+}
+
+// Down names those that are not ready; one that somebody has paused stays so.
+func (p part) Down(context.Context) []string {
+	var names []string
+	for _, r := range p.r.controller.Replicas() {
+		if !r.Ready && r.State != supervise.Paused {
+			names = append(names, runner.NameOf(r.Number))
+		}
+	}
+	return names
+}
+
+// Act does something to a controller, named as a component or by its Pod. What is killed the kubelet
+// starts again.
+func (p part) Act(ctx context.Context, name string, action component.Action) error {
+	c := p.r.controller
+	number, err := c.Find(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	}
+	switch action {
+	case component.Kill:
+		return c.Kill(ctx, number)
+	case component.Pause:
+		return c.Pause(ctx, number)
+	case component.Resume:
+		return c.Resume(ctx, number)
+	case component.Stop:
+		return c.Stop(ctx, number)
+	case component.Start:
+		return c.StartAgain(ctx, number)
+	default:
+		return c.Restart(ctx, number)
+	}
+}

@@ -1,0 +1,42 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// lastLines is how much of a log goes into an error.
+const lastLines = 10
+
+// Name is the name of the first controller as a component.
+const Name = "module-controller"
+
+// NameOf is the name of the n-th controller as a component, from 1, wherever it runs.
+func NameOf(n int) string {
+	if n == 1 {
+		return Name
+	}
+	return fmt.Sprintf("%s-%d", Name, n)
+}
+
+// Broker is what a runner must know of the broker. *broker.Link is one; its address is known when the
+// broker listens.
+type Broker interface {
+	// Addr is the host:port where controllers reach it.
+	Addr() string
+	// CAFile names the authority to trust; empty without TLS.
+	CAFile() string
+	// Controller is the login of the controllers.
+	Controller() broker.Login
+}
+
+// WithLog adds to an error the last lines of a controller's log, if there are any. nil stays nil.
+func WithLog(err error, log string) error {
+	if lines := state.Tail(log, lastLines); err != nil && len(lines) > 0 {
+		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
+	}
+	return err
+}
