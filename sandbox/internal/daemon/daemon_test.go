@@ -549,25 +549,14 @@ func TestEventsFromTheStart(t *testing.T) {
 	}
 }
 
-// A second up that was waiting while the first one failed does not begin: what ends, ends.
-func TestUpsAtOnceWhenTheFirstFails(t *testing.T) {
-	for range 20 { // which of two ways a waiting up takes is chance
-		b := newBench(t)
-		b.cluster.rest = func(context.Context) error { return errors.New("no scheduler") }
-		var ups sync.WaitGroup
-		for range 3 {
-			ups.Go(func() {
-				if _, err := b.Up(t.Context(), request("good", 1), func(progress.Event) {}); err == nil {
-					t.Error("an up went well")
-				}
-			})
-		}
-		ups.Wait()
-		if err := <-b.ended; err != nil {
-			t.Errorf("the daemon ended with %v", err)
-		}
-		if diff := cmp.Diff(1, strings.Count(strings.Join(b.cluster.calls, " "), "prepare")); diff != "" {
-			t.Errorf("bring-ups (-want +got):\n%s", diff)
+// Once the end has begun nobody gets the right to change the sandbox, though it be free: an up that comes
+// after one that failed must not begin.
+func TestNothingBeginsAfterTheEnd(t *testing.T) {
+	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
+	d.end(errUpFailed)
+	for range 100 { // of two ways that are open, a select takes either
+		if _, _, err := d.acquire(t.Context()); !errors.Is(err, errUpFailed) {
+			t.Fatalf("acquire gave %v", err)
 		}
 	}
 }
