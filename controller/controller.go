@@ -35,6 +35,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Component is the name under which the controller records Events.
@@ -163,7 +164,7 @@ func (c *Controller) settings() vnode.Settings {
 
 func (c *Controller) wireNodes() {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector = vnode.LabelComponent + "=" + vnode.ComponentVnode
+		o.LabelSelector = labels.Component + "=" + labels.Vnode
 	}), informers.WithTransform(slimNode))
 	c.bases = factory.Core().V1().Nodes()
 	c.nodes = c.bases.Informer()
@@ -296,7 +297,7 @@ func (c *Controller) watchNodes() error {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
-		if n, ok := obj.(*corev1.Node); ok && c.keeper.Owns(n.Annotations[vnode.AnnotationIdentity]) {
+		if n, ok := obj.(*corev1.Node); ok && c.keeper.Owns(n.Annotations[labels.Identity]) {
 			c.keeper.NodeChanged(n)
 		}
 	}
@@ -315,7 +316,7 @@ func (c *Controller) watchNodes() error {
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.GetStore().List() {
 		n, ok := obj.(*corev1.Node)
-		if !ok || n.Labels[vnode.LabelEnv] != c.opts.Env {
+		if !ok || n.Labels[labels.Env] != c.opts.Env {
 			continue
 		}
 		if info, ok := vnode.Info(n); ok {

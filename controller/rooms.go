@@ -24,6 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // wireRooms adds the rooms that an installation may do without.
@@ -101,7 +102,7 @@ func (c *Controller) wireReports() {
 // scene that the original controller names.
 func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
 	c.reporter.Report(report.Event{
-		TraceID: pod.Labels["trace.koupleless.io/id"],
+		TraceID: pod.Labels[labels.Trace],
 		Scene:   "vpod_deploy", Event: eventOf(pod), Result: "FAILED",
 		Code: errcode.Of(err), Message: err.Error(),
 		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName, "base": identity, "module": m.Identity()},

@@ -1,6 +1,9 @@
 package labels
 
-import "cmp"
+import (
+	"cmp"
+	"strings"
+)
 
 // The documents use two prefixes for one meaning (principle document 6.6.2 against operations guide
 // 5.1 and 5.2). Every label with the first is read with the second too.
@@ -29,6 +32,8 @@ const (
 	Strategy = Prefix + "strategy"
 	// Peer is the Strategy of a Deployment that wants one module on each base.
 	Peer = "peer"
+	// ReplicasControl is "true" on a peer Deployment whose replicas somebody else sets.
+	ReplicasControl = Prefix + "replicas-control"
 )
 
 // The labels of a Node that is a base: those of all versions of the Module Controller V2 documents at
@@ -78,8 +83,9 @@ const (
 // VersionEnv is the environment variable of a container that names the version of its module.
 const VersionEnv = "BIZ_VERSION"
 
-// Value returns the value of a label that may stand under either prefix: Value(l, "component"). It is
-// empty if neither is there.
+// Value returns the value of a label that may stand under either prefix: Value(l, Component) or
+// Value(l, "component"). It is empty if neither is there.
 func Value(labels map[string]string, name string) string {
+	name = strings.TrimPrefix(name, Prefix)
 	return cmp.Or(labels[Prefix+name], labels[OlderPrefix+name])
 }

@@ -19,8 +19,10 @@ func TestValueReadsEitherSpelling(t *testing.T) {
 		"newer void": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module}, labels.Module},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := labels.Value(c.labels, "component"); got != c.want {
-				t.Errorf("Value = %q, want %q", got, c.want)
+			for _, name := range []string{labels.Component, "component"} {
+				if got := labels.Value(c.labels, name); got != c.want {
+					t.Errorf("Value of %q = %q, want %q", name, got, c.want)
+				}
 			}
 		})
 	}

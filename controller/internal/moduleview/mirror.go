@@ -10,14 +10,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/workload"
-)
-
-// The labels of a Module. The first two have the spelling of document 5.5.
-const (
-	labelBaseIP   = "koupleless.alipay.com/base-instance-ip"
-	labelBaseName = "koupleless.alipay.com/base-instance-name"
-	labelName     = "module.koupleless.io/name"
-	labelVersion  = "module.koupleless.io/version"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Reasons with which the controller marks a waiting container that is no failure; see internal/vpod.
@@ -47,7 +40,7 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	out.SetGroupVersionKind(kind)
 	out.Labels = map[string]string{}
 	for key, value := range map[string]string{
-		labelBaseIP: out.Status.BaseIP, labelBaseName: out.Status.BaseName, labelName: m.Name, labelVersion: m.Version,
+		labels.BaseIP: out.Status.BaseIP, labels.BaseInstance: out.Status.BaseName, labels.ModuleName: m.Name, labels.ModuleVersion: m.Version,
 	} {
 		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // an IPv6 address is none
 			out.Labels[key] = value

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // fakePods is the module Pods of a cluster in memory.
@@ -216,7 +217,7 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.SetLabels(map[string]string{"mine": "yes", labelName: "other"})
+		u.SetLabels(map[string]string{"mine": "yes", labels.ModuleName: "other"})
 		if _, err := modules.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +225,7 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 		w.settle()
 		w.expectWrites("after somebody's change", "update p.biz1")
 		got := w.module("p.biz1").Labels
-		if got["mine"] != "yes" || got[labelName] != "biz1" {
+		if got["mine"] != "yes" || got[labels.ModuleName] != "biz1" {
 			t.Errorf("labels are %v", got)
 		}
 

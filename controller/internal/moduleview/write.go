@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // show brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage collector's.
@@ -89,11 +91,11 @@ func toTheSecond(records []Record) []Record {
 
 // keepOthers keeps the labels and annotations that others have put on a Module.
 func keepOthers(want, have *Module) {
-	labels := maps.Clone(have.Labels)
-	for _, own := range []string{labelBaseIP, labelBaseName, labelName, labelVersion} {
-		delete(labels, own)
+	others := maps.Clone(have.Labels)
+	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {
+		delete(others, own)
 	}
-	maps.Copy(want.Labels, labels)
+	maps.Copy(want.Labels, others)
 	want.Annotations, want.Finalizers = have.Annotations, have.Finalizers
 }
 

@@ -18,7 +18,7 @@ const longest = 4000
 
 // Event is something that people should know of. Empty fields are left out of the message.
 type Event struct {
-	// TraceID ties the events of one change together; from the Pod's label trace.koupleless.io/id.
+	// TraceID ties the events of one change together; from the Pod's label labels.Trace.
 	TraceID string
 	// Scene is what was going on and Event the step of it, for example vpod_deploy and ContainerStart.
 	Scene, Event string

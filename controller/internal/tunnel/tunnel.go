@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Key names a tunnel; it is the value of the label vnode.koupleless.io/tunnel.
+// Key names a tunnel; it is the value of a Node's label labels.Tunnel.
 type Key string
 
 // The two tunnels (Module Controller V2 documents, "vnode" example).

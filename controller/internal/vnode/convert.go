@@ -17,32 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
-
-// The labels of a vnode: those of all versions of the Module Controller V2
-// documents at once, since their samples select on either.
-const (
-	LabelComponent   = "virtual-kubelet.koupleless.io/component"
-	LabelEnv         = "virtual-kubelet.koupleless.io/env"
-	LabelBaseName    = "base.koupleless.io/name"
-	LabelBaseVersion = "base.koupleless.io/version"
-	LabelBaseStack   = "base.koupleless.io/stack"
-	LabelBaseCluster = "base.koupleless.io/cluster-name"
-	LabelBaseHost    = "base.koupleless.io/host-name"
-	LabelTunnel      = "vnode.koupleless.io/tunnel"
-	LabelTunnelPort  = "base.koupleless.io/tunnel-port"
-	labelNodeName    = "vnode.koupleless.io/name"
-	labelNodeVersion = "vnode.koupleless.io/version"
-
-	// ComponentVnode is the value of LabelComponent on a vnode.
-	ComponentVnode = "vnode"
-	componentLease = "vnode-lease"
-)
-
-// AnnotationIdentity holds the base's identity as the base writes it, which a
-// label or a name could not hold always.
-const AnnotationIdentity = "base.koupleless.io/identity"
 
 const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are limited by metaspace
 
@@ -113,35 +89,35 @@ func (s Settings) Labels(b base.Info) map[string]string {
 	if host == "" {
 		host = name
 	}
-	labels := map[string]string{
-		LabelComponent:           ComponentVnode,
-		LabelEnv:                 labelValue(s.Env),
-		LabelBaseName:            labelValue(b.Name),
-		labelNodeName:            labelValue(b.Name),
-		LabelBaseVersion:         labelValue(b.Version),
-		labelNodeVersion:         labelValue(b.Version),
-		LabelBaseStack:           "java",
-		LabelTunnel:              string(b.Tunnel),
-		LabelBaseHost:            labelValue(host),
+	l := map[string]string{
+		labels.Component:         labels.Vnode,
+		labels.Env:               labelValue(s.Env),
+		labels.BaseName:          labelValue(b.Name),
+		labels.OlderBaseName:     labelValue(b.Name),
+		labels.BaseVersion:       labelValue(b.Version),
+		labels.OlderBaseVersion:  labelValue(b.Version),
+		labels.BaseStack:         "java",
+		labels.Tunnel:            string(b.Tunnel),
+		labels.BaseHost:          labelValue(host),
 		corev1.LabelHostname:     labelValue(host),
 		corev1.LabelTopologyZone: labelValue(name), // unique, so that the documents' anti-affinity spreads
 		"type":                   "virtual-kubelet",
 		"kubernetes.io/role":     "agent",
 	}
 	if b.Cluster != "" {
-		labels[LabelBaseCluster] = labelValue(b.Cluster)
+		l[labels.BaseCluster] = labelValue(b.Cluster)
 	}
 	if b.Tunnel == tunnel.HTTP && b.Port > 0 {
-		labels[LabelTunnelPort] = strconv.Itoa(b.Port)
+		l[labels.TunnelPort] = strconv.Itoa(b.Port)
 	}
-	return labels
+	return l
 }
 
 // Taints are the taints of every vnode.
 func (s Settings) Taints() []corev1.Taint {
 	return []corev1.Taint{
-		{Key: workload.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
-		{Key: workload.TaintEnv, Value: labelValue(s.Env), Effect: corev1.TaintEffectNoExecute},
+		{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},
+		{Key: labels.TaintEnv, Value: labelValue(s.Env), Effect: corev1.TaintEffectNoExecute},
 	}
 }
 
@@ -153,7 +129,7 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        s.Name(b.Identity),
 			Labels:      s.Labels(b.Info),
-			Annotations: map[string]string{AnnotationIdentity: b.Identity},
+			Annotations: map[string]string{labels.Identity: b.Identity},
 		},
 		Spec: corev1.NodeSpec{Taints: s.Taints()},
 		Status: corev1.NodeStatus{
@@ -264,18 +240,18 @@ func (s Settings) conditions(b base.Snapshot, old []corev1.NodeCondition, now ti
 // Info reads a base back from its Node, so that a restarted controller knows it
 // before it says anything. ok is false for a Node that is no vnode.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
-	identity := n.Annotations[AnnotationIdentity]
-	if n.Labels[LabelComponent] != ComponentVnode || identity == "" {
+	identity := n.Annotations[labels.Identity]
+	if n.Labels[labels.Component] != labels.Vnode || identity == "" {
 		return base.Info{}, false
 	}
 	info = base.Info{
 		Identity: identity,
-		Name:     n.Labels[LabelBaseName],
-		Version:  n.Labels[LabelBaseVersion],
-		Cluster:  n.Labels[LabelBaseCluster],
-		Tunnel:   tunnel.Key(n.Labels[LabelTunnel]),
+		Name:     n.Labels[labels.BaseName],
+		Version:  n.Labels[labels.BaseVersion],
+		Cluster:  n.Labels[labels.BaseCluster],
+		Tunnel:   tunnel.Key(n.Labels[labels.Tunnel]),
 	}
-	info.Port, _ = strconv.Atoi(n.Labels[LabelTunnelPort]) // absent over MQTT
+	info.Port, _ = strconv.Atoi(n.Labels[labels.TunnelPort]) // absent over MQTT
 	for _, a := range n.Status.Addresses {
 		switch a.Type {
 		case corev1.NodeInternalIP:

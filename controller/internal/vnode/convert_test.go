@@ -13,6 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 var (
@@ -71,7 +72,7 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	b := aBase()
 	b.Tunnel, b.Port = tunnel.HTTP, 1238
 	overHTTP := Settings{Env: "dev", KubeletAddress: "127.0.0.1", KubeletPort: 10250}.Node(b, 0, nil, noon)
-	if got := overHTTP.Labels[LabelTunnel] + " " + overHTTP.Labels[LabelTunnelPort]; got != "http_tunnel_provider 1238" {
+	if got := overHTTP.Labels[labels.Tunnel] + " " + overHTTP.Labels[labels.TunnelPort]; got != "http_tunnel_provider 1238" {
 		t.Errorf("an HTTP base is labelled %q", got)
 	}
 	if got := overHTTP.Status.Addresses[2]; got != (corev1.NodeAddress{Type: "InternalDNS", Address: "127.0.0.1"}) {

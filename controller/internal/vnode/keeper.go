@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Options configure a Keeper.
@@ -128,7 +129,7 @@ func (k *Keeper) Changed(identity string) { k.queue.Add(identity) }
 
 // NodeChanged says that a Node was written or deleted, by whomever.
 func (k *Keeper) NodeChanged(n *corev1.Node) {
-	if identity := n.Annotations[AnnotationIdentity]; identity != "" {
+	if identity := n.Annotations[labels.Identity]; identity != "" {
 		k.queue.Add(identity)
 	}
 }

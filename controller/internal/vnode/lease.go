@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // leaseState is what this controller knows of the Lease of one base.
@@ -129,7 +131,7 @@ func (k *Keeper) newLease(nodeName string) *coordinationv1.Lease {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nodeName,
 			Namespace: corev1.NamespaceNodeLease,
-			Labels:    map[string]string{LabelComponent: componentLease, LabelEnv: labelValue(k.opts.Env)},
+			Labels:    map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(k.opts.Env)},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity:       ptr.To(k.opts.Holder),

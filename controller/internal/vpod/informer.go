@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	corev1informers "k8s.io/client-go/informers/core/v1"
@@ -16,6 +16,8 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // The indexes find Pods by the Node they are bound to, and by namespace and module name.
@@ -51,8 +53,8 @@ func NewInformer(client kubernetes.Interface, serves func(nodeName string) bool)
 	i := &Informer{serves: serves, delivered: map[types.NamespacedName]bool{}}
 	// The second watch leaves out what the first has, so that no Pod comes twice.
 	selectors := []string{
-		ModuleLabels[0] + "=" + ComponentModule,
-		ModuleLabels[1] + "=" + ComponentModule + "," + ModuleLabels[0] + "!=" + ComponentModule,
+		labels.Component + "=" + labels.Module,
+		labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module,
 	}
 	for _, selector := range selectors {
 		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -264,7 +266,7 @@ func (i *Informer) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 // lister is what PodController reads Pods from.
 type lister struct{ informer *Informer }
 
-func (l lister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+func (l lister) List(selector k8slabels.Selector) ([]*corev1.Pod, error) {
 	return l.Pods(metav1.NamespaceAll).List(selector)
 }
 
@@ -277,7 +279,7 @@ type namespaceLister struct {
 	namespace string
 }
 
-func (l namespaceLister) List(selector labels.Selector) ([]*corev1.Pod, error) {
+func (l namespaceLister) List(selector k8slabels.Selector) ([]*corev1.Pod, error) {
 	var pods []*corev1.Pod
 	for _, w := range l.informer.watches {
 		err := cache.ListAllByNamespace(w.GetIndexer(), l.namespace, selector, func(o any) { pods = append(pods, o.(*corev1.Pod)) })

@@ -9,15 +9,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
-
-// ModuleLabels are the labels that mark a Pod as a module, either of which
-// counts: the documents' older and newer spelling.
-var ModuleLabels = []string{"virtual-kubelet.koupleless.io/component", "module-controller.koupleless.io/component"}
-
-// ComponentModule is the value of a module Pod's label.
-const ComponentModule = "module"
 
 // module is one container of a Pod: a module that a base should have, or why it
 // can't be told which.
@@ -37,7 +30,7 @@ func modulesOf(pod *corev1.Pod) []module {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
 		case m.Version == "":
-			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, workload.VersionEnv)
+			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, labels.VersionEnv)
 		default:
 			m.invalid = checkURL(c)
 		}
@@ -51,7 +44,7 @@ func modulesOf(pod *corev1.Pod) []module {
 // annotation or a label of the Pod, which can change while the Pod runs.
 func versionOf(pod *corev1.Pod, c corev1.Container) string {
 	for _, e := range c.Env {
-		if e.Name != workload.VersionEnv {
+		if e.Name != labels.VersionEnv {
 			continue
 		}
 		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {

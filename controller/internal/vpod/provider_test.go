@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // in runs a test in a bubble with a time of its own.
@@ -357,7 +358,7 @@ func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
 	in(t, "a Pod for a base that tolerates no environment", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
 		add := func(name, node string, tolerations ...corev1.Toleration) []corev1.Toleration {
 			p := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{ModuleLabels[1]: ComponentModule}},
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{labels.OlderComponent: labels.Module}},
 				Spec:       corev1.PodSpec{NodeName: node, Tolerations: tolerations, Containers: []corev1.Container{container("biz1", "1")}},
 			}
 			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {

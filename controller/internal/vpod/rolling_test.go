@@ -13,7 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 func TestRollingUpdate(t *testing.T) {
@@ -26,7 +26,7 @@ func TestRollingUpdate(t *testing.T) {
 	}
 	elsewhere := func(w *world) { // another base has a Ready Pod of the module
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{ModuleLabels[0]: ComponentModule}},
+			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{labels.Component: labels.Module}},
 			Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 		}
@@ -188,7 +188,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		w.settleFor(time.Second)
 	}
 	c := container("biz1", "1")
-	c.Env = []corev1.EnvVar{{Name: workload.VersionEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
+	c.Env = []corev1.EnvVar{{Name: labels.VersionEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
 	create := func(w *world) {
 		w.create("p1", c)
 		update(w, "1")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // member makes a Pod of a Deployment: version 1 and 2 have a ReplicaSet each. An
@@ -21,7 +22,7 @@ func (w *world) member(name, deployment, version, node string, conditions ...cor
 	_, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(name), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels:          map[string]string{ModuleLabels[w.serial%2]: ComponentModule, appsv1.DefaultDeploymentUniqueLabelKey: "hash" + version},
+			Labels:          map[string]string{spellings[w.serial%2]: labels.Module, appsv1.DefaultDeploymentUniqueLabelKey: "hash" + version},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: deployment + "-hash" + version, Controller: ptr.To(true)}},
 		},
 		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{container("biz1", version)}},

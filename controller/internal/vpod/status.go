@@ -13,6 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Reasons of containers and conditions beside the types of error codes.
@@ -26,12 +27,6 @@ const (
 	reasonResolved     = "BizResolved"
 	reasonBroken       = "BizBroken"
 	reasonNotReady     = "ContainersNotReady"
-)
-
-// Condition types that a Pod may name as readiness gates.
-const (
-	ConditionInstalled corev1.PodConditionType = "module.koupleless.io/installed"
-	ConditionReady     corev1.PodConditionType = "module.koupleless.io/ready"
 )
 
 // situation is what there is to say about one container of a Pod.
@@ -92,10 +87,10 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, rule Failed
 	set(corev1.ContainersReady, ready)
 	for _, gate := range pod.Spec.ReadinessGates {
 		switch gate.ConditionType {
-		case ConditionInstalled:
-			set(ConditionInstalled, installed)
-		case ConditionReady:
-			set(ConditionReady, ready)
+		case labels.ConditionInstalled:
+			set(labels.ConditionInstalled, installed)
+		case labels.ConditionReady:
+			set(labels.ConditionReady, ready)
 		default: // somebody else's
 		}
 		c := condition(&s, gate.ConditionType)

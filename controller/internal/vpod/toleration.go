@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // needsToleration says that a Pod is meant for a base and can't get onto one,
@@ -20,7 +20,7 @@ func needsToleration(pod *corev1.Pod) bool {
 			return t.Key == key || t.Key == "" && t.Operator == corev1.TolerationOpExists
 		})
 	}
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && names(workload.TaintVirtualNode) && !names(workload.TaintEnv)
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && names(labels.TaintVirtualNode) && !names(labels.TaintEnv)
 }
 
 // tolerate adds the toleration for this environment; Kubernetes allows no other change of a Pod's tolerations.
@@ -31,7 +31,7 @@ func (p *Provider) tolerate(ctx context.Context, pod *corev1.Pod) {
 	}
 	defer release()
 	tolerations := append(slices.Clone(pod.Spec.Tolerations), corev1.Toleration{
-		Key: workload.TaintEnv, Operator: corev1.TolerationOpEqual, Value: p.opts.AddTolerationFor, Effect: corev1.TaintEffectNoExecute,
+		Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: p.opts.AddTolerationFor, Effect: corev1.TaintEffectNoExecute,
 	})
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},

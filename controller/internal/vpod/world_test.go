@@ -28,7 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // mode is how a base treats a second version of a module (protocol 5.3).
@@ -308,8 +308,11 @@ func (w *world) settleFor(d time.Duration) {
 }
 
 func container(name, version string) corev1.Container {
-	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: workload.VersionEnv, Value: version}}}
+	return corev1.Container{Name: name, Image: fmt.Sprintf("file:///m/%s-%s.jar", name, version), Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: version}}}
 }
+
+// spellings are those of the label that makes a Pod a module.
+var spellings = []string{labels.Component, labels.OlderComponent}
 
 func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod {
 	w.t.Helper()
@@ -317,7 +320,7 @@ func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod 
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels:          map[string]string{ModuleLabels[w.serial%2]: ComponentModule}, // either spelling
+			Labels:          map[string]string{spellings[w.serial%2]: labels.Module}, // either spelling
 			OwnerReferences: w.owners,
 		},
 		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},

@@ -8,13 +8,8 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
-)
 
-// The taints of every vnode: the first keeps ordinary Pods away, the second the
-// modules of another environment.
-const (
-	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
-	TaintEnv         = "schedule.koupleless.io/node-env"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may be
@@ -35,7 +30,7 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	}
 	if addEnv != "" && !slices.ContainsFunc(spec.Tolerations, namesEnv) {
 		p.tolerations = append(slices.Clip(p.tolerations), corev1.Toleration{
-			Key: TaintEnv, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
+			Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: addEnv, Effect: corev1.TaintEffectNoExecute,
 		})
 	}
 	return p
@@ -52,7 +47,7 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	return !untolerated
 }
 
-func namesEnv(t corev1.Toleration) bool { return t.Key == TaintEnv }
+func namesEnv(t corev1.Toleration) bool { return t.Key == labels.TaintEnv }
 
 func keepsAway(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
