@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -16,21 +18,22 @@ import (
 func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
 	views := p.store.lane(key)
 	wanted := map[arklet.Module]bool{} // without URL
-	targetServes := true
 	for _, v := range views {
-		if !v.deleting && v.module.Name != "" && v.module.invalid == nil {
+		if v.wants() {
 			wanted[arklet.Module{Name: v.module.Name, Version: v.module.Version}] = true
-			biz, there := b.Module(v.module.Name, v.module.Version)
-			targetServes = there && biz.State == arklet.StateActivated // of the newest, which comes last
 		}
 	}
+	next, _ := successor(views)
+	biz, there := b.Module(next.Name, next.Version)
+	replacementServes := there && biz.State == arklet.StateActivated
 	removed := false
 	for _, v := range views {
-		versions := slices.Clone(v.replaced)
-		if v.deleting && v.module.Name != "" && v.module.invalid == nil {
-			versions = append(versions, v.module.Module)
-		} else if !targetServes {
+		if !v.deleting && !replacementServes {
 			continue
+		}
+		versions := slices.Clone(v.replaced)
+		if v.deleting && v.module.invalid == nil {
+			versions = append(versions, v.module.Module)
 		}
 		settled := true
 		for _, m := range versions {
@@ -96,7 +99,7 @@ func servesAlone(b base.Snapshot, m arklet.Module) bool {
 // successor is what the newest Pod that stays asks for.
 func successor(views []view) (arklet.Module, bool) {
 	for _, v := range slices.Backward(views) {
-		if !v.deleting && v.module.Name != "" && v.module.invalid == nil {
+		if v.wants() {
 			return v.module.Module, true
 		}
 	}
@@ -179,9 +182,16 @@ func (p *Provider) settled(ctx context.Context, key laneKey, v view) error {
 	if !last {
 		return nil
 	}
-	if err := p.writer.delete(ctx, v.pod); err != nil {
+	return p.finish(ctx, v.entry)
+}
+
+// finish takes a Pod out of the API of which nothing is on its base any more.
+func (p *Provider) finish(ctx context.Context, e *entry) error {
+	var pod *corev1.Pod
+	p.store.read(func() { pod = e.pod })
+	if err := p.writer.delete(ctx, pod); err != nil {
 		return err
 	}
-	p.store.remove(v.entry)
+	p.store.remove(e)
 	return nil
 }

@@ -342,6 +342,13 @@ func (p *Provider) begone(uid types.UID) {
 	if !ok {
 		return
 	}
+	if len(names) == 0 { // none of its modules could ever be installed: there is nothing to wait for
+		p.lanes.aside(func(ctx context.Context) {
+			if err := p.finish(ctx, e); err != nil && ctx.Err() == nil {
+				p.opts.Logger.Warn("could not finish a pod without modules; it goes when its grace period ends", "base", e.identity, "err", err)
+			}
+		})
+	}
 	for _, name := range names {
 		p.lanes.kick(laneKey{e.identity, name})
 	}

@@ -70,7 +70,7 @@ const lookAgain = time.Second
 func (p *Provider) provide(ctx context.Context, key laneKey, b base.Snapshot, wait *soonest) base.Snapshot {
 	views := p.store.lane(key)
 	for _, v := range slices.Backward(views) {
-		if v.deleting || v.module.Name == "" || ctx.Err() != nil {
+		if v.deleting || ctx.Err() != nil {
 			continue
 		}
 		if v.module.invalid != nil {

@@ -62,12 +62,15 @@ func (e *entry) shown(pod *corev1.Pod) {
 type view struct {
 	*entry
 	pod           *corev1.Pod
-	module        module // the one of the lane; zero Name if the Pod no longer asks for it
+	module        module // the one of the lane
 	replaced      []arklet.Module
 	deleting      bool
 	failure       failure
 	notReadySince time.Time
 }
+
+// wants says whether the Pod wants its module on the base: it stays, and its module can be installed.
+func (v view) wants() bool { return !v.deleting && v.module.invalid == nil }
 
 // older orders views by creation, then by how far they were when they came, then by
 // when they came. A controller that starts in the middle of a rollout gets the Pods
@@ -140,7 +143,9 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 	for i, m := range modules {
 		names = append(names, m.Name)
 		if known && i < len(before) && before[i].Module != m.Module {
-			e.replaced = append(e.replaced, before[i].Module)
+			if before[i].invalid == nil {
+				e.replaced = append(e.replaced, before[i].Module)
+			}
 			delete(e.takenOver, m.Name)
 			delete(e.failures, m.Name)
 		}
@@ -176,11 +181,13 @@ func (s *store) markDeleting(uid types.UID, now time.Time) (e *entry, names []st
 	return e, e.moduleNames(), true
 }
 
-// moduleNames lists every module name that a lane may have to settle for the entry.
+// moduleNames lists the names of the modules that may be on the base because of the Pod.
 func (e *entry) moduleNames() []string {
 	var names []string
 	for _, m := range e.modules {
-		names = append(names, m.Name)
+		if m.invalid == nil {
+			names = append(names, m.Name)
+		}
 	}
 	for _, m := range e.replaced {
 		names = append(names, m.Name)
@@ -237,21 +244,17 @@ func (s *store) lane(key laneKey) []view {
 	defer s.mu.RUnlock()
 	var views []view
 	for _, e := range s.byBase[key.identity] {
-		v := view{entry: e, pod: e.pod, deleting: e.deleting, failure: e.failures[key.module], notReadySince: e.notReadySince}
-		for _, m := range e.modules {
-			if m.Name == key.module {
-				v.module = m
-				break
-			}
+		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == key.module })
+		if i < 0 {
+			continue
 		}
+		v := view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, failure: e.failures[key.module], notReadySince: e.notReadySince}
 		for _, m := range e.replaced {
 			if m.Name == key.module {
 				v.replaced = append(v.replaced, m)
 			}
 		}
-		if v.module.Name != "" || len(v.replaced) > 0 {
-			views = append(views, v)
-		}
+		views = append(views, v)
 	}
 	slices.SortFunc(views, older)
 	return views
@@ -263,7 +266,9 @@ func (s *store) names(identity string) []string {
 	defer s.mu.RUnlock()
 	var names []string
 	for _, e := range s.byBase[identity] {
-		names = append(names, e.moduleNames()...)
+		for _, m := range e.modules {
+			names = append(names, m.Name)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -1,0 +1,86 @@
+package vpod
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// A module that can't be installed is nowhere: nobody waits for it, and nothing goes because of it.
+func TestInvalidModules(t *testing.T) {
+	noURL := func(name, version string) corev1.Container {
+		c := container(name, version)
+		c.Image = "nginx:latest"
+		return c
+	}
+	update := func(t *testing.T, w *world, c corev1.Container) {
+		p := w.pod("p1")
+		p.Spec.Containers = []corev1.Container{c}
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.settleFor(5 * time.Second)
+	}
+	in(t, "a deleted Pod goes although its successor does not serve yet", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", noURL("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.wantShow("p1", "Pending DecodeURLFailed")
+		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+		w.create("p2", container("biz1", "2"))
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "gone")
+		w.settleFor(2 * time.Minute)
+		w.wantShow("p2", "Running Ready")
+	})
+	in(t, "a deleted Pod goes although its successor fails", Options{MaxAttempts: 2}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+		})
+		w.create("p1", noURL("biz1", "1"))
+		w.create("p2", container("biz1", "2"))
+		w.settleFor(10 * time.Second)
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "a deleted Pod goes although its base is silent", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", noURL("biz1", "1"))
+		w.settleFor(27 * time.Second)
+		w.registry.Sweep()
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "a deleted Pod goes although its base gives no list", Options{}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		w.create("p1", noURL("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		w.delete("p1")
+		w.settleFor(time.Second)
+		w.wantShow("p1", "gone")
+	})
+	in(t, "an image put right in place takes away nothing that was never installed", Options{}, func(t *testing.T, w *world) {
+		w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
+		w.create("p1", noURL("biz1", "1"))
+		w.settleFor(2 * time.Second)
+		update(t, w, container("biz1", "2"))
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+	})
+	in(t, "an image that turns wrong in place leaves the module until the Pod is deleted", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.settleFor(time.Second)
+		update(t, w, noURL("biz1", "2"))
+		w.wantShow("p1", "Running DecodeURLFailed")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.delete("p1")
+		w.settleFor(5 * time.Second)
+		w.wantShow("p1", "gone")
+		wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
+	})
+}
