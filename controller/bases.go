@@ -17,12 +17,12 @@ func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
 		c.wake()
-		c.keeper.Changed(change.Identity)
+		c.nodeReconciler.Changed(change.Identity)
 	case base.InfoChanged, base.LivenessChanged:
-		c.keeper.Changed(change.Identity)
+		c.nodeReconciler.Changed(change.Identity)
 		c.provider.BaseChanged(change)
 	case base.HealthChanged, base.Disappeared:
-		c.keeper.Changed(change.Identity)
+		c.nodeReconciler.Changed(change.Identity)
 	case base.ModulesChanged:
 		if b, known := c.registry.Get(change.Identity); known {
 			c.journal.NoteModules(change.Identity, change.Names, b.Modules, time.Now())

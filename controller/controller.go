@@ -43,29 +43,29 @@ const Component = "module-controller"
 
 // Controller serves the bases of one environment. Make one with New.
 type Controller struct {
-	opts      Options
-	logger    *slog.Logger
-	metrics   *metrics.Metrics
-	client    kubernetes.Interface
-	registry  *base.Registry
-	dialog    *base.Dialog
-	keeper    *vnode.Keeper
-	provider  *vpod.Provider
-	pods      *node.PodController
-	bases     corev1informers.NodeInformer // the vnodes
-	nodes     cache.SharedIndexInformer    // bases.Informer()
-	events    record.EventBroadcaster
-	mqtt      *mqtt.Tunnel
-	http      *httptunnel.Tunnel
-	reporter  *report.Reporter
-	journal   *kubelet.Journal
-	kubelet   *kubelet.Server  // nil unless logs and exec are served
-	view      *moduleview.View // nil unless Modules are shown
-	workloads []cache.InformerSynced
-	baseline  *baseline.Selector            // nil unless bases are told what to install
-	rooms     []func(context.Context) error // optional ones, started with the rest
-	due       chan struct{}                 // a question to a base may be due
-	rejects   *rejections
+	opts           Options
+	logger         *slog.Logger
+	metrics        *metrics.Metrics
+	client         kubernetes.Interface
+	registry       *base.Registry
+	dialog         *base.Dialog
+	nodeReconciler *vnode.Reconciler
+	provider       *vpod.Provider
+	pods           *node.PodController
+	bases          corev1informers.NodeInformer // the vnodes
+	nodes          cache.SharedIndexInformer    // bases.Informer()
+	events         record.EventBroadcaster
+	mqtt           *mqtt.Tunnel
+	http           *httptunnel.Tunnel
+	reporter       *report.Reporter
+	journal        *kubelet.Journal
+	kubelet        *kubelet.Server  // nil unless logs and exec are served
+	view           *moduleview.View // nil unless Modules are shown
+	workloads      []cache.InformerSynced
+	baseline       *baseline.Selector            // nil unless bases are told what to install
+	rooms          []func(context.Context) error // optional ones, started with the rest
+	due            chan struct{}                 // a question to a base may be due
+	rejects        *rejections
 }
 
 // New prepares a controller: it checks the options, and listens where logs and
@@ -168,7 +168,7 @@ func (c *Controller) wireNodes() {
 	}), informers.WithTransform(slimNode))
 	c.bases = factory.Core().V1().Nodes()
 	c.nodes = c.bases.Informer()
-	c.keeper = vnode.New(vnode.Options{
+	c.nodeReconciler = vnode.New(vnode.Options{
 		Settings: c.settings(),
 		Holder:   c.opts.ClientID,
 		Cluster:  c.opts.Cluster,
@@ -280,7 +280,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // that nothing is heard before it can be acted on.
 func (c *Controller) serveBases(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.keeper.Start(ctx) })
+	group.Go(func() error { return c.nodeReconciler.Start(ctx) })
 	group.Go(func() error { return c.sweep(ctx) })
 	if c.mqtt != nil {
 		group.Go(func() error { return c.mqtt.Start(ctx) })
@@ -291,14 +291,14 @@ func (c *Controller) serveBases(ctx context.Context) error {
 	return group.Wait()
 }
 
-// watchNodes lets the keeper know when somebody changes or deletes a vnode.
+// watchNodes lets the node reconciler know when somebody changes or deletes a vnode.
 func (c *Controller) watchNodes() error {
 	changed := func(obj any) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
-		if n, ok := obj.(*corev1.Node); ok && c.keeper.Owns(n.Annotations[labels.Identity]) {
-			c.keeper.NodeChanged(n)
+		if n, ok := obj.(*corev1.Node); ok && c.nodeReconciler.Owns(n.Annotations[labels.Identity]) {
+			c.nodeReconciler.NodeChanged(n)
 		}
 	}
 	_, err := c.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -348,7 +348,7 @@ func (c *Controller) gauges() {
 		})
 	}
 	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
-	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "nodes": c.keeper.Depth} {
+	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "nodes": c.nodeReconciler.Depth} {
 		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {
 			return float64(depth())
 		})

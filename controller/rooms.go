@@ -23,6 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -178,7 +179,7 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	}
 	settings := c.settings()
 	chosen, err := c.baseline.Select(&corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: settings.Name(b.Identity), Labels: settings.Labels(b)},
+		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package arklet
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -89,9 +90,9 @@ const masterMainClass = "embed main"
 
 func (w wireBiz) biz() Biz {
 	b := Biz{
-		Name:           firstOf(w.Name, w.BizName),
-		Version:        firstOf(w.Version, w.BizVersion),
-		State:          ParseState(firstOf(w.State, w.BizState)),
+		Name:           cmp.Or(w.Name, w.BizName),
+		Version:        cmp.Or(w.Version, w.BizVersion),
+		State:          ParseState(cmp.Or(w.State, w.BizState)),
 		WebContextPath: w.WebContext,
 	}
 	for _, r := range w.Records {
@@ -120,7 +121,7 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 func bizList(w []wireBiz) []Biz {
 	list := make([]Biz, 0, len(w))
 	for _, b := range w {
-		if b.MainClass == masterMainClass || firstOf(b.Name, b.BizName) == "" {
+		if b.MainClass == masterMainClass || cmp.Or(b.Name, b.BizName) == "" {
 			continue
 		}
 		list = append(list, b.biz())

@@ -2,6 +2,7 @@ package arklet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 			return Heartbeat{}, errors.New("heartbeat without an identity")
 		}
 	case w.MasterBizInfo != nil:
-		h.Name, h.Version = firstOf(w.MasterBizInfo.Name, w.MasterBizInfo.BizName), firstOf(w.MasterBizInfo.Version, w.MasterBizInfo.BizVersion)
+		h.Name, h.Version = cmp.Or(w.MasterBizInfo.Name, w.MasterBizInfo.BizName), cmp.Or(w.MasterBizInfo.Version, w.MasterBizInfo.BizVersion)
 		if state == nil {
 			state = w.MasterBizInfo.BizState
 		}
@@ -106,7 +107,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 		return Heartbeat{}, errors.New("heartbeat with neither baseMetadata nor masterBizInfo")
 	}
 	if w.NetworkInfo != nil {
-		h.IP, h.HostName = firstOf(h.IP, w.NetworkInfo.LocalIP), firstOf(h.HostName, w.NetworkInfo.LocalHostName)
+		h.IP, h.HostName = cmp.Or(h.IP, w.NetworkInfo.LocalIP), cmp.Or(h.HostName, w.NetworkInfo.LocalHostName)
 	}
 	if h.Port < 0 || h.Port > 65535 {
 		return Heartbeat{}, fmt.Errorf("heartbeat with port %d", h.Port)
@@ -132,7 +133,7 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	}
 	m := Metadata{Identity: w.Identity, Name: w.Name, Version: w.Version, Cluster: w.ClusterName}
 	if w.MasterBizInfo != nil {
-		m.Name, m.Version = firstOf(m.Name, w.MasterBizInfo.Name), firstOf(m.Version, w.MasterBizInfo.Version)
+		m.Name, m.Version = cmp.Or(m.Name, w.MasterBizInfo.Name), cmp.Or(m.Version, w.MasterBizInfo.Version)
 	}
 	return m, nil
 }
@@ -146,15 +147,6 @@ func decode(b []byte, into any) error {
 		return fmt.Errorf("decoding a message: %w", err)
 	}
 	return nil
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }
 
 func fromMillis(ms int64) time.Time {

@@ -1,6 +1,7 @@
 package vnode
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -14,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -26,37 +26,31 @@ const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are
 type Settings struct {
 	// Env is the environment of the controller: a label and a taint of every vnode.
 	Env string
-	// NamePrefix goes before the identity in a Node's name; empty means "vnode.".
-	NamePrefix string
 	// KubeletAddress and KubeletPort are where the API server reaches logs and exec;
 	// port 0 leaves the endpoint out. The address is published as InternalDNS,
 	// apart from InternalIP, which is the base's.
 	KubeletAddress string
 	KubeletPort    int32
-	// DefaultMemory is the capacity of a base without a metaspace limit, in bytes; 0 leaves memory out.
-	DefaultMemory int64
-	// MemoryPressureAt is the part of the metaspace in use, 0 to 1, above which a
-	// Node is under memory pressure; 0 means 0.9.
-	MemoryPressureAt float64
 }
 
-const defaultMemoryPressureAt = 0.9
+const (
+	namePrefix = "vnode." // of Nodes, as the documents have it
+	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under memory
+	// pressure.
+	memoryPressureAt = 0.9
+)
 
 // Name is the name of a base's Node: vnode.<identity>, as the documents have it.
 // An identity that is no DNS name is changed as little as needed and made unique by a hash.
-func (s Settings) Name(identity string) string {
-	prefix := s.NamePrefix
-	if prefix == "" {
-		prefix = "vnode."
-	}
-	if name := prefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
+func Name(identity string) string {
+	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
 	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(identity), "-"), "-.")
-	if limit := 200 - len(prefix); len(safe) > limit {
+	if limit := 200 - len(namePrefix); len(safe) > limit {
 		safe = strings.Trim(safe[:limit], "-.")
 	}
-	return prefix + strings.Trim(safe+"-"+hash(identity), "-")
+	return namePrefix + strings.Trim(safe+"-"+hash(identity), "-")
 }
 
 var (
@@ -84,11 +78,8 @@ func labelValue(s string) string {
 
 // Labels are the labels of a base's vnode. Baselines are chosen by them too.
 func (s Settings) Labels(b base.Info) map[string]string {
-	name := s.Name(b.Identity)
-	host := b.HostName
-	if host == "" {
-		host = name
-	}
+	name := Name(b.Identity)
+	host := cmp.Or(b.HostName, name)
 	l := map[string]string{
 		labels.Component:         labels.Vnode,
 		labels.Env:               labelValue(s.Env),
@@ -127,7 +118,7 @@ func (s Settings) Taints() []corev1.Taint {
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        s.Name(b.Identity),
+			Name:        Name(b.Identity),
 			Labels:      s.Labels(b.Info),
 			Annotations: map[string]string{labels.Identity: b.Identity},
 		},
@@ -136,31 +127,27 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 			Phase:     corev1.NodeRunning,
 			Addresses: s.addresses(b.Info),
 			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion:          "koupleless-" + firstOf(b.Version, "unknown"),
-				ContainerRuntimeVersion: "arklet://" + firstOf(b.Name, "unknown"),
+				KubeletVersion:          "koupleless-" + cmp.Or(b.Version, "unknown"),
+				ContainerRuntimeVersion: "arklet://" + cmp.Or(b.Name, "unknown"),
 				OperatingSystem:         runtime.GOOS,
 				Architecture:            runtime.GOARCH,
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},
 		},
 	}
-	n.Status.Capacity, n.Status.Allocatable = s.resources(b, requested)
+	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
 	var old []corev1.NodeCondition
 	if before != nil {
 		old = before.Status.Conditions
 	}
-	n.Status.Conditions = s.conditions(b, old, now)
+	n.Status.Conditions = conditions(b, old, now)
 	return n
 }
 
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
-	ip := b.IP
-	if ip == "" {
-		ip = "127.0.0.1"
-	}
 	a := []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: ip},
-		{Type: corev1.NodeHostName, Address: firstOf(b.HostName, s.Name(b.Identity))},
+		{Type: corev1.NodeInternalIP, Address: cmp.Or(b.IP, "127.0.0.1")},
+		{Type: corev1.NodeHostName, Address: cmp.Or(b.HostName, Name(b.Identity))},
 	}
 	if s.KubeletPort != 0 && s.KubeletAddress != "" {
 		a = append(a, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: s.KubeletAddress})
@@ -174,7 +161,7 @@ const mebibyte = 1 << 20
 // resources shows the base's CPUs, and its metaspace as memory. The scheduler subtracts what Pods
 // request from allocatable itself, so allocatable leaves out only what the base
 // uses beyond that: it then sees the maximum less the larger of the two.
-func (s Settings) resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
+func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	capacity = corev1.ResourceList{corev1.ResourcePods: pods}
 	allocatable = corev1.ResourceList{corev1.ResourcePods: pods}
@@ -183,10 +170,7 @@ func (s Settings) resources(b base.Snapshot, requested int64) (capacity, allocat
 		capacity[corev1.ResourceCPU], allocatable[corev1.ResourceCPU] = cpus, cpus
 	}
 	limit := b.Health.MetaspaceMax
-	if b.HealthAt.IsZero() || limit == arklet.Unlimited {
-		limit = s.DefaultMemory
-	}
-	if limit <= 0 {
+	if b.HealthAt.IsZero() || limit <= 0 { // or arklet.Unlimited
 		return capacity, allocatable
 	}
 	free := limit - max(inUse(b)-requested, 0)
@@ -203,20 +187,16 @@ func inUse(b base.Snapshot) int64 {
 	return max(b.Health.MetaspaceCommitted, b.Health.MetaspaceUsed, 0)
 }
 
-func (s Settings) conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated", Message: "the base sends signs of life"}
 	if b.Liveness != base.Alive {
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
 		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
 	}
 	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "MetaspaceSufficient"}
-	threshold := s.MemoryPressureAt
-	if threshold == 0 {
-		threshold = defaultMemoryPressureAt
-	}
-	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 && float64(inUse(b)) > threshold*float64(limit) {
+	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 && float64(inUse(b)) > memoryPressureAt*float64(limit) {
 		memory.Status, memory.Reason = corev1.ConditionTrue, "MetaspaceAboveThreshold"
-		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", threshold*100)
+		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", memoryPressureAt*100)
 	}
 	list := []corev1.NodeCondition{
 		ready,
@@ -261,13 +241,4 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		}
 	}
 	return info, true
-}
-
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -169,7 +169,7 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 	identities := []string{"10.1.2.3", "Base_A", "base-a", "BASE-A", "a/b", "a b", "中台", strings.Repeat("x", 300), "unknown-x1y2z", "", "-", "."}
 	names := map[string]string{}
 	for _, id := range identities {
-		name := settings.Name(id)
+		name := Name(id)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			t.Errorf("identity %q gives the name %q: %v", id, name, problems)
 		}

@@ -26,30 +26,30 @@ type leaseState struct {
 	after time.Time
 }
 
-// keepLease takes or renews the Lease of a base when that is due, and returns
+// reconcileLease takes or renews the Lease of a base when that is due, and returns
 // how long until it is due again. The Lease is a Node Lease at the same time:
 // the node lifecycle controller of Kubernetes watches it too.
-func (k *Keeper) keepLease(ctx context.Context, s *state) (time.Duration, error) {
-	now := k.opts.Clock.Now()
+func (r *Reconciler) reconcileLease(ctx context.Context, s *state) (time.Duration, error) {
+	now := r.opts.Clock.Now()
 	l := &s.lease
 	if l.lease != nil && now.Before(l.next) {
 		return l.next.Sub(now), nil
 	}
 	if l.held {
-		return k.renew(ctx, s)
+		return r.renew(ctx, s)
 	}
-	if wait := k.workloadDelay(l); wait > 0 {
+	if wait := r.workloadDelay(l); wait > 0 {
 		return wait, nil
 	}
-	return k.take(ctx, s)
+	return r.acquire(ctx, s)
 }
 
-// take creates the Lease, or takes over one whose holder is gone or this very controller.
-func (k *Keeper) take(ctx context.Context, s *state) (time.Duration, error) {
-	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	lease, err := leases.Create(ctx, k.newLease(s.nodeName), metav1.CreateOptions{})
+// acquire creates the Lease, or takes over one whose holder is gone or this very controller.
+func (r *Reconciler) acquire(ctx context.Context, s *state) (time.Duration, error) {
+	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Create(ctx, r.newLease(s.nodeName), metav1.CreateOptions{})
 	if err == nil {
-		return k.hold(s, lease), nil
+		return r.held(s, lease), nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return 0, err
@@ -57,102 +57,104 @@ func (k *Keeper) take(ctx context.Context, s *state) (time.Duration, error) {
 	if lease, err = leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err != nil {
 		return 0, err
 	}
-	if expires := k.expiry(lease); k.holder(lease) != k.opts.Holder && k.opts.Clock.Now().Before(expires) && (k.opts.Cluster || s.lease.lease != nil) {
+	if expires := r.expiry(lease); holder(lease) != r.opts.Holder && r.opts.Clock.Now().Before(expires) && (r.opts.Cluster || s.lease.lease != nil) {
 		s.lease.lease, s.lease.next, s.lease.after = lease, expires, time.Time{}
-		return expires.Sub(k.opts.Clock.Now()), nil
+		return expires.Sub(r.opts.Clock.Now()), nil
 	}
-	if previous := k.holder(lease); previous != k.opts.Holder {
-		k.opts.Logger.Info("taking over a base", "node", s.nodeName, "from", previous)
+	if previous := holder(lease); previous != r.opts.Holder {
+		r.opts.Logger.Info("taking over a base", "node", s.nodeName, "from", previous)
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
-		lease.Spec.AcquireTime = k.microTime()
+		lease.Spec.AcquireTime = r.microTime()
 	}
-	return k.write(ctx, s, lease)
+	return r.writeLease(ctx, s, lease)
 }
 
-func (k *Keeper) renew(ctx context.Context, s *state) (time.Duration, error) {
-	wait, err := k.write(ctx, s, s.lease.lease.DeepCopy())
+func (r *Reconciler) renew(ctx context.Context, s *state) (time.Duration, error) {
+	wait, err := r.writeLease(ctx, s, s.lease.lease.DeepCopy())
 	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return wait, err
 	}
 	// Somebody wrote it: find out who holds it.
-	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return k.take(ctx, s)
+		return r.acquire(ctx, s)
 	case err != nil:
 		return 0, err
-	case k.holder(lease) == k.opts.Holder:
-		return k.write(ctx, s, lease)
+	case holder(lease) == r.opts.Holder:
+		return r.writeLease(ctx, s, lease)
 	}
-	k.opts.Logger.Warn("another controller took this base; if IS_CLUSTER is false there must be only one", "node", s.nodeName, "holder", k.holder(lease))
-	s.lease = leaseState{lease: lease, next: k.expiry(lease)}
-	return s.lease.next.Sub(k.opts.Clock.Now()), nil
+	r.opts.Logger.Warn("another controller took this base; if IS_CLUSTER is false there must be only one", "node", s.nodeName, "holder", holder(lease))
+	s.lease = leaseState{lease: lease, next: r.expiry(lease)}
+	return s.lease.next.Sub(r.opts.Clock.Now()), nil
 }
 
-func (k *Keeper) write(ctx context.Context, s *state, lease *coordinationv1.Lease) (time.Duration, error) {
-	lease.Spec.HolderIdentity = ptr.To(k.opts.Holder)
-	lease.Spec.LeaseDurationSeconds = ptr.To(int32(k.opts.LeaseDuration.Seconds()))
-	lease.Spec.RenewTime = k.microTime()
-	written, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, lease, metav1.UpdateOptions{})
+// writeLease makes this controller the holder from now on.
+func (r *Reconciler) writeLease(ctx context.Context, s *state, lease *coordinationv1.Lease) (time.Duration, error) {
+	lease.Spec.HolderIdentity = ptr.To(r.opts.Holder)
+	lease.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.LeaseDuration.Seconds()))
+	lease.Spec.RenewTime = r.microTime()
+	written, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
 		return 0, err
 	}
-	return k.hold(s, written), nil
+	return r.held(s, written), nil
 }
 
-func (k *Keeper) hold(s *state, lease *coordinationv1.Lease) time.Duration {
+// held notes that this controller holds the Lease, and returns when to renew it.
+func (r *Reconciler) held(s *state, lease *coordinationv1.Lease) time.Duration {
 	lease.ManagedFields = nil // the API server keeps its own
-	now := k.opts.Clock.Now()
-	interval := k.opts.LeaseDuration / 4
+	now := r.opts.Clock.Now()
+	interval := r.opts.LeaseDuration / 4
 	s.lease = leaseState{held: true, lease: lease, renewed: now, next: now.Add(interval)}
 	return interval
 }
 
-// checkLost steps down when this controller's own renewals failed for a whole
+// stepDownIfExpired steps down when this controller's own renewals failed for a whole
 // lease: another one may serve the base by now.
-func (k *Keeper) checkLost(identity string, s *state) {
-	if s.lease.held && k.opts.Clock.Since(s.lease.renewed) > k.opts.LeaseDuration {
+func (r *Reconciler) stepDownIfExpired(identity string, s *state) {
+	if s.lease.held && r.opts.Clock.Since(s.lease.renewed) > r.opts.LeaseDuration {
 		s.lease = leaseState{}
-		k.setOwned(identity, s, false)
+		r.setOwned(identity, s, false)
 	}
 }
 
-func (k *Keeper) deleteLease(ctx context.Context, s *state) error {
-	err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, s.nodeName, metav1.DeleteOptions{})
+func (r *Reconciler) deleteLease(ctx context.Context, s *state) error {
+	err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, s.nodeName, metav1.DeleteOptions{})
 	if ignoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the lease: %w", err)
 	}
 	return nil
 }
 
-func (k *Keeper) newLease(nodeName string) *coordinationv1.Lease {
+func (r *Reconciler) newLease(nodeName string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nodeName,
 			Namespace: corev1.NamespaceNodeLease,
-			Labels:    map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(k.opts.Env)},
+			Labels:    map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity:       ptr.To(k.opts.Holder),
-			LeaseDurationSeconds: ptr.To(int32(k.opts.LeaseDuration.Seconds())),
-			AcquireTime:          k.microTime(),
-			RenewTime:            k.microTime(),
+			HolderIdentity:       ptr.To(r.opts.Holder),
+			LeaseDurationSeconds: ptr.To(int32(r.opts.LeaseDuration.Seconds())),
+			AcquireTime:          r.microTime(),
+			RenewTime:            r.microTime(),
 		},
 	}
 }
 
-func (k *Keeper) microTime() *metav1.MicroTime {
-	return ptr.To(metav1.NewMicroTime(k.opts.Clock.Now()))
+func (r *Reconciler) microTime() *metav1.MicroTime {
+	return ptr.To(metav1.NewMicroTime(r.opts.Clock.Now()))
 }
 
-func (k *Keeper) holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
+func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
 
-func (k *Keeper) expiry(l *coordinationv1.Lease) time.Time {
+func (r *Reconciler) expiry(l *coordinationv1.Lease) time.Time {
 	if l.Spec.RenewTime == nil {
 		return time.Time{}
 	}
-	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(k.opts.LeaseDuration.Seconds()))) * time.Second
+	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.LeaseDuration.Seconds()))) * time.Second
 	return l.Spec.RenewTime.Add(duration)
 }
 
@@ -160,23 +162,23 @@ func (k *Keeper) expiry(l *coordinationv1.Lease) time.Time {
 // for a base: the more of all bases it serves, the longer, so that the others
 // come first (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL). The jitter
 // breaks ties.
-func (k *Keeper) workloadDelay(l *leaseState) time.Duration {
-	if !k.opts.Cluster {
+func (r *Reconciler) workloadDelay(l *leaseState) time.Duration {
+	if !r.opts.Cluster {
 		return 0
 	}
-	now := k.opts.Clock.Now()
+	now := r.opts.Clock.Now()
 	if !l.after.IsZero() { // what the base says meanwhile does not shorten it
 		return l.after.Sub(now)
 	}
-	k.mu.Lock()
-	mine, all := 0, len(k.states)
-	for _, s := range k.states {
+	r.mu.Lock()
+	mine, all := 0, len(r.states)
+	for _, s := range r.states {
 		if s.owned {
 			mine++
 		}
 	}
-	k.mu.Unlock()
-	level := mine * k.opts.MaxLevel / (all + 1)
+	r.mu.Unlock()
+	level := mine * r.opts.MaxLevel / (all + 1)
 	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)
 	l.after = now.Add(delay)
 	return delay

@@ -3,6 +3,7 @@ package vnode
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,100 +15,82 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 )
 
-// keepNode creates the Node, or writes what differs.
-func (k *Keeper) keepNode(ctx context.Context, b base.Snapshot, s *state) error {
-	k.refresh(ctx, s)
-	want := k.opts.Node(b, k.opts.Requested(s.nodeName), s.node, k.opts.Clock.Now())
+// reconcileNode creates the Node, or writes what differs.
+func (r *Reconciler) reconcileNode(ctx context.Context, b base.Snapshot, s *state) error {
+	r.refresh(ctx, s)
+	want := r.opts.Node(b, r.opts.Requested(s.nodeName), s.node, r.opts.Clock.Now())
 	if s.node == nil {
-		created, err := k.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
+		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		switch {
 		case err == nil:
 			created.ManagedFields = nil
-			s.node, s.written = created, k.opts.Clock.Now()
-			k.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
+			s.node, s.written = created, r.opts.Clock.Now()
+			r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
 			return nil
 		case !apierrors.IsAlreadyExists(err):
 			return err
 		}
-		if s.node, err = k.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err != nil {
+		if s.node, err = r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err != nil {
 			return err
 		}
 	}
-	if err := k.keepSpec(ctx, want, s); err != nil {
+	if err := r.addTaints(ctx, want, s); err != nil {
 		return err
 	}
-	return k.keepStatus(ctx, want, s)
+	return r.writeStatus(ctx, want, s)
 }
 
-// refresh takes the informer's Node when it is newer than the one known, and
-// forgets a Node that somebody deleted.
-func (k *Keeper) refresh(ctx context.Context, s *state) {
-	cached, err := k.nodes.Get(s.nodeName)
-	if err != nil {
-		if s.node != nil && k.deleted(ctx, s) {
+// refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
+// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or only
+// not there yet.
+func (r *Reconciler) refresh(ctx context.Context, s *state) {
+	cached, err := r.nodes.Get(s.nodeName)
+	switch {
+	case err != nil && s.node != nil:
+		if _, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			s.node = nil
 		}
-		return
-	}
-	if s.node == nil {
+	case err != nil:
+	case s.node == nil:
 		s.node = cached
-		return
-	}
-	if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
-		s.node = cached
-	}
-}
-
-// deleted asks the API server whether a Node that the informer lacks is really
-// gone, or only not there yet.
-func (k *Keeper) deleted(ctx context.Context, s *state) bool {
-	_, err := k.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
-}
-
-// keepSpec makes sure of the labels' companions that a status write leaves alone: the taints.
-func (k *Keeper) keepSpec(ctx context.Context, want *corev1.Node, s *state) error {
-	missing := func(n *corev1.Node) (taints []corev1.Taint) {
-		for _, t := range want.Spec.Taints {
-			if !hasTaint(n, t) {
-				taints = append(taints, t)
-			}
+	default:
+		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
+			s.node = cached
 		}
-		return taints
+	}
+}
+
+// addTaints writes the taints that the Node lacks, which a write of its status leaves alone.
+func (r *Reconciler) addTaints(ctx context.Context, want *corev1.Node, s *state) error {
+	missing := func(n *corev1.Node) []corev1.Taint {
+		return slices.DeleteFunc(slices.Clone(want.Spec.Taints), func(t corev1.Taint) bool {
+			return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) && have.Value == t.Value })
+		})
 	}
 	if len(missing(s.node)) == 0 {
 		return nil
 	}
-	return k.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
+	return r.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
 		n.Spec.Taints = append(n.Spec.Taints, missing(n)...)
-		return k.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+		return r.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 	})
 }
 
-func hasTaint(n *corev1.Node, t corev1.Taint) bool {
-	for _, have := range n.Spec.Taints {
-		if have.MatchTaint(&t) && have.Value == t.Value {
-			return true
-		}
-	}
-	return false
-}
-
-// keepStatus writes labels, annotations and status if any of them differs.
-func (k *Keeper) keepStatus(ctx context.Context, want *corev1.Node, s *state) error {
+// writeStatus writes labels, annotations and status if any of them differs.
+func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
 	if sameStatus(s.node, want) {
 		return nil
 	}
-	now := k.opts.Clock.Now()
+	now := r.opts.Clock.Now()
 	if now.Sub(s.written) < memoryEvery && sameStatus(s.node, withMemory(want, s.node)) {
 		return nil // only the free memory moved: the next look writes it
 	}
 	s.written = now
-	return k.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
+	return r.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
 		n.Labels = merged(n.Labels, want.Labels)
 		n.Annotations = merged(n.Annotations, want.Annotations)
 		n.Status = want.Status
-		return k.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+		return r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	})
 }
 
@@ -127,11 +110,11 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 }
 
 // update writes a changed copy of the known Node; after a conflict once more on the live one.
-func (k *Keeper) update(ctx context.Context, s *state, write func(*corev1.Node) (*corev1.Node, error)) error {
+func (r *Reconciler) update(ctx context.Context, s *state, write func(*corev1.Node) (*corev1.Node, error)) error {
 	n, err := write(s.node.DeepCopy())
 	if apierrors.IsConflict(err) {
 		var live *corev1.Node
-		if live, err = k.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
+		if live, err = r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
 			n, err = write(live)
 		}
 	}
@@ -147,26 +130,27 @@ func (k *Keeper) update(ctx context.Context, s *state, write func(*corev1.Node) 
 	return nil
 }
 
-// sameStatus compares what the keeper writes, leaving out the times.
+// sameStatus compares what the Reconciler writes, leaving out the times.
 func sameStatus(have, want *corev1.Node) bool {
-	for key, value := range want.Labels {
-		if have.Labels[key] != value {
-			return false
-		}
-	}
-	for key, value := range want.Annotations {
-		if have.Annotations[key] != value {
-			return false
-		}
-	}
 	h, w := have.Status, want.Status
-	return equality.Semantic.DeepEqual(h.Capacity, w.Capacity) &&
+	return contains(have.Labels, want.Labels) && contains(have.Annotations, want.Annotations) &&
+		equality.Semantic.DeepEqual(h.Capacity, w.Capacity) &&
 		equality.Semantic.DeepEqual(h.Allocatable, w.Allocatable) &&
 		equality.Semantic.DeepEqual(h.Addresses, w.Addresses) &&
 		h.DaemonEndpoints == w.DaemonEndpoints &&
 		h.NodeInfo.KubeletVersion == w.NodeInfo.KubeletVersion &&
 		h.NodeInfo.ContainerRuntimeVersion == w.NodeInfo.ContainerRuntimeVersion &&
 		sameConditions(h.Conditions, w.Conditions)
+}
+
+// contains says whether a map has all entries of another.
+func contains(have, want map[string]string) bool {
+	for key, value := range want {
+		if have[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 func sameConditions(have, want []corev1.NodeCondition) bool {

@@ -29,35 +29,36 @@ const (
 	nodeName = "vnode.a"
 )
 
-// shop is a keeper with a clock that the test moves, over an API that lists its writes.
-type shop struct {
-	*Keeper
+// fixture is a Reconciler with a clock that the test moves, over an API that lists its writes.
+type fixture struct {
+	*Reconciler
 	api    *fake.Clientset
 	clock  *clocktesting.FakeClock
 	events []string // owned, lost, gone
 }
 
-func newShop(t *testing.T, opts Options, api *fake.Clientset) *shop {
+func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	t.Helper()
-	s := &shop{api: api, clock: clocktesting.NewFakeClock(noon)}
+	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon)}
 	registry := base.NewRegistry(base.Options{Clock: s.clock})
 	opts.Env, opts.Clock = "dev", s.clock
+	opts.Requested = func(string) int64 { return 0 }
 	opts.Owned = func(string, string) { s.events = append(s.events, "owned") }
 	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
 	opts.Gone = func(context.Context, string, string) error { s.events = append(s.events, "gone"); return nil }
 	// The lister stays empty, as an informer that has not heard yet.
 	lister := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes().Lister()
-	s.Keeper = New(opts, api, lister, registry)
+	s.Reconciler = New(opts, api, lister, registry)
 	return s
 }
 
-func (s *shop) hear() {
+func (s *fixture) hear() {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
 	s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
-func (s *shop) reconcileOnce(t *testing.T) time.Duration {
+func (s *fixture) reconcileOnce(t *testing.T) time.Duration {
 	t.Helper()
 	wait, err := s.reconcile(t.Context(), identity)
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *shop) reconcileOnce(t *testing.T) time.Duration {
 }
 
 // writes lists the writes since the last call, as verb and resource.
-func (s *shop) writes() (w []string) {
+func (s *fixture) writes() (w []string) {
 	for _, a := range s.api.Actions() {
 		if a.GetVerb() == "get" || a.GetVerb() == "list" || a.GetVerb() == "watch" {
 			continue
@@ -82,7 +83,7 @@ func (s *shop) writes() (w []string) {
 	return w
 }
 
-func (s *shop) wantWrites(t *testing.T, when string, want ...string) {
+func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, s.writes()); diff != "" {
 		t.Errorf("writes %s (-want +got):\n%s", when, diff)
@@ -90,7 +91,7 @@ func (s *shop) wantWrites(t *testing.T, when string, want ...string) {
 }
 
 func TestABaseBecomesANode(t *testing.T) {
-	s := newShop(t, Options{Holder: "me"}, fake.NewClientset())
+	s := newFixture(t, Options{Holder: "me"}, fake.NewClientset())
 	s.hear()
 	wait := s.reconcileOnce(t)
 	s.wantWrites(t, "for a new base", "create leases", "create nodes")
@@ -118,7 +119,7 @@ func TestABaseBecomesANode(t *testing.T) {
 }
 
 func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
-	s := newShop(t, Options{Holder: "me"}, fake.NewClientset())
+	s := newFixture(t, Options{Holder: "me"}, fake.NewClientset())
 	s.registry.Heard(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
 	if wait := s.reconcileOnce(t); wait != firstHealth {
 		t.Errorf("waits %s, want %s", wait, firstHealth)
@@ -130,7 +131,7 @@ func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
 }
 
 func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
-	s := newShop(t, Options{Holder: "me"}, fake.NewClientset())
+	s := newFixture(t, Options{Holder: "me"}, fake.NewClientset())
 	s.hear()
 	s.reconcileOnce(t)
 	s.writes()
@@ -156,7 +157,7 @@ func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
 }
 
 func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
-	s := newShop(t, Options{Holder: "me"}, fake.NewClientset())
+	s := newFixture(t, Options{Holder: "me"}, fake.NewClientset())
 	s.hear()
 	s.reconcileOnce(t)
 	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
@@ -168,7 +169,7 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 }
 
 func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
-	s := newShop(t, Options{Holder: "me"}, fake.NewClientset())
+	s := newFixture(t, Options{Holder: "me"}, fake.NewClientset())
 	s.hear()
 	s.reconcileOnce(t)
 	nodes := s.api.CoreV1().Nodes()
@@ -212,9 +213,9 @@ func leaseAPI() *fake.Clientset {
 
 func TestLeases(t *testing.T) {
 	api := leaseAPI()
-	first := newShop(t, Options{Holder: "first", Cluster: true}, api)
-	second := newShop(t, Options{Holder: "second", Cluster: true}, api)
-	start := func(s *shop) { // past the workload delay
+	first := newFixture(t, Options{Holder: "first", Cluster: true}, api)
+	second := newFixture(t, Options{Holder: "second", Cluster: true}, api)
+	start := func(s *fixture) { // past the workload delay
 		s.hear()
 		s.clock.Step(s.reconcileOnce(t))
 		s.reconcileOnce(t)
@@ -240,7 +241,7 @@ func TestLeases(t *testing.T) {
 }
 
 func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
-	s := newShop(t, Options{Holder: "me", Cluster: true}, leaseAPI())
+	s := newFixture(t, Options{Holder: "me", Cluster: true}, leaseAPI())
 	s.hear()
 	wait := s.reconcileOnce(t)
 	s.clock.Step(wait / 2)
@@ -257,10 +258,10 @@ func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 
 func TestARestartedSingleControllerTakesItsBasesAtOnce(t *testing.T) {
 	api := leaseAPI()
-	before := newShop(t, Options{Holder: "random-1"}, api)
+	before := newFixture(t, Options{Holder: "random-1"}, api)
 	before.hear()
 	before.reconcileOnce(t)
-	after := newShop(t, Options{Holder: "random-2"}, api)
+	after := newFixture(t, Options{Holder: "random-2"}, api)
 	after.hear()
 	after.reconcileOnce(t)
 	if !after.Owns(identity) {
@@ -277,7 +278,7 @@ func TestARestartedSingleControllerTakesItsBasesAtOnce(t *testing.T) {
 
 func TestARenewalThatFailsForAWholeLeaseIsALoss(t *testing.T) {
 	api := fake.NewClientset()
-	s := newShop(t, Options{Holder: "me"}, api)
+	s := newFixture(t, Options{Holder: "me"}, api)
 	s.hear()
 	s.reconcileOnce(t)
 	api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
