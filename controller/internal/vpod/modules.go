@@ -77,12 +77,3 @@ func checkURL(c corev1.Container) error {
 func containerID(ip string, m arklet.Module) string {
 	return fmt.Sprintf("arklet://%s:%s:%s", ip, m.Name, m.Version)
 }
-
-// Requested is the memory that a Pod requests, in bytes.
-func Requested(pod *corev1.Pod) int64 {
-	var total int64
-	for _, c := range pod.Spec.Containers {
-		total += c.Resources.Requests.Memory().Value()
-	}
-	return total
-}

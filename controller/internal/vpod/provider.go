@@ -1,10 +1,10 @@
 package vpod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -32,24 +31,20 @@ type Options struct {
 	// Drain is how long the module of a Pod that was Ready stays installed after
 	// the Pod began to be deleted, so that the Service has forgotten it; default 2 s, negative means none.
 	Drain time.Duration
-	// AcceptAfter is how long an install may take before the Pod is written as
-	// accepted and waiting; a quicker one saves that write. Default 1 s.
-	AcceptAfter time.Duration
-	// Recorder receives the Events of Pods; nil discards them.
+	// Recorder receives the Events of Pods. Required.
 	Recorder record.EventRecorder
 	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
 	Failed FailedRule
-	// Failure hears of every failed install and uninstall, for reports and metrics; it must not block. Nil is fine.
+	// Failure hears of every failed install and uninstall, for reports and metrics; it must not block. Required.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
 	// Asked hears of every command that goes to a base, Answered of what came of it;
-	// they must not block. Nil is fine.
+	// they must not block. Required.
 	Asked    func(identity string, r arklet.Request)
 	Answered func(Outcome)
 	// AddTolerationFor names the environment whose toleration a module Pod gets that
 	// is not scheduled and tolerates no environment; empty adds none.
 	AddTolerationFor string
-	// Clock defaults to the real one.
-	Clock  clock.WithDelayedExecution
+	// Logger may be nil, which discards.
 	Logger *slog.Logger
 }
 
@@ -60,8 +55,11 @@ const (
 	DefaultUninstallTimeout = time.Minute
 	DefaultMaxAttempts      = 6
 	DefaultDrain            = 2 * time.Second
-	defaultAcceptAfter      = time.Second
 )
+
+// acceptAfter is how long an install may take before the Pod is written as accepted and waiting; a
+// quicker one saves that write.
+const acceptAfter = time.Second
 
 // Provider serves the Pods of all bases of this controller. PodController calls
 // it; the rest of the controller tells it of bases. Its methods may be called concurrently.
@@ -72,42 +70,23 @@ type Provider struct {
 	informer *Informer
 	store    *store
 	writer   *writer
-	lanes    *lanes
+	workers  *workers
 	gaps     gaps
 	rollouts rollouts
 
 	mu    sync.RWMutex
 	nodes map[string]string // identity by the name of the Node, for those served
-
 }
 
 // New returns a provider. Nothing happens before Start.
 func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
-	setDefault(&opts.Workers, DefaultWorkers)
-	setDefault(&opts.InstallTimeout, DefaultInstallTimeout)
-	setDefault(&opts.UninstallTimeout, DefaultUninstallTimeout)
-	setDefault(&opts.MaxAttempts, DefaultMaxAttempts)
-	setDefault(&opts.Drain, DefaultDrain)
-	setDefault(&opts.AcceptAfter, defaultAcceptAfter)
-	if opts.Recorder == nil {
-		opts.Recorder = &record.FakeRecorder{} // without a channel it discards
-	}
-	setDefault(&opts.Failed, FailedUnowned)
-	if opts.Failure == nil {
-		opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
-	}
-	if opts.Asked == nil {
-		opts.Asked = func(string, arklet.Request) {}
-	}
-	if opts.Answered == nil {
-		opts.Answered = func(Outcome) {}
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Workers = cmp.Or(opts.Workers, DefaultWorkers)
+	opts.InstallTimeout = cmp.Or(opts.InstallTimeout, DefaultInstallTimeout)
+	opts.UninstallTimeout = cmp.Or(opts.UninstallTimeout, DefaultUninstallTimeout)
+	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, DefaultMaxAttempts)
+	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
+	opts.Failed = cmp.Or(opts.Failed, FailedUnowned)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	p := &Provider{
 		opts:     opts,
 		registry: registry,
@@ -118,21 +97,13 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	}
 	p.informer = NewInformer(client, p.Serves)
 	p.writer = &writer{client: client, pods: p.informer}
-	p.lanes = &lanes{
-		work:    p.settle,
-		clock:   opts.Clock,
-		logger:  opts.Logger,
-		limiter: &limiter{size: opts.Workers, sems: map[string]*semaphore{}},
-		lanes:   map[laneKey]*lane{},
+	p.workers = &workers{
+		reconcile: p.reconcile,
+		logger:    opts.Logger,
+		slots:     &slots{size: opts.Workers, byBase: map[string]*baseSlots{}},
+		byKey:     map[workerKey]*worker{},
 	}
 	return p
-}
-
-func setDefault[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
 }
 
 // Informer is where PodController and others find the module Pods.
@@ -140,23 +111,20 @@ func (p *Provider) Informer() *Informer { return p.informer }
 
 // Start works until ctx ends, and waits for what is under way.
 func (p *Provider) Start(ctx context.Context) error {
-	if err := p.informer.Observe(p.observed); err != nil {
+	if err := p.informer.Observe(p.podChanged); err != nil {
 		return err
 	}
 	if err := p.informer.watch(p.rollouts.handler()); err != nil {
 		return err
 	}
-	p.lanes.start(ctx)
-	defer p.lanes.stop()
+	p.workers.start(ctx)
+	defer p.workers.stop()
 	return p.informer.Start(ctx)
 }
 
 // Serves says whether the Node of that name is served here.
 func (p *Provider) Serves(nodeName string) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	_, ok := p.nodes[nodeName]
-	return ok
+	return p.Identity(nodeName) != ""
 }
 
 // Identity is the base behind a Node that is served here; empty if it is not.
@@ -180,36 +148,36 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 }
 
 // Serve begins to serve a base: its Pods are taken up, all at once. PodController
-// would bring one after the other, and a lane that knows the new Pod and not the old
-// one, or the old one alone, takes it for the one that is to serve.
+// would bring one after the other, and a worker that knows the new Pod and not the old one, or the old
+// one alone, takes it for the one that is to serve.
 func (p *Provider) Serve(identity, nodeName string) {
 	p.mu.Lock()
 	p.nodes[nodeName] = identity
 	p.mu.Unlock()
 	pods := slices.DeleteFunc(p.informer.On(nodeName), leaving)
-	p.take(identity, pods...)
+	p.addPods(identity, pods...)
 	p.informer.Deliver(nodeName)
 	for _, pod := range pods { // one that went meanwhile was not known yet
 		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
-			p.begone(pod.UID)
+			p.beginDeletion(pod.UID)
 		}
 	}
 }
 
-// take takes Pods of a base up, and then has their lanes look.
-func (p *Provider) take(identity string, pods ...*corev1.Pod) {
-	lanes := map[laneKey]bool{}
+// addPods takes Pods of a base up, and then has the workers of their modules look.
+func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
+	workers := map[workerKey]bool{}
 	for _, pod := range pods {
-		e, names := p.store.put(pod, identity, p.opts.Clock.Now())
+		e, names := p.store.put(pod, identity)
 		for _, name := range names {
-			lanes[laneKey{identity, name}] = true
+			workers[workerKey{identity, name}] = true
 		}
-		p.opts.Clock.AfterFunc(p.opts.AcceptAfter, func() {
-			p.lanes.aside(func(ctx context.Context) { p.writeAccepted(ctx, e) })
+		time.AfterFunc(acceptAfter, func() {
+			p.workers.background(func(ctx context.Context) { p.writeAccepted(ctx, e) })
 		})
 	}
-	for key := range lanes {
-		p.lanes.kick(key)
+	for key := range workers {
+		p.workers.trigger(key)
 	}
 }
 
@@ -219,9 +187,7 @@ func (p *Provider) Leave(identity, nodeName string) {
 	delete(p.nodes, nodeName)
 	p.mu.Unlock()
 	p.informer.Forget(nodeName)
-	for _, e := range p.store.on(identity) {
-		p.store.remove(e)
-	}
+	p.store.removeBase(identity)
 }
 
 // Remove takes the Pods of a base that is gone out of the API at once:
@@ -234,9 +200,7 @@ func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for _, e := range p.store.on(identity) {
-		p.store.remove(e)
-	}
+	p.store.removeBase(identity)
 	return nil
 }
 
@@ -245,7 +209,9 @@ func (p *Provider) BaseChanged(c base.Change) {
 	switch c.Kind {
 	case base.ModulesChanged:
 		for _, name := range c.Names {
-			p.lanes.kickIf(laneKey{c.Identity, name}, p.store)
+			if key := (workerKey{c.Identity, name}); len(p.store.views(key)) > 0 {
+				p.workers.trigger(key)
+			}
 		}
 	case base.Restarted:
 		p.store.change(func() {
@@ -253,16 +219,16 @@ func (p *Provider) BaseChanged(c base.Change) {
 				e.failures = map[string]failure{}
 			}
 		})
-		p.kickAll(c.Identity)
+		p.triggerAll(c.Identity)
 	case base.LivenessChanged, base.InfoChanged:
-		p.kickAll(c.Identity)
+		p.triggerAll(c.Identity)
 	case base.Appeared, base.HealthChanged, base.Disappeared: // the Node's business
 	}
 }
 
-func (p *Provider) kickAll(identity string) {
+func (p *Provider) triggerAll(identity string) {
 	for _, name := range p.store.names(identity) {
-		p.lanes.kick(laneKey{identity, name})
+		p.workers.trigger(workerKey{identity, name})
 	}
 }
 
@@ -270,7 +236,9 @@ func (p *Provider) kickAll(identity string) {
 func (p *Provider) Requested(nodeName string) int64 {
 	var total int64
 	for _, pod := range p.informer.On(nodeName) {
-		total += Requested(pod)
+		for _, c := range pod.Spec.Containers {
+			total += c.Resources.Requests.Memory().Value()
+		}
 	}
 	return total
 }
@@ -278,32 +246,29 @@ func (p *Provider) Requested(nodeName string) int64 {
 // Pods is the number of Pods served.
 func (p *Provider) Pods() int { return p.store.count() }
 
-// Depth is the number of lanes that work.
-func (p *Provider) Depth() int { return p.lanes.depth() }
+// Depth is the number of workers that run or wait for a turn.
+func (p *Provider) Depth() int { return p.workers.depth() }
 
-// observed hears of every module Pod of the cluster. PodController finds a Pod by
+// podChanged hears of every module Pod of the cluster. PodController finds a Pod by
 // its name: one that was deleted and made anew under the same name it would
 // take for an update, so the old one is marked here.
-func (p *Provider) observed(pod *corev1.Pod) {
+func (p *Provider) podChanged(pod *corev1.Pod) {
 	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
 		if e, known := p.store.get(pod.UID); known {
 			e.shown(pod)
 		}
 		if needsToleration(pod) && p.opts.AddTolerationFor != "" {
-			p.lanes.aside(func(ctx context.Context) { p.tolerate(ctx, pod) })
+			p.workers.background(func(ctx context.Context) { p.tolerate(ctx, pod) })
 		}
 		return
 	}
-	p.begone(pod.UID)
+	p.beginDeletion(pod.UID)
 }
 
 // CreatePod implements node.PodLifecycleHandler.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
-	p.mu.RLock()
-	identity, ok := p.nodes[pod.Spec.NodeName]
-	p.mu.RUnlock()
-	if ok { // else it is not ours any more
-		p.take(identity, pod)
+	if identity := p.Identity(pod.Spec.NodeName); identity != "" { // else it is not ours any more
+		p.addPods(identity, pod)
 	}
 	return nil
 }
@@ -314,9 +279,9 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	if !known {
 		return p.CreatePod(ctx, pod)
 	}
-	_, names := p.store.put(pod, e.identity, p.opts.Clock.Now())
+	_, names := p.store.put(pod, e.identity)
 	for _, name := range names {
-		p.lanes.kick(laneKey{e.identity, name})
+		p.workers.trigger(workerKey{e.identity, name})
 	}
 	return nil
 }
@@ -333,24 +298,24 @@ func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 	}
-	p.begone(pod.UID)
+	p.beginDeletion(pod.UID)
 	return nil
 }
 
-func (p *Provider) begone(uid types.UID) {
-	e, names, ok := p.store.markDeleting(uid, p.opts.Clock.Now())
+func (p *Provider) beginDeletion(uid types.UID) {
+	e, names, ok := p.store.markDeleting(uid)
 	if !ok {
 		return
 	}
 	if len(names) == 0 { // none of its modules could ever be installed: there is nothing to wait for
-		p.lanes.aside(func(ctx context.Context) {
-			if err := p.finish(ctx, e); err != nil && ctx.Err() == nil {
+		p.workers.background(func(ctx context.Context) {
+			if err := p.finishPod(ctx, e); err != nil && ctx.Err() == nil {
 				p.opts.Logger.Warn("could not finish a pod without modules; it goes when its grace period ends", "base", e.identity, "err", err)
 			}
 		})
 	}
 	for _, name := range names {
-		p.lanes.kick(laneKey{e.identity, name})
+		p.workers.trigger(workerKey{e.identity, name})
 	}
 }
 
@@ -379,32 +344,3 @@ func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil,
 // NotifyPods implements node.PodNotifier. The provider writes status itself, in
 // an order that PodController's queue could not keep.
 func (p *Provider) NotifyPods(context.Context, func(*corev1.Pod)) {}
-
-// gaps knows on which Nodes a module's old Pod is Not Ready already and its new
-// one not Ready yet: such a Node does not count as one that serves.
-type gaps struct {
-	mu   sync.Mutex
-	open map[string]map[string]int // by module of a namespace, then Node
-}
-
-// enter opens a gap on a Node unless no other Node serves; served is asked with
-// the Nodes that are in a gap.
-func (g *gaps) enter(module, node string, served func(gap map[string]int) bool) (leave func(), ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !served(g.open[module]) {
-		return func() {}, false
-	}
-	if g.open[module] == nil {
-		g.open[module] = map[string]int{}
-	}
-	g.open[module][node]++
-	return func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.open[module][node]--; g.open[module][node] == 0 {
-			delete(g.open[module], node)
-			maps.DeleteFunc(g.open, func(_ string, nodes map[string]int) bool { return len(nodes) == 0 })
-		}
-	}, true
-}

@@ -32,7 +32,7 @@ func wantDiff(t *testing.T, what string, want, got any) {
 func TestInstallAndUninstall(t *testing.T) {
 	in(t, "a Pod becomes a module, with one write", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 		if n := w.statusWrites(); n != 1 {
@@ -47,22 +47,22 @@ func TestInstallAndUninstall(t *testing.T) {
 		}
 
 		w.delete("p1")
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready") // drained first
 		wantDiff(t, "modules while draining", map[string]string{"biz1:1": "activated"}, w.base.states())
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || len(w.lanes.lanes) != 0 {
-			t.Errorf("%d Pods and %d lanes are left", w.Pods(), len(w.lanes.lanes))
+		if w.Pods() != 0 || len(w.workers.byKey) != 0 {
+			t.Errorf("%d Pods and %d workers are left", w.Pods(), len(w.workers.byKey))
 		}
 	})
 	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Pending ContainerCreating")
-		w.settleFor(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
 	in(t, "several containers are several modules", Options{}, func(_ *testing.T, w *world) {
@@ -75,29 +75,29 @@ func TestInstallAndUninstall(t *testing.T) {
 			}
 		})
 		w.create("p1", container("biz1", "1"), container("biz2", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Pending InstallModuleFailed")
 		w.base.with(func(b *fakeBase) { b.fail = nil })
-		w.settleFor(time.Minute)
+		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 	})
 	in(t, "what is installed already is taken as it is", Options{}, func(t *testing.T, w *world) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 		// A base that was never asked before is asked first.
 		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
 	})
 	in(t, "a module that is gone already is uninstalled", Options{}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.modules = nil })
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 	})
 	var outcomes []string
@@ -106,14 +106,14 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note}, func(t *testing.T, w *world) {
 		w.create("warm", container("other", "1")) // so that the base's list is known
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 		w.base.with(func(b *fakeBase) { b.modules = nil })
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "answers and codes", []string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, outcomes[:3])
 	})
@@ -121,24 +121,24 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "0"})
 		w.base.install(arklet.Module{Name: "other", Version: "1"})
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		wantDiff(t, "modules", map[string]string{"biz1:0": "deactivated", "other:1": "activated"}, w.base.states())
 	})
 	in(t, "two Pods with one module both get a status, and the last one takes it along", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
 		w.create("p2", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 		w.wantShow("p2", "Running Ready")
 		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 		w.wantShow("p2", "Running Ready")
 		w.delete("p2")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
 	})
 }
@@ -146,25 +146,25 @@ func TestInstallAndUninstall(t *testing.T) {
 func TestDeletion(t *testing.T) {
 	in(t, "a Pod stays until its module is uninstalled", Options{Drain: -1}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.delete("p1")
-		w.settleFor(9 * time.Second)
+		w.pass(9 * time.Second)
 		w.wantShow("p1", "Running Ready")
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 	})
 	in(t, "or until its grace period is over; the uninstall goes on", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.mute = true })
 		w.delete("p1")
-		w.settleFor(29 * time.Second)
+		w.pass(29 * time.Second)
 		w.wantShow("p1", "Running Ready")
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		w.base.with(func(b *fakeBase) { b.mute = false })
-		w.settleFor(3 * time.Minute)
+		w.pass(3 * time.Minute)
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
 		if w.Pods() != 0 {
 			t.Errorf("%d Pods are left", w.Pods())
@@ -172,34 +172,34 @@ func TestDeletion(t *testing.T) {
 	})
 	in(t, "a Pod whose container waits is not taken out of the API before its module", Options{Drain: -1}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.create("p2", container("biz1", "2"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Running BizDeactivate")
 		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.delete("p1")
-		w.settleFor(9 * time.Second)
+		w.pass(9 * time.Second)
 		w.wantShow("p1", "Running BizDeactivate")
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 	})
 	in(t, "a Pod made anew under the same name is another Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		if err := w.api.CoreV1().Pods("default").Delete(t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 			t.Fatal(err)
 		}
 		w.create("p1", container("biz2", "1"))
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 	})
 	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.stopFails = true })
 		w.delete("p1")
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "gone")
 		if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
 			t.Errorf("event %q", e)
@@ -207,10 +207,10 @@ func TestDeletion(t *testing.T) {
 	})
 	in(t, "a failed uninstall is tried again and told of", Options{Drain: -1}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.mute = true })
 		w.delete("p1")
-		w.settleFor(70 * time.Second)
+		w.pass(70 * time.Second)
 		if e := w.nextEvent(); !strings.Contains(e, "UninstallBizTimedOut") {
 			t.Errorf("event %q", e)
 		}
@@ -231,24 +231,24 @@ func TestFailures(t *testing.T) {
 		c := container("biz1", "1")
 		c.Env = nil
 		w.create("p1", c)
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Pending InvalidParameter")
 		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.InvalidParameter") {
 			t.Errorf("event %q", e)
 		}
-		w.settleFor(5 * time.Minute)
+		w.pass(5 * time.Minute)
 		if e := w.nextEvent(); e != "no event" {
 			t.Errorf("it is told of again: %q", e)
 		}
 		w.delete("p1")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 	})
 	in(t, "an image that is no URL", Options{}, func(t *testing.T, w *world) {
 		c := container("biz1", "1")
 		c.Image = "nginx:latest"
 		w.create("p1", c)
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Pending DecodeURLFailed")
 		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.DecodeURLFailed") {
 			t.Errorf("event %q", e)
@@ -262,7 +262,7 @@ func TestFailures(t *testing.T) {
 			}
 		})
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Pending DiskFull")
 		if e := w.nextEvent(); strings.Count(e, "User.DiskFull") != 1 {
 			t.Errorf("event %q", e)
@@ -271,28 +271,28 @@ func TestFailures(t *testing.T) {
 	in(t, "a broken module is uninstalled and tried again", Options{}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) { b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateBroken}} })
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 	})
 	in(t, "no answer within the deadline", Options{InstallTimeout: 30 * time.Second}, func(t *testing.T, w *world) {
 		w.create("warm", container("other", "1")) // so that the base's list is known
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.with(func(b *fakeBase) { b.mute = true })
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(31 * time.Second)
+		w.pass(31 * time.Second)
 		w.wantShow("p1", "Pending InstallModuleTimedOut")
 		w.base.with(func(b *fakeBase) { b.mute = false })
-		w.settleFor(time.Minute)
+		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		_ = t
 	})
 	in(t, "a base that lost its modules gets them again", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.takeCommands()
 		w.base.lose()
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 	})
@@ -301,22 +301,22 @@ func TestFailures(t *testing.T) {
 func TestASilentBase(t *testing.T) {
 	in(t, "its Pods turn Not Ready at once, and Ready when it is back", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
-		w.settleFor(26 * time.Second)
+		w.pass(time.Second)
+		w.pass(26 * time.Second)
 		w.registry.Sweep()
-		w.settleFor(time.Millisecond)
+		w.pass(time.Millisecond)
 		w.wantShow("p1", "Running")
 		ready := condition(&w.pod("p1").Status, corev1.PodReady)
 		if ready.Reason != "BaseInstanceNotReady" || !strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
 			t.Errorf("condition %s: %s", ready.Reason, ready.Message)
 		}
 		w.hear()
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
 	in(t, "its Pods go with its Node", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		if err := w.Remove(t.Context(), "a", "vnode.a"); err != nil {
 			t.Fatal(err)
 		}
@@ -327,28 +327,28 @@ func TestASilentBase(t *testing.T) {
 func TestOwnership(t *testing.T) {
 	in(t, "a base that another controller took keeps its modules, and they are taken up again", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.base.takeCommands()
 		w.Leave("a", "vnode.a")
 		w.create("p2", container("biz2", "1"))
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
 		w.delete("p1") // meanwhile
 		w.Serve("a", "vnode.a")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 		w.wantShow("p2", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 	})
 	in(t, "a base that comes in mid-handover is looked at with all its Pods in view", Options{}, func(t *testing.T, w *world) {
 		w.create("old", container("biz1", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.Leave("a", "vnode.a")
 		w.create("new", container("biz1", "2"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		w.Serve("a", "vnode.a")
-		wantDiff(t, "Pods that the lane sees first", 2, w.Pods()) // nothing has been handed over yet
-		w.settleFor(5 * time.Second)
+		wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
+		w.pass(5 * time.Second)
 		w.wantShow("old", "Running BizDeactivate")
 		w.wantShow("new", "Running Ready")
 	})
@@ -364,7 +364,7 @@ func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
 			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			w.settleFor(time.Second)
+			w.pass(time.Second)
 			return w.pod(name).Spec.Tolerations
 		}
 		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True", Effect: "NoExecute"}

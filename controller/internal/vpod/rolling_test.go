@@ -19,10 +19,10 @@ import (
 func TestRollingUpdate(t *testing.T) {
 	roll := func(w *world) {
 		w.create("old", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("old", "Running Ready")
 		w.create("new", container("biz1", "2"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 	}
 	elsewhere := func(w *world) { // another base has a Ready Pod of the module
 		pod := &corev1.Pod{
@@ -33,7 +33,7 @@ func TestRollingUpdate(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 	}
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
 		in(t, name+": old turns Not Ready, then new Ready", Options{}, func(t *testing.T, w *world) {
@@ -44,7 +44,7 @@ func TestRollingUpdate(t *testing.T) {
 			w.wantShow("new", "Running Ready")
 			wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
 			w.delete("old")
-			w.settleFor(4 * time.Second)
+			w.pass(4 * time.Second)
 			w.wantShow("old", "gone")
 			wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
 		})
@@ -70,10 +70,10 @@ func TestRollingUpdate(t *testing.T) {
 		roll(w)
 		w.wantShow("old", "Running Ready")
 		w.wantShow("new", "Running BizNotActivated")
-		w.settleFor(5 * time.Minute)
+		w.pass(5 * time.Minute)
 		wantDiff(t, "commands: it does not loop", []string{"installBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
 		w.delete("old")
-		w.settleFor(5 * time.Second)
+		w.pass(5 * time.Second)
 		w.wantShow("new", "Running Ready")
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
 		wantDiff(t, "commands: nothing serves for the time of an install only",
@@ -84,7 +84,7 @@ func TestRollingUpdate(t *testing.T) {
 		roll(w)
 		w.base.takeCommands()
 		w.delete("old")
-		w.settleFor(3 * time.Second) // attempts after 0, 0.5 and 1.5 s
+		w.pass(3 * time.Second) // attempts after 0, 0.5 and 1.5 s
 		wantDiff(t, "commands", []string{
 			"uninstallBiz biz1:2", "uninstallBiz biz1:1", "installBiz biz1:2", "uninstallBiz biz1:1", "uninstallBiz biz1:1",
 		}, w.base.takeCommands())
@@ -92,7 +92,7 @@ func TestRollingUpdate(t *testing.T) {
 	in(t, "rollback to a version that is still there", Options{}, func(t *testing.T, w *world) {
 		roll(w)
 		w.create("back", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		w.wantShow("back", "Running Ready")
 		w.wantShow("new", "Running BizDeactivate")
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
@@ -107,7 +107,7 @@ func TestRollingUpdate(t *testing.T) {
 			}
 		})
 		roll(w)
-		w.settleFor(time.Minute)
+		w.pass(time.Minute)
 		w.wantShow("old", "Running Ready")
 		w.wantShow("new", "Pending RetryTimesExceeded")
 		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2", "installBiz biz1:2", "installBiz biz1:2"}, w.base.takeCommands())
@@ -115,24 +115,24 @@ func TestRollingUpdate(t *testing.T) {
 			t.Errorf("event %q does not say whose fault it is", e)
 		}
 		w.base.lose() // the base restarts: the version that works comes back
-		w.settleFor(2 * time.Minute)
+		w.pass(2 * time.Minute)
 		w.wantShow("old", "Running Ready")
 	})
 }
 
 // A Pod may be written as accepted at the moment at which a newer one takes over:
 // had that write made it Not Ready, a Service of a single base would have no endpoint.
-func TestReadinessIsWrittenByTheLaneOnly(t *testing.T) {
+func TestReadinessIsWrittenByTheWorkerOnly(t *testing.T) {
 	in(t, "deactivated", Options{}, func(t *testing.T, w *world) {
 		pod := w.create("p1", container("biz1", "1"))
-		w.settleFor(2 * time.Second)
+		w.pass(2 * time.Second)
 		b, _ := w.registry.Get("a")
 		b.Modules = slices.Clone(b.Modules)
 		b.Modules[0].State = arklet.StateDeactivated
 		e, _ := w.store.get(pod.UID)
 		var shown []string
-		for _, lane := range []bool{false, true} {
-			if err := w.write(t.Context(), e, w.pod("p1"), b, lane); err != nil {
+		for _, byWorker := range []bool{false, true} {
+			if err := w.writeStatus(t.Context(), e, w.pod("p1"), b, byWorker); err != nil {
 				t.Fatal(err)
 			}
 			shown = append(shown, w.show("p1"))
@@ -157,13 +157,13 @@ func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 				w.owners = nil
 			}
 			w.create("old", container("biz1", "1"))
-			w.settleFor(2 * time.Second)
+			w.pass(2 * time.Second)
 			w.create("new", container("biz1", "2"))
-			w.settleFor(2 * time.Second)
+			w.pass(2 * time.Second)
 			w.wantShow("old", c.want)
 			w.wantShow("new", "Running Ready")
 			w.delete("old")
-			w.settleFor(time.Second)
+			w.pass(time.Second)
 			wantDiff(t, "modules after the old Pod was deleted", map[string]string{"biz1:2": "activated"}, w.base.states())
 		})
 	}
@@ -185,7 +185,7 @@ func TestInPlaceReplacement(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 	}
 	c := container("biz1", "1")
 	c.Env = []corev1.EnvVar{{Name: labels.VersionEnv, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}}}
@@ -200,12 +200,12 @@ func TestInPlaceReplacement(t *testing.T) {
 		update(w, "2")
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "modules while the old one is drained", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
-		w.settleFor(DefaultDrain)
+		w.pass(DefaultDrain)
 		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
 	})
 	in(t, "two modules, each drained when its own new one has taken over", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"), container("biz2", "1"))
-		w.settleFor(time.Second)
+		w.pass(time.Second)
 		slow := 3
 		w.base.with(func(b *fakeBase) {
 			b.fail = func(m arklet.Module) *arklet.Answer {
@@ -223,9 +223,9 @@ func TestInPlaceReplacement(t *testing.T) {
 		if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.settleFor(4 * time.Second) // attempts after 0.5, 1 and 2 s
+		w.pass(4 * time.Second) // attempts after 0.5, 1 and 2 s
 		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "biz2:1": "deactivated", "biz2:2": "activated"}, w.base.states())
-		w.settleFor(DefaultDrain + time.Second)
+		w.pass(DefaultDrain + time.Second)
 		wantDiff(t, "modules in the end", map[string]string{"biz1:2": "activated", "biz2:2": "activated"}, w.base.states())
 	})
 	in(t, "a new one that fails leaves the old one", Options{}, func(t *testing.T, w *world) {
@@ -234,7 +234,7 @@ func TestInPlaceReplacement(t *testing.T) {
 			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
 		})
 		update(w, "2")
-		w.settleFor(time.Minute)
+		w.pass(time.Minute)
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})
 }

@@ -29,8 +29,8 @@ const (
 	reasonNotReady     = "ContainersNotReady"
 )
 
-// situation is what there is to say about one container of a Pod.
-type situation struct {
+// moduleState is what there is to say about one container of a Pod.
+type moduleState struct {
 	module
 	biz   arklet.Biz
 	there bool // the base lists it
@@ -40,19 +40,19 @@ type situation struct {
 }
 
 // ready says whether requests to the module reach this very version.
-func (s situation) ready() bool {
+func (s moduleState) ready() bool {
 	return s.invalid == nil && s.there && s.biz.State == arklet.StateActivated && !s.superseded
 }
 
 // started says whether the module has been installed, whatever became of it.
-func (s situation) started() bool {
+func (s moduleState) started() bool {
 	return s.there && s.biz.State != arklet.StateResolved && s.biz.State != arklet.StateUnresolved
 }
 
 // statusOf computes the status of a Pod from what its base says. before is the
 // status that the API server has: what others wrote there stays, and times
 // change only with what they date. now dates what is new.
-func statusOf(pod *corev1.Pod, b base.Snapshot, modules []situation, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
+func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
 	s.PodIPs, s.HostIPs = nil, nil
@@ -122,8 +122,8 @@ const (
 
 // phase of a Pod: it is Pending until all its modules have been installed once,
 // Running then, and Failed for ever once the rule made it so.
-func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []situation, rule FailedRule) corev1.PodPhase {
-	superseded := slices.ContainsFunc(modules, func(s situation) bool { return s.superseded })
+func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []moduleState, rule FailedRule) corev1.PodPhase {
+	superseded := slices.ContainsFunc(modules, func(s moduleState) bool { return s.superseded })
 	switch {
 	case before == corev1.PodFailed:
 		return before
@@ -137,7 +137,7 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []si
 }
 
 // why says in one reason and one message why a Pod is not ready; both are empty when it is.
-func why(alive bool, modules []situation, b base.Snapshot) (reason, message string) {
+func why(alive bool, modules []moduleState, b base.Snapshot) (reason, message string) {
 	if !alive {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s", b.LastSeen.UTC().Format(time.RFC3339))
 		return errcode.ModuleControllerBaseInstanceNotReady.Type(), err.Error()
@@ -156,7 +156,7 @@ func why(alive bool, modules []situation, b base.Snapshot) (reason, message stri
 	return reason, message
 }
 
-func containerStatus(m situation, ip string) corev1.ContainerStatus {
+func containerStatus(m moduleState, ip string) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
 	if m.there {
 		c.ContainerID, c.ImageID = containerID(ip, m.Module), m.URL
@@ -175,7 +175,7 @@ func containerStatus(m situation, ip string) corev1.ContainerStatus {
 }
 
 // waiting says why a module does not serve.
-func waiting(m situation) *corev1.ContainerStateWaiting {
+func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	}

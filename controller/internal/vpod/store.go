@@ -21,7 +21,6 @@ type entry struct {
 	modules  []module
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
-	accepted time.Time
 	deleting bool
 	// replaced are modules that an in-place update took out of the Pod; they go
 	// once what came instead is active and they are drained.
@@ -30,7 +29,7 @@ type entry struct {
 	takenOver map[string]time.Time
 	// failures are what went wrong last, by module name.
 	failures map[string]failure
-	// removed are the module names whose uninstall is settled, when deleting.
+	// removed are the module names of which nothing is left on the base, when deleting.
 	removed map[string]bool
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain counts from here.
 	notReadySince time.Time
@@ -58,11 +57,11 @@ func (e *entry) shown(pod *corev1.Pod) {
 	}
 }
 
-// view is a copy of an entry at one moment, for a lane to look at.
+// view is a copy of an entry at one moment, for the worker of one of its modules.
 type view struct {
 	*entry
 	pod           *corev1.Pod
-	module        module // the one of the lane
+	module        module // the one of the worker
 	replaced      []arklet.Module
 	deleting      bool
 	failure       failure
@@ -119,8 +118,8 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 }
 
 // put takes a Pod as the API server has it now, and returns the names of the
-// modules whose lanes must look again. now is when it was accepted.
-func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, names []string) {
+// modules whose workers must look again.
+func (s *store) put(pod *corev1.Pod, identity string) (e *entry, names []string) {
 	modules := modulesOf(pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +127,7 @@ func (s *store) put(pod *corev1.Pod, identity string, now time.Time) (e *entry, 
 	if !known {
 		s.next++
 		e = &entry{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, accepted: now, rv: pod.ResourceVersion,
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion,
 			failures: map[string]failure{}, removed: map[string]bool{}, takenOver: map[string]time.Time{}, notReadySince: notReadySince(pod),
 		}
 		s.byUID[pod.UID] = e
@@ -165,7 +164,7 @@ func notReadySince(pod *corev1.Pod) time.Time {
 }
 
 // markDeleting notes that a Pod is to go, from now on.
-func (s *store) markDeleting(uid types.UID, now time.Time) (e *entry, names []string, ok bool) {
+func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok = s.byUID[uid]
@@ -175,7 +174,7 @@ func (s *store) markDeleting(uid types.UID, now time.Time) (e *entry, names []st
 	if !e.deleting {
 		e.deleting = true
 		if e.notReadySince.IsZero() {
-			e.notReadySince = now
+			e.notReadySince = time.Now()
 		}
 	}
 	return e, e.moduleNames(), true
@@ -199,6 +198,20 @@ func (e *entry) moduleNames() []string {
 func (s *store) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.drop(e)
+}
+
+// removeBase removes the entries of a base.
+func (s *store) removeBase(identity string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.byBase[identity] {
+		s.drop(e)
+	}
+}
+
+// drop is called with the lock held.
+func (s *store) drop(e *entry) {
 	delete(s.byUID, e.uid)
 	if name := nameOf(e.pod); s.byName[name] == e.uid {
 		delete(s.byName, name)
@@ -226,20 +239,9 @@ func (s *store) get(uid types.UID) (*entry, bool) {
 	return e, ok
 }
 
-// on returns the entries of a base.
-func (s *store) on(identity string) []*entry {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	list := make([]*entry, 0, len(s.byBase[identity]))
-	for _, e := range s.byBase[identity] {
-		list = append(list, e)
-	}
-	return list
-}
-
-// lane returns the views of all Pods that have to do with a module name on a
+// views returns the views of all Pods that have to do with a module name on a
 // base, oldest first.
-func (s *store) lane(key laneKey) []view {
+func (s *store) views(key workerKey) []view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var views []view

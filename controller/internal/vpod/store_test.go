@@ -37,10 +37,10 @@ func TestPodsOfOneSecond(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore()
 			for _, p := range c.pods {
-				s.put(p, "base", time.Now())
+				s.put(p, "base")
 			}
 			var got []string
-			for _, v := range s.lane(laneKey{"base", "m"}) {
+			for _, v := range s.views(workerKey{"base", "m"}) {
 				got = append(got, v.pod.Name)
 			}
 			if diff := cmp.Diff([]string{"old", "new"}, got); diff != "" {

@@ -28,7 +28,7 @@ func (l logger) Fatalf(f string, a ...any) { l.write(slog.LevelError, fmt.Sprint
 
 func (l logger) write(level slog.Level, message string) {
 	if l.l.Enabled(context.Background(), level) {
-		l.l.Log(context.Background(), level, message, "room", "virtual-kubelet")
+		l.l.Log(context.Background(), level, message, "component", "virtual-kubelet")
 	}
 }
 

@@ -208,6 +208,11 @@ func newWorld(t *testing.T, opts Options) *world {
 	w.likeTheAPIServer()
 	w.base = &fakeBase{w: w, key: tunnel.MQTT, delay: 100 * time.Millisecond}
 	opts.Recorder = w.events
+	opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
+	opts.Asked = func(string, arklet.Request) {}
+	if opts.Answered == nil {
+		opts.Answered = func(Outcome) {}
+	}
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
 	dialog := base.NewDialog(registry)
 	dialog.Use(w.base)
@@ -240,7 +245,7 @@ func newWorld(t *testing.T, opts Options) *world {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	w.hear()
 	w.Serve("a", "vnode.a")
-	w.settleFor(time.Second)
+	w.pass(time.Second)
 	return w
 }
 
@@ -301,8 +306,8 @@ func (w *world) hear() {
 	w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 
-// settleFor lets time pass until nothing is under way.
-func (w *world) settleFor(d time.Duration) {
+// pass lets time pass until nothing is under way.
+func (w *world) pass(d time.Duration) {
 	time.Sleep(d) // in a synctest bubble: no real time passes
 	synctest.Wait()
 }

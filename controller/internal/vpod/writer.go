@@ -3,7 +3,6 @@ package vpod
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,7 +94,7 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) 
 	return nil
 }
 
-// delete takes a Pod out of the API: its modules are settled, or its base is gone.
+// delete takes a Pod out of the API: nothing of it is on its base, or its base is gone.
 func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
 	err := w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To[int64](0),
@@ -112,43 +111,6 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-// limiter bounds how many lanes of one base work at once (VNODE_WORKER_NUM).
-type limiter struct {
-	size int
-	mu   sync.Mutex
-	sems map[string]*semaphore
-}
-
-type semaphore struct {
-	slots chan struct{}
-	users int
-}
-
-func (l *limiter) acquire(ctx context.Context, identity string) (release func(), err error) {
-	l.mu.Lock()
-	s := l.sems[identity]
-	if s == nil {
-		s = &semaphore{slots: make(chan struct{}, l.size)}
-		l.sems[identity] = s
-	}
-	s.users++
-	l.mu.Unlock()
-	leave := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if s.users--; s.users == 0 {
-			delete(l.sems, identity)
-		}
-	}
-	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
 }
 
 // newer says whether one resource version of an object is later than another.

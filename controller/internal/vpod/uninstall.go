@@ -12,11 +12,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// clear uninstalls what no Pod wants any more: the modules of Pods that are
+// uninstallUnwanted uninstalls what no Pod wants any more: the modules of Pods that are
 // deleted, and those that an in-place update replaced, once what replaced them
 // serves; both once they are drained. Modules that no Pod ever asked for are left alone.
-func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
-	views := p.store.lane(key)
+func (p *Provider) uninstallUnwanted(ctx context.Context, key workerKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
+	views := p.store.views(key)
 	wanted := map[arklet.Module]bool{} // without URL
 	for _, v := range views {
 		if v.wants() {
@@ -24,8 +24,7 @@ func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait
 		}
 	}
 	next, _ := successor(views)
-	biz, there := b.Module(next.Name, next.Version)
-	replacementServes := there && biz.State == arklet.StateActivated
+	replacementServes := isActive(b, next)
 	removed := false
 	for _, v := range views {
 		if !v.deleting && !replacementServes {
@@ -35,7 +34,7 @@ func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait
 		if v.deleting && v.module.invalid == nil {
 			versions = append(versions, v.module.Module)
 		}
-		settled := true
+		gone := true
 		for _, m := range versions {
 			m.URL = ""
 			_, there := b.Module(m.Name, m.Version)
@@ -43,38 +42,38 @@ func (p *Provider) clear(ctx context.Context, key laneKey, b base.Snapshot, wait
 				continue
 			}
 			var done bool
-			if p.awaited(b, v, m, views) {
-				wait.within(lookAgain)
-				settled = false
+			if p.mustStay(b, v, m, views) {
+				wait.within(recheckAfter)
+				gone = false
 				continue
 			}
-			if b, done = p.dismiss(ctx, b, v, m, views, wait); done {
+			if b, done = p.uninstallDrained(ctx, b, v, m, views, wait); done {
 				removed = true
 			} else {
-				settled = false
+				gone = false
 			}
 		}
-		if !settled {
+		if !gone {
 			continue
 		}
-		if err := p.settled(ctx, key, v); err != nil {
+		if err := p.moduleRemoved(ctx, key, v); err != nil {
 			return b, removed, err
 		}
 	}
 	return b, removed, nil
 }
 
-// awaited says whether the module of a deleted Pod stays, for what comes instead
+// mustStay says whether the module of a deleted Pod stays, for what comes instead
 // is not active yet. A Deployment that may make Pods unavailable deletes old ones
 // without knowing where new ones will be: without this, their bases would have no
 // version of the module meanwhile. It goes in time for the Pod's grace period, at whose
 // end PodController takes the Pod out of the API whatever the base says.
-func (p *Provider) awaited(b base.Snapshot, v view, m arklet.Module, views []view) bool {
-	if !v.deleting || !servesAlone(b, m) {
+func (p *Provider) mustStay(b base.Snapshot, v view, m arklet.Module, views []view) bool {
+	if !v.deleting || !isOnlyActive(b, m) {
 		return false
 	}
 	pod, there := p.informer.Get(nameOf(v.pod))
-	if !there || pod.UID != v.uid || pod.DeletionTimestamp == nil || p.opts.Clock.Now().Add(lastMoment).After(pod.DeletionTimestamp.Time) {
+	if !there || pod.UID != v.uid || pod.DeletionTimestamp == nil || time.Now().Add(lastMoment).After(pod.DeletionTimestamp.Time) {
 		return false
 	}
 	next, bound := successor(views)
@@ -88,10 +87,9 @@ func (p *Provider) awaited(b base.Snapshot, v view, m arklet.Module, views []vie
 // lastMoment is how much of a grace period is left for the uninstall.
 const lastMoment = 5 * time.Second
 
-// servesAlone says whether a version of a module is active, and no other.
-func servesAlone(b base.Snapshot, m arklet.Module) bool {
-	biz, there := b.Module(m.Name, m.Version)
-	return there && biz.State == arklet.StateActivated && !slices.ContainsFunc(b.Modules, func(o arklet.Biz) bool {
+// isOnlyActive says whether a version of a module is active, and no other.
+func isOnlyActive(b base.Snapshot, m arklet.Module) bool {
+	return isActive(b, m) && !slices.ContainsFunc(b.Modules, func(o arklet.Biz) bool {
 		return o.Name == m.Name && o.Version != m.Version && o.State == arklet.StateActivated
 	})
 }
@@ -106,10 +104,10 @@ func successor(views []view) (arklet.Module, bool) {
 	return arklet.Module{}, false
 }
 
-// dismiss uninstalls one version, when it is time.
-func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arklet.Module, views []view, wait *soonest) (base.Snapshot, bool) {
-	now := p.opts.Clock.Now()
-	if left := p.drainedFrom(v, m.Name).Add(p.opts.Drain).Sub(now); p.opts.Drain > 0 && left > 0 {
+// uninstallDrained uninstalls one version, when it is time.
+func (p *Provider) uninstallDrained(ctx context.Context, b base.Snapshot, v view, m arklet.Module, views []view, wait *soonest) (base.Snapshot, bool) {
+	now := time.Now()
+	if left := p.drainedSince(v, m.Name).Add(p.opts.Drain).Sub(now); p.opts.Drain > 0 && left > 0 {
 		wait.within(left)
 		return b, false
 	}
@@ -117,7 +115,7 @@ func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arkle
 		wait.within(left)
 		return b, false
 	}
-	if next, kept := keptBack(b, m, views); kept && v.failure.err == nil { // it makes way once
+	if next, kept := deactivatedSuccessor(b, m, views); kept && v.failure.err == nil { // it makes way once
 		var err error
 		if b, err = p.uninstall(ctx, b, next); err != nil { // then it is in the way later, and goes then
 			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", next.Identity(), "err", err)
@@ -128,11 +126,11 @@ func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arkle
 		return b, false
 	}
 	if _, there := b.Module(m.Name, m.Version); err != nil && !there {
-		p.tell(v, m, err)
+		p.reportFailure(v, m, err)
 		return b, true
 	}
 	if err != nil {
-		f := p.noteFailure(v, m, err, 0) // without limit: what is left behind drifts from the Pods for ever
+		f := p.recordFailure(v, m, err, 0) // without limit: what is left behind drifts from the Pods for ever
 		wait.within(f.next.Sub(now))
 		return b, false
 	}
@@ -140,36 +138,36 @@ func (p *Provider) dismiss(ctx context.Context, b base.Snapshot, v view, m arkle
 	return b, true
 }
 
-// keptBack finds the version that the base keeps deactivated for the one that is
+// deactivatedSuccessor finds the version that the base keeps deactivated for the one that is
 // to go. Over MQTT only a fresh install activates it, so it is uninstalled while the other
 // one still serves: the base is without the module for the time of an install, and no longer.
-func keptBack(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bool) {
+func deactivatedSuccessor(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bool) {
 	next, bound := successor(views)
-	if !bound || b.Tunnel == tunnel.HTTP || !servesAlone(b, m) {
+	if !bound || b.Tunnel == tunnel.HTTP || !isOnlyActive(b, m) {
 		return arklet.Module{}, false
 	}
 	biz, there := b.Module(next.Name, next.Version)
 	return next, there && biz.State == arklet.StateDeactivated
 }
 
-// drainedFrom is when requests ceased to go to what a Pod gives up: when it turned
+// drainedSince is when requests ceased to go to what a Pod gives up: when it turned
 // Not Ready or began to be deleted, or, in place, when what came instead took over.
-func (p *Provider) drainedFrom(v view, module string) (from time.Time) {
+func (p *Provider) drainedSince(v view, module string) (from time.Time) {
 	if v.deleting {
 		return v.notReadySince
 	}
 	p.store.change(func() {
 		if _, known := v.takenOver[module]; !known {
-			v.takenOver[module] = p.opts.Clock.Now()
+			v.takenOver[module] = time.Now()
 		}
 		from = v.takenOver[module]
 	})
 	return from
 }
 
-// settled notes that a lane has nothing left of a Pod, and takes the Pod out of
-// the API when no lane has.
-func (p *Provider) settled(ctx context.Context, key laneKey, v view) error {
+// moduleRemoved notes that nothing of a module is left of a Pod, and takes the Pod out of the API when
+// that is so of all its modules.
+func (p *Provider) moduleRemoved(ctx context.Context, key workerKey, v view) error {
 	last := false
 	p.store.change(func() {
 		v.entry.replaced = slices.DeleteFunc(v.entry.replaced, func(m arklet.Module) bool { return m.Name == key.module })
@@ -182,11 +180,11 @@ func (p *Provider) settled(ctx context.Context, key laneKey, v view) error {
 	if !last {
 		return nil
 	}
-	return p.finish(ctx, v.entry)
+	return p.finishPod(ctx, v.entry)
 }
 
-// finish takes a Pod out of the API of which nothing is on its base any more.
-func (p *Provider) finish(ctx context.Context, e *entry) error {
+// finishPod takes a Pod out of the API of which nothing is on its base any more.
+func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
 	if err := p.writer.delete(ctx, pod); err != nil {
