@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// baseChanged passes a change on to the rooms that it concerns. It does not block.
+// baseChanged passes a change on to whom it concerns. It does not block.
 func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:

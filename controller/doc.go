@@ -2,11 +2,12 @@
 // to Kubernetes as a Node and each module as a container of a Pod, as Module
 // Controller V2 does.
 //
-//	controller.go  front door: New, Start; wiring only
+//	controller.go  New, Start, Ready
 //	options.go     what can be set, with the documents' environment variables
+//	wiring.go      what every installation has: tunnels, Pods, Nodes
+//	parts.go       what it may have: logs and exec, reports, peer Deployments, baselines, Modules
 //	bases.go       what bases say, and what it sets off
-//	rooms.go       reports, peer Deployments, baselines, the view of modules
 //	serve.go       metrics, /healthz, /readyz
 //
-// The rooms below internal do the work; see ARCHITECTURE.md for the arrows.
+// The packages below internal do the work; see ARCHITECTURE.md for how they depend on each other.
 package controller

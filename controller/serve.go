@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
 // servers listens at once, so that a port that is taken stops the start, and
@@ -58,3 +61,29 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	return nil
 }
+
+// gauges adds the metrics that are read when they are asked for.
+func (c *Controller) gauges() {
+	for liveness, name := range map[base.Liveness]string{base.Alive: "alive", base.Unreachable: "unreachable"} {
+		c.metrics.Gauge("module_controller_bases", "Bases by state.", map[string]string{"state": name}, func() float64 {
+			return float64(c.registry.Count()[liveness])
+		})
+	}
+	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
+	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "nodes": c.nodeReconciler.Depth} {
+		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {
+			return float64(depth())
+		})
+	}
+	if c.mqtt != nil {
+		c.metrics.Gauge("module_controller_tunnel_connected", "1 while the tunnel is connected.", map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
+			if c.mqtt.Connected() {
+				return 1
+			}
+			return 0
+		})
+	}
+}
+
+// Metrics serves what Prometheus reads.
+func (c *Controller) Metrics() http.Handler { return c.metrics.Handler() }

@@ -33,9 +33,10 @@ type Options struct {
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// ignored.
 	Env string
-	// AddEnvToleration says that the controller adds the environment's toleration to Pods that name no
-	// environment, so that such workloads reach a base too. Default false.
-	AddEnvToleration bool
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
+	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with several
+	// environments should name the environment in each workload.
+	AddTolerationFor string
 	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas of
 	// such a Deployment only mean that it has had no base so far; without ReplicasFollow they mean that
 	// nobody wants the module. Default false.
@@ -110,9 +111,5 @@ func (s *Selector) reaches(object metav1.Object, template corev1.PodTemplateSpec
 	if object.GetDeletionTimestamp() != nil || !workload.IsModule(template.Labels) {
 		return false
 	}
-	addEnv := ""
-	if s.o.AddEnvToleration {
-		addEnv = s.o.Env
-	}
-	return workload.NewPlacement(template.Spec, addEnv).Fits(node)
+	return workload.NewPlacement(template.Spec, s.o.AddTolerationFor).Fits(node)
 }

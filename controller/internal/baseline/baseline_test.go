@@ -124,7 +124,7 @@ func TestSelect(t *testing.T) {
 		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)}, want: []Module{}},
 		{
 			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
-			change: func(o *Options) { o.AddEnvToleration = true }, want: []Module{module("biz1", "1.0.0")},
+			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []Module{module("biz1", "1.0.0")},
 		},
 		{
 			name:    "paused",

@@ -52,7 +52,7 @@ func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func(
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
-// Registry is for rooms that register counters of their own.
+// Registry is for parts that register counters of their own.
 func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
 // Rejected counts a message that was not acted on. Kinds that no base sends

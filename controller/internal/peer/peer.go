@@ -32,10 +32,10 @@ type Options struct {
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// left to that one's controller.
 	Env string
-	// AddEnvToleration says that the controller adds the environment's toleration to Pods that name no
-	// environment, so that such Deployments count bases too. Default false. A cluster with several
-	// environments should name the environment in each Deployment.
-	AddEnvToleration bool
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
+	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with several
+	// environments should name the environment in each workload.
+	AddTolerationFor string
 
 	// Identity tells the instances of the controller apart.
 	Identity string

@@ -183,12 +183,8 @@ func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	addEnv := ""
-	if t.o.AddEnvToleration {
-		addEnv = t.o.Env
-	}
 	have := ptr.Deref(d.Spec.Replicas, 1)
-	want, again := replicas(have, workload.NewPlacement(d.Spec.Template.Spec, addEnv), nodes, time.Now(), t.o.Grace)
+	want, again := replicas(have, workload.NewPlacement(d.Spec.Template.Spec, t.o.AddTolerationFor), nodes, time.Now(), t.o.Grace)
 	if again > 0 {
 		t.queue.AddAfter(key, again)
 	}

@@ -19,7 +19,7 @@ const (
 	// defaultPort is where a real arklet looks for a free port first (protocol 2.2).
 	defaultPort = 1238
 	dialTimeout = 5 * time.Second
-	// maxOperations bounds the operations of one base. A base's lanes are
+	// maxOperations bounds the operations of one base. A base's workers are
 	// configured to a few; beyond this something is wrong.
 	maxOperations = 64
 )

@@ -28,8 +28,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireRooms adds the rooms that an installation may do without.
-func (c *Controller) wireRooms(config *rest.Config) error {
+// wireParts adds what an installation may do without.
+func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
 	if c.opts.Deployments {
 		c.wireDeployments()
@@ -49,22 +49,14 @@ func (c *Controller) listenKubelet() error {
 	server, err := kubelet.New(kubelet.Options{
 		Addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), CertFile: o.CertFile, KeyFile: o.KeyFile,
 		ClientCAFile: o.ClientCAFile, Reviews: c.client.AuthorizationV1().SubjectAccessReviews(),
-		Pods: (*served)(c), Bases: c.dialog, Journal: c.journal, Logger: c.logger,
+		Pods: c.provider, Bases: c.dialog, Journal: c.journal, Logger: c.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("serving logs and exec of module pods: %w", err)
 	}
 	c.kubelet = server
-	c.rooms = append(c.rooms, server.Start)
+	c.parts = append(c.parts, server.Start)
 	return nil
-}
-
-// served is the controller as the kubelet API sees it: its provider, which is made later.
-type served Controller
-
-// Pod finds a module Pod and its base.
-func (s *served) Pod(namespace, name string) (*corev1.Pod, string, error) {
-	return s.provider.Pod(namespace, name)
 }
 
 // asked and answered write a command down in the life of its module.
@@ -96,7 +88,7 @@ func (c *Controller) wireReports() {
 		},
 		Logger: c.logger,
 	})
-	c.rooms = append(c.rooms, c.reporter.Start)
+	c.parts = append(c.parts, c.reporter.Start)
 }
 
 // reportFailure tells the hooks of a failed install or uninstall, under the
@@ -117,33 +109,24 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
-// slimWorkload drops what nobody here reads of a Deployment or a DaemonSet.
-func slimWorkload(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
 // wireDeployments has replicas of peer Deployments follow the bases, and tells
 // starting bases what to install.
 func (c *Controller) wireDeployments() {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(slimWorkload))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
 	deployments, daemonSets := factory.Apps().V1().Deployments(), factory.Apps().V1().DaemonSets()
-	tolerate := !c.opts.LeavePodTolerations
 	c.baseline = baseline.New(baseline.Options{
 		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
-		Env: c.opts.Env, AddEnvToleration: tolerate, ReplicasFollow: true,
+		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), ReplicasFollow: true,
 	})
 	c.workloads = []cache.InformerSynced{deployments.Informer().HasSynced, daemonSets.Informer().HasSynced}
 	replicas := peer.New(peer.Options{
-		Client: c.client, Deployments: deployments, Nodes: c.bases,
-		Env: c.opts.Env, AddEnvToleration: tolerate, Identity: c.opts.ClientID,
+		Client: c.client, Deployments: deployments, Nodes: c.nodes,
+		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
 		Grace:   c.opts.DeadAfter,
 		Changed: c.reportReplicas,
 		Logger:  c.logger,
 	})
-	c.rooms = append(c.rooms, replicas.Start, func(ctx context.Context) error {
+	c.parts = append(c.parts, replicas.Start, func(ctx context.Context) error {
 		factory.Start(ctx.Done())
 		<-ctx.Done()
 		factory.Shutdown()
@@ -202,14 +185,14 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 		return fmt.Errorf("preparing the client for modules: %w", err)
 	}
 	c.view = moduleview.New(moduleview.Options{
-		Client: client, Pods: c.provider.Informer(), Nodes: c.bases.Lister(),
+		Client: client, Pods: c.provider.Informer(), Nodes: c.nodes.Lister(),
 		Mine: func(nodeName string) bool {
 			return nodeName == "" && !c.opts.Cluster || c.provider.Serves(nodeName)
 		},
 		Records: c.records,
 		Logger:  c.logger,
 	})
-	c.rooms = append(c.rooms, c.view.Start)
+	c.parts = append(c.parts, c.view.Start)
 	return nil
 }
 
@@ -233,12 +216,4 @@ func (c *Controller) records(nodeName, module, version string) []moduleview.Reco
 		records = append(records, moduleview.Record{State: string(r.State), Reason: r.Reason, Message: r.Message, ChangeTime: &at})
 	}
 	return records
-}
-
-// toleration is the environment whose toleration Pods get that name none.
-func (c *Controller) toleration() string {
-	if c.opts.LeavePodTolerations {
-		return ""
-	}
-	return c.opts.Env
 }

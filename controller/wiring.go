@@ -1,0 +1,166 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/node"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+	"github.com/koupleless/koupsandbox/controller/internal/vpod"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// wireTunnels prepares the ways to bases.
+func (c *Controller) wireTunnels() error {
+	if m := c.opts.MQTT; m != nil {
+		url, err := m.url()
+		if err != nil {
+			return err
+		}
+		c.mqtt = mqtt.New(mqtt.Options{
+			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
+			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
+			OnConnected: func() {
+				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
+				c.registry.Reconnected(tunnel.MQTT)
+				c.wake()
+			},
+			Logger: c.logger,
+		}, (*listener)(c))
+		c.dialog.Use(c.mqtt)
+	}
+	if h := c.opts.HTTP; h != nil {
+		c.http = httptunnel.New(httptunnel.Options{
+			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
+		}, (*listener)(c))
+		c.dialog.Use(c.http)
+	}
+	return nil
+}
+
+// podWorkers is how many Pods PodController hands to the provider at once;
+// handing over only notes the Pod, so a few are enough.
+const podWorkers = 8
+
+// wirePods prepares the provider of Pods and the PodController that calls it.
+func (c *Controller) wirePods() error {
+	c.events = record.NewBroadcaster()
+	recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
+	c.provider = vpod.New(vpod.Options{
+		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
+		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
+		Recorder:         recorder,
+		Failed:           vpod.FailedRule(c.opts.FailedPods),
+		Failure:          c.reportFailure,
+		Asked:            c.asked,
+		Answered:         c.answered,
+		AddTolerationFor: c.addTolerationFor(),
+		Logger:           c.logger,
+	}, c.client, c.registry, c.dialog)
+	// PodController wants informers for the downward API, which modules do not use: this factory never runs.
+	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
+	limiter := func() workqueue.TypedRateLimiter[any] { // its own default is ten Pods a second
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, 10*time.Second)
+	}
+	pods, err := node.NewPodController(node.PodControllerConfig{
+		PodClient:                            c.client.CoreV1(),
+		PodInformer:                          c.provider.Informer(),
+		EventRecorder:                        &record.FakeRecorder{}, // an Event for each create and update is a write that tells nobody anything
+		Provider:                             c.provider,
+		ConfigMapInformer:                    unused.ConfigMaps(),
+		SecretInformer:                       unused.Secrets(),
+		ServiceInformer:                      unused.Services(),
+		SyncPodsFromKubernetesRateLimiter:    limiter(),
+		DeletePodsFromKubernetesRateLimiter:  limiter(),
+		SyncPodStatusFromProviderRateLimiter: limiter(),
+		SkipDownwardAPIResolution:            true,
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the pod controller: %w", err)
+	}
+	c.pods = pods
+	return nil
+}
+
+// addTolerationFor is the environment whose toleration Pods get that name none; empty if they get none.
+func (c *Controller) addTolerationFor() string {
+	if c.opts.LeavePodTolerations {
+		return ""
+	}
+	return c.opts.Env
+}
+
+// settings are what all Nodes of this controller have in common.
+func (c *Controller) settings() vnode.Settings {
+	s := vnode.Settings{Env: c.opts.Env}
+	if c.kubelet != nil {
+		s.KubeletAddress = c.opts.Kubelet.Host
+		if at, ok := c.kubelet.Addr().(*net.TCPAddr); ok {
+			s.KubeletPort = int32(at.Port)
+		}
+	}
+	return s
+}
+
+// wireNodes prepares the Nodes of bases. The node reconciler hears when somebody changes or deletes one.
+func (c *Controller) wireNodes() error {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Component + "=" + labels.Vnode
+	}), informers.WithTransform(dropManagedFields))
+	c.nodes = factory.Core().V1().Nodes()
+	c.nodeReconciler = vnode.New(vnode.Options{
+		Settings: c.settings(),
+		Holder:   c.opts.ClientID,
+		Cluster:  c.opts.Cluster,
+		MaxLevel: c.opts.WorkloadMaxLevel,
+
+		LeaseDuration: c.opts.LeaseDuration,
+		Requested:     c.provider.Requested,
+		Owned: func(identity, nodeName string) {
+			c.provider.Serve(identity, nodeName)
+			if c.view != nil {
+				c.view.Resync(nodeName)
+			}
+		},
+		Lost:   c.provider.Leave,
+		Gone:   c.provider.Remove,
+		Logger: c.logger,
+	}, c.client, c.nodes.Lister(), c.registry)
+	changed := func(obj any) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if n, ok := obj.(*corev1.Node); ok && c.nodeReconciler.Owns(n.Annotations[labels.Identity]) {
+			c.nodeReconciler.NodeChanged(n)
+		}
+	}
+	_, err := c.nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, obj any) { changed(obj) },
+		DeleteFunc: changed,
+	})
+	if err != nil {
+		return fmt.Errorf("watching vnodes: %w", err)
+	}
+	return nil
+}
+
+// dropManagedFields drops what nobody here reads of an object.
+func dropManagedFields(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return obj, nil
+}
