@@ -161,16 +161,12 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 		return nil
 	}
 	settings := c.settings()
-	chosen, err := c.baseline.Select(&corev1.Node{
+	modules, err := c.baseline.Select(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
 	})
 	if err != nil {
 		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
-	}
-	modules := make([]arklet.Module, 0, len(chosen))
-	for _, m := range chosen {
-		modules = append(modules, arklet.Module(m))
 	}
 	c.logger.Info("a base asked for its baseline", "base", b.Identity, "modules", len(modules))
 	return modules

@@ -18,11 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
-
-// Module is a module that a base must install: bizName, bizVersion and bizUrl of the request.
-type Module = workload.Module
 
 // Options says where workloads come from.
 type Options struct {
@@ -56,7 +54,7 @@ func New(o Options) *Selector { return &Selector{o} }
 // of the youngest workload. A paused Deployment is left out, because which of its versions a base
 // should have is not in its template; so are workloads that are being deleted or want no replicas,
 // and containers without a jar or a version.
-func (s *Selector) Select(node *corev1.Node) ([]Module, error) {
+func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing Deployments for the baseline: %w", err)
@@ -72,7 +70,7 @@ func (s *Selector) Select(node *corev1.Node) ([]Module, error) {
 			return
 		}
 		for _, container := range template.Spec.Containers {
-			c := candidate{workload.Of(container), object}
+			c := candidate{workload.Of(&template.ObjectMeta, container), object}
 			if c.Version == "" || !strings.Contains(c.URL, ".jar") {
 				continue
 			}
@@ -90,11 +88,11 @@ func (s *Selector) Select(node *corev1.Node) ([]Module, error) {
 		offer(d, d.Spec.Template)
 	}
 
-	modules := make([]Module, 0, len(newest))
+	modules := make([]arklet.Module, 0, len(newest))
 	for _, c := range newest {
 		modules = append(modules, c.Module)
 	}
-	slices.SortFunc(modules, func(a, b Module) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(modules, func(a, b arklet.Module) int { return cmp.Compare(a.Name, b.Name) })
 	return modules, nil
 }
 

@@ -15,6 +15,8 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -78,8 +80,8 @@ func daemonSet(name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	}
 }
 
-func module(name, version string) Module {
-	return Module{Name: name, Version: version, URL: "file:///m/" + name + "-" + version + ".jar"}
+func module(name, version string) arklet.Module {
+	return arklet.Module{Name: name, Version: version, URL: "file:///m/" + name + "-" + version + ".jar"}
 }
 
 func TestSelect(t *testing.T) {
@@ -92,62 +94,67 @@ func TestSelect(t *testing.T) {
 	plainPods.Labels = nil
 	noJar := template("biz1", "1.0.0", "biz2", "1.0.0", "biz3", "")
 	noJar.Spec.Containers[1].Image = "busybox"
+	byLabel := template("biz1", "1.0.0")
+	byLabel.Labels["version"] = "1.0.0"
+	byLabel.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['version']"},
+	}}
 
 	tests := []struct {
 		name    string
 		objects []metav1.Object
 		change  func(*Options)
-		want    []Module
+		want    []arklet.Module
 	}{
-		{name: "nothing", want: []Module{}},
+		{name: "nothing", want: []arklet.Module{}},
 		{
 			name: "peer Deployments and DaemonSets, in the order of names",
 			objects: []metav1.Object{
 				deployment("d", 0, template("biz3", "1.0.0", "biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0")),
 			},
-			want: []Module{module("biz1", "1.0.0"), module("biz2", "1.0.0"), module("biz3", "1.0.0")},
+			want: []arklet.Module{module("biz1", "1.0.0"), module("biz2", "1.0.0"), module("biz3", "1.0.0")},
 		},
 		{
 			name:    "no peer",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Labels = nil })},
-			want:    []Module{},
+			want:    []arklet.Module{},
 		},
 		{
 			name: "another environment",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
 				d.Labels["virtual-kubelet.koupleless.io/env"] = "test"
 			})},
-			want: []Module{},
+			want: []arklet.Module{},
 		},
-		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []Module{}},
-		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []Module{}},
-		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)}, want: []Module{}},
+		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []arklet.Module{}},
+		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []arklet.Module{}},
+		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)}, want: []arklet.Module{}},
 		{
 			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
-			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []Module{module("biz1", "1.0.0")},
+			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
 			name:    "paused",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Paused = true })},
-			want:    []Module{},
+			want:    []arklet.Module{},
 		},
 		{
 			name: "being deleted",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
 				d.DeletionTimestamp = &metav1.Time{Time: start}
 			})},
-			want: []Module{},
+			want: []arklet.Module{},
 		},
 		{
 			name:    "no replicas wanted",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
-			want:    []Module{},
+			want:    []arklet.Module{},
 		},
 		{
 			name:    "no replicas yet",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) })},
 			change:  func(o *Options) { o.ReplicasFollow = true },
-			want:    []Module{module("biz1", "1.0.0")},
+			want:    []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
 			name: "no replicas wanted by somebody else",
@@ -156,35 +163,40 @@ func TestSelect(t *testing.T) {
 				d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
 			})},
 			change: func(o *Options) { o.ReplicasFollow = true },
-			want:   []Module{},
+			want:   []arklet.Module{},
 		},
-		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)}, want: []Module{module("biz1", "1.0.0")}},
+		{
+			name:    "a version that stands in a label of the template",
+			objects: []metav1.Object{deployment("d", 0, byLabel)},
+			want:    []arklet.Module{module("biz1", "1.0.0")},
+		},
+		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)}, want: []arklet.Module{module("biz1", "1.0.0")}},
 		{
 			name: "newest version, whichever workload is older",
 			objects: []metav1.Object{
 				deployment("a", 0, template("biz1", "1.9.0")), deployment("b", time.Hour, template("biz1", "1.10.0")), daemonSet("c", template("biz1", "1.2.0")),
 			},
-			want: []Module{module("biz1", "1.10.0")},
+			want: []arklet.Module{module("biz1", "1.10.0")},
 		},
 		{
 			name:    "a release is newer than its snapshot",
 			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "1.0.0")), deployment("b", 0, template("biz1", "1.0.0-SNAPSHOT"))},
-			want:    []Module{module("biz1", "1.0.0")},
+			want:    []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
 			name:    "a number is newer than a word",
 			objects: []metav1.Object{deployment("a", time.Hour, template("biz1", "0.1")), deployment("b", 0, template("biz1", "latest"))},
-			want:    []Module{module("biz1", "0.1")},
+			want:    []arklet.Module{module("biz1", "0.1")},
 		},
 		{
 			name:    "words by the age of their workloads",
 			objects: []metav1.Object{deployment("a", 0, template("biz1", "blue")), deployment("b", time.Hour, template("biz1", "green"))},
-			want:    []Module{module("biz1", "blue")},
+			want:    []arklet.Module{module("biz1", "blue")},
 		},
 		{
 			name:    "equal age by name",
 			objects: []metav1.Object{deployment("b", 0, template("biz1", "green")), deployment("a", 0, template("biz1", "blue"))},
-			want:    []Module{module("biz1", "green")},
+			want:    []arklet.Module{module("biz1", "green")},
 		},
 	}
 	for _, tt := range tests {

@@ -9,12 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // candidate is a module and the workload that wants it.
 type candidate struct {
-	workload.Module
+	arklet.Module
 	owner metav1.Object
 }
 

@@ -22,7 +22,7 @@ var (
 
 // mirror returns the Module of a container. node is the Pod's Node, nil if it is not known.
 func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
-	m := workload.Of(container)
+	m := workload.Of(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
 			// A container's name has no dot, so that no two containers of a namespace share a name.

@@ -3,12 +3,12 @@ package vpod
 import (
 	"fmt"
 	"net/url"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -25,7 +25,7 @@ func modulesOf(pod *corev1.Pod) []module {
 	modules := make([]module, 0, len(pod.Spec.Containers))
 	seen := map[string]bool{}
 	for _, c := range pod.Spec.Containers {
-		m := module{Module: arklet.Module{Name: c.Name, Version: versionOf(pod, c), URL: c.Image}}
+		m := module{Module: workload.Of(&pod.ObjectMeta, c)}
 		switch {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
@@ -38,26 +38,6 @@ func modulesOf(pod *corev1.Pod) []module {
 		modules = append(modules, m)
 	}
 	return modules
-}
-
-// versionOf reads BIZ_VERSION: a plain value, or a field reference to an
-// annotation or a label of the Pod, which can change while the Pod runs.
-func versionOf(pod *corev1.Pod, c corev1.Container) string {
-	for _, e := range c.Env {
-		if e.Name != labels.VersionEnv {
-			continue
-		}
-		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
-			return strings.TrimSpace(e.Value)
-		}
-		path := e.ValueFrom.FieldRef.FieldPath
-		for prefix, from := range map[string]map[string]string{"metadata.annotations['": pod.Annotations, "metadata.labels['": pod.Labels} {
-			if key, ok := strings.CutPrefix(path, prefix); ok {
-				return strings.TrimSpace(from[strings.TrimSuffix(key, "']")])
-			}
-		}
-	}
-	return ""
 }
 
 func checkURL(c corev1.Container) error {

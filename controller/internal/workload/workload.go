@@ -8,10 +8,13 @@ package workload
 
 import (
 	"cmp"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -36,19 +39,27 @@ func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
 
-// Module is a module as the container of a Pod names it.
-type Module struct {
-	Name, Version, URL string
+// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is that of its Pod
+// or template. Version is empty if the container does not say it.
+func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
+	return arklet.Module{Name: container.Name, Version: version(meta, container), URL: container.Image}
 }
 
-// Of returns the module of a container: its name, its BIZ_VERSION and its image. Version is empty if
-// the container does not set it to a plain value.
-func Of(container corev1.Container) Module {
-	m := Module{Name: container.Name, URL: container.Image}
-	for _, env := range container.Env {
-		if env.Name == labels.VersionEnv {
-			m.Version = env.Value
+// version reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the Pod,
+// which can change while the Pod runs.
+func version(meta *metav1.ObjectMeta, container corev1.Container) string {
+	for _, e := range container.Env {
+		if e.Name != labels.VersionEnv {
+			continue
+		}
+		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
+			return strings.TrimSpace(e.Value)
+		}
+		for prefix, from := range map[string]map[string]string{"metadata.annotations['": meta.Annotations, "metadata.labels['": meta.Labels} {
+			if key, ok := strings.CutPrefix(e.ValueFrom.FieldRef.FieldPath, prefix); ok {
+				return strings.TrimSpace(from[strings.TrimSuffix(key, "']")])
+			}
 		}
 	}
-	return m
+	return ""
 }

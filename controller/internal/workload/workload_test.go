@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 func TestLabels(t *testing.T) {
@@ -46,16 +47,25 @@ func TestLabels(t *testing.T) {
 }
 
 func TestOf(t *testing.T) {
+	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": " 2 "}, Labels: map[string]string{"v": "3"}}
+	fromField := func(path string) corev1.Container {
+		return corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{
+			Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
+		}}}
+	}
 	tests := []struct {
 		name      string
 		container corev1.Container
-		want      Module
+		want      arklet.Module
 	}{
-		{"whole", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "BIZ_VERSION", Value: "1.0.0"}}}, Module{"biz1", "1.0.0", "file:///m/biz1.jar"}},
-		{"without a version", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar"}, Module{"biz1", "", "file:///m/biz1.jar"}},
+		{"whole", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "BIZ_VERSION", Value: "1.0.0"}}}, arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}},
+		{"without a version", corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar"}, arklet.Module{Name: "biz1", URL: "file:///m/biz1.jar"}},
+		{"version in an annotation", fromField("metadata.annotations['v']"), arklet.Module{Name: "biz1", Version: "2"}},
+		{"version in a label", fromField("metadata.labels['v']"), arklet.Module{Name: "biz1", Version: "3"}},
+		{"version in another field", fromField("metadata.name"), arklet.Module{Name: "biz1"}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, Of(tt.container)); diff != "" {
+		if diff := cmp.Diff(tt.want, Of(&meta, tt.container)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
