@@ -1,6 +1,7 @@
 package base
 
 import (
+	"cmp"
 	"hash/fnv"
 	"reflect"
 	"sync"
@@ -72,23 +73,15 @@ type Registry struct {
 
 // NewRegistry returns an empty registry.
 func NewRegistry(opts Options) *Registry {
-	setDefault(&opts.UnreachableAfter, DefaultUnreachableAfter)
-	setDefault(&opts.DeadAfter, DefaultDeadAfter)
-	setDefault(&opts.HealthInterval, DefaultHealthInterval)
-	setDefault(&opts.ListInterval, DefaultListInterval)
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
+	opts.UnreachableAfter = cmp.Or(opts.UnreachableAfter, DefaultUnreachableAfter)
+	opts.DeadAfter = cmp.Or(opts.DeadAfter, DefaultDeadAfter)
+	opts.HealthInterval = cmp.Or(opts.HealthInterval, DefaultHealthInterval)
+	opts.ListInterval = cmp.Or(opts.ListInterval, DefaultListInterval)
+	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
 	}
 	return &Registry{opts: opts, bases: map[string]*record{}}
-}
-
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
 }
 
 // Adopt makes a base known that was there before this controller started, so

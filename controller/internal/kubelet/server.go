@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -81,12 +82,8 @@ type Server struct {
 // New reads the certificates and listens, so that what is wrong with either
 // stops the start. Connections wait until Start serves them.
 func New(opts Options) (*Server, error) {
-	if opts.Addr == "" {
-		opts.Addr = DefaultAddr
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	switch {
 	case opts.ClientCAFile == "":

@@ -46,12 +46,12 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 			out.Labels[key] = value
 		}
 	}
-	judge(&out.Status, pod, container.Name)
+	setState(&out.Status, pod, container.Name)
 	return out
 }
 
-// judge sets the state of a Module and why it is in it.
-func judge(s *Status, pod *corev1.Pod, container string) {
+// setState sets the state of a Module and why it is in it.
+func setState(s *Status, pod *corev1.Pod, container string) {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == container })
 	var c corev1.ContainerStatus
 	if i >= 0 {

@@ -125,7 +125,7 @@ func TestStates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got Status
-			judge(&got, tt.pod, "biz1")
+			setState(&got, tt.pod, "biz1")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -46,13 +46,14 @@ type Options struct {
 	// Records returns what the base has reported of a module, oldest first. It must not block.
 	// Default: nothing.
 	Records func(nodeName, module, version string) []Record
-	// Gather is how long changes of a Pod are gathered before its Modules follow. Default: 500 ms.
-	Gather time.Duration
 	// WritesPerSecond limits the writes. Default: 100.
 	WritesPerSecond int
 	// Logger gets a line when the view cannot be kept.
 	Logger *slog.Logger
 }
+
+// gather is how long changes of a Pod are gathered before its Modules follow.
+const gather = 500 * time.Millisecond
 
 // View keeps Modules. Make it with New.
 type View struct {
@@ -71,7 +72,6 @@ func New(o Options) *View {
 	if o.Records == nil {
 		o.Records = func(string, string, string) []Record { return nil }
 	}
-	o.Gather = cmp.Or(o.Gather, 500*time.Millisecond)
 	o.WritesPerSecond = cmp.Or(o.WritesPerSecond, 100)
 	v := &View{
 		o: o,
@@ -97,7 +97,7 @@ func (v *View) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), v.o.Pods.HasSynced, v.modules.HasSynced) {
 		return nil
 	}
-	for v.next(ctx) {
+	for v.reconcileNext(ctx) {
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (v *View) watch(ctx context.Context) error {
 			object = tombstone.Obj
 		}
 		if m, ok := object.(*Module); ok && len(m.OwnerReferences) > 0 {
-			v.queue.AddAfter(types.NamespacedName{Namespace: m.Namespace, Name: m.OwnerReferences[0].Name}, v.o.Gather)
+			v.queue.AddAfter(types.NamespacedName{Namespace: m.Namespace, Name: m.OwnerReferences[0].Name}, gather)
 		}
 	}
 	if _, err := v.modules.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -146,17 +146,17 @@ func (v *View) watch(ctx context.Context) error {
 }
 
 func (v *View) enqueue(pod *corev1.Pod) {
-	v.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, v.o.Gather)
+	v.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, gather)
 }
 
-// next handles one Pod; it returns false when the queue has ended.
-func (v *View) next(ctx context.Context) bool {
+// reconcileNext handles the next Pod of the queue; it returns false when the queue has ended.
+func (v *View) reconcileNext(ctx context.Context) bool {
 	key, shutdown := v.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer v.queue.Done(key)
-	err := v.show(ctx, key)
+	err := v.reconcile(ctx, key)
 	switch {
 	case err == nil:
 		v.queue.Forget(key)

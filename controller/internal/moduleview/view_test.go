@@ -124,7 +124,7 @@ func keepStatusApart(client *fake.FakeDynamicClient) {
 	})
 }
 
-func (w *world) settle() {
+func (w *world) react() {
 	<-time.After(2 * time.Second)
 	synctest.Wait()
 }
@@ -177,18 +177,18 @@ func TestViewFollowsAPod(t *testing.T) {
 	}
 	inBubble(t, withRecords, func(w *world) {
 		w.pods.set(modulePod())
-		w.settle()
+		w.react()
 		w.expectWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
 
 		for range 20 {
 			w.pods.set(modulePod(waiting("BizResolved", "")))
 		}
-		w.settle()
+		w.react()
 		w.expectWrites("while it is installed", "update p.biz1", "update p.biz1 status")
 
 		records = []Record{{State: "ACTIVATED", Reason: "STARTED", ChangeTime: &metav1.Time{Time: time.Now().Add(123 * time.Millisecond)}}}
 		w.pods.set(modulePod(ready))
-		w.settle()
+		w.react()
 		w.expectWrites("when it is ready", "update p.biz1 status")
 		pod := modulePod(ready)
 		want := mirror(pod, pod.Spec.Containers[0], node())
@@ -201,7 +201,7 @@ func TestViewFollowsAPod(t *testing.T) {
 		heartbeat.Annotations = map[string]string{"n": "1"}
 		w.pods.set(heartbeat)
 		w.view.Resync("vnode.1")
-		w.settle()
+		w.react()
 		w.expectWrites("when nothing it shows has changed")
 	})
 }
@@ -209,7 +209,7 @@ func TestViewFollowsAPod(t *testing.T) {
 func TestViewSetsRightWhatOthersChange(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
 		w.pods.set(modulePod(ready))
-		w.settle()
+		w.react()
 		w.expectWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
 		modules := w.client.Resource(Resource).Namespace("default")
 
@@ -222,7 +222,7 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.client.ClearActions()
-		w.settle()
+		w.react()
 		w.expectWrites("after somebody's change", "update p.biz1")
 		got := w.module("p.biz1").Labels
 		if got["mine"] != "yes" || got[labels.ModuleName] != "biz1" {
@@ -233,13 +233,13 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.client.ClearActions()
-		w.settle()
+		w.react()
 		w.expectWrites("after somebody deleted it", "create p.biz1", "update p.biz1 status")
 
 		again := modulePod(ready) // a StatefulSet's next Pod has the name of the last
 		again.UID = "u2"
 		w.pods.set(again)
-		w.settle()
+		w.react()
 		w.expectWrites("for the next Pod of that name", "update p.biz1")
 		if got := w.module("p.biz1").OwnerReferences[0].UID; got != "u2" {
 			t.Errorf("owner is %q", got)
@@ -262,14 +262,14 @@ func TestViewShowsOnlyItsNodes(t *testing.T) {
 		elsewhere := modulePod(ready)
 		elsewhere.Name, elsewhere.Spec.NodeName = "q", "vnode.2"
 		w.pods.set(elsewhere)
-		w.settle()
+		w.react()
 		w.expectWrites("at first", "create p.biz1", "update p.biz1 status")
 
 		mu.Lock()
 		mine["vnode.2"] = true
 		mu.Unlock()
 		w.view.Resync("vnode.2")
-		w.settle()
+		w.react()
 		w.expectWrites("after taking over a Node", "create q.biz1", "update q.biz1 status")
 	})
 }

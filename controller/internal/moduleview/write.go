@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// show brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage collector's.
-func (v *View) show(ctx context.Context, key types.NamespacedName) error {
+// reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage collector's.
+func (v *View) reconcile(ctx context.Context, key types.NamespacedName) error {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Mine(pod.Spec.NodeName) {
 		return nil

@@ -5,4 +5,6 @@
 //
 //	reverse-handover   the new Pod turns Ready before the old one turns Not Ready
 //	retain-commands    commands stay in the broker, for whoever subscribes next
+//
+// The mutations stand in off.go as constants, and in on.go as variables.
 package mutation

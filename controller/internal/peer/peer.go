@@ -39,16 +39,9 @@ type Options struct {
 
 	// Identity tells the instances of the controller apart.
 	Identity string
-	// LeaseNamespace and LeaseName say where the instances agree on a leader. Default: kube-node-lease,
-	// and module-controller-peer. followed by the environment in lower case.
-	LeaseNamespace, LeaseName string
-	// LeaseDuration is how long a leader that has died keeps the others waiting, RenewDeadline how long
-	// a leader that cannot renew goes on, RetryPeriod how often each tries. Default: 15 s, 10 s, 2 s.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-
-	// Debounce is how long changes of bases are gathered before Deployments follow: at most one patch a
-	// Deployment in that time, however many bases register. Default: 1 s.
-	Debounce time.Duration
+	// LeaseDuration is how long a leader that has died keeps the others waiting; 0 means 15 s, and less
+	// than renewDeadline is an error of Start.
+	LeaseDuration time.Duration
 	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the time
 	// after which a silent base is taken for dead. A base whose Node is gone has none.
 	Grace time.Duration
@@ -67,17 +60,21 @@ type Change struct {
 	Err error
 }
 
+const (
+	// renewDeadline is how long a leader that cannot renew goes on, retryPeriod how often each tries.
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+	// debounce is how long changes of bases are gathered before Deployments follow: at most one patch a
+	// Deployment in that time, however many bases register.
+	debounce = time.Second
+)
+
 // Controller keeps replicas. Make it with New.
 type Controller struct{ o Options }
 
 // New returns a Controller.
 func New(o Options) *Controller {
-	o.LeaseNamespace = cmp.Or(o.LeaseNamespace, corev1.NamespaceNodeLease)
-	o.LeaseName = cmp.Or(o.LeaseName, "module-controller-peer."+strings.ToLower(o.Env))
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
-	o.RenewDeadline = cmp.Or(o.RenewDeadline, 10*time.Second)
-	o.RetryPeriod = cmp.Or(o.RetryPeriod, 2*time.Second)
-	o.Debounce = cmp.Or(o.Debounce, time.Second)
 	o.Grace = cmp.Or(o.Grace, time.Minute)
 	if o.Changed == nil {
 		o.Changed = func(Change) {}
@@ -103,17 +100,18 @@ func (c *Controller) Start(ctx context.Context) error {
 // compete waits to be the leader and leads until the lead is lost or ctx is done. The election outlives
 // ctx by a moment, so that the work has ended before another instance can take the lead.
 func (c *Controller) compete(ctx context.Context) error {
+	leaseName := "module-controller-peer." + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: c.o.LeaseName,
+		Name: leaseName,
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: c.o.LeaseNamespace, Name: c.o.LeaseName},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: leaseName},
 			Client:     c.o.Client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.o.Identity},
 		},
 		LeaseDuration:   c.o.LeaseDuration,
-		RenewDeadline:   c.o.RenewDeadline,
-		RetryPeriod:     c.o.RetryPeriod,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(term context.Context) { terms <- term },
@@ -140,7 +138,7 @@ func (c *Controller) compete(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-ended:
 	case term := <-terms:
-		c.o.Logger.InfoContext(ctx, "leading peer replicas", "lease", c.o.LeaseName)
+		c.o.Logger.InfoContext(ctx, "leading peer replicas", "lease", leaseName)
 		return c.lead(ctx, term.Done())
 	}
 	return nil

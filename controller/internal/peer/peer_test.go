@@ -109,8 +109,8 @@ func (w *world) start(identity string) (stop func()) {
 	return stop
 }
 
-// settle lets the controllers react to what has changed.
-func (w *world) settle() { w.pass(5 * time.Second) }
+// react lets the controllers react to what has changed.
+func (w *world) react() { w.pass(5 * time.Second) }
 
 func (w *world) pass(d time.Duration) {
 	<-time.After(d)
@@ -194,46 +194,46 @@ func TestReplicasFollowBases(t *testing.T) {
 		w.create(plain)
 		w.addBases(0, 3)
 		w.start("one")
-		w.settle()
+		w.react()
 		w.expect("at the start", "one: default/peer 1 -> 3")
 
 		w.addBases(3, 5)
-		w.settle()
+		w.react()
 		w.expect("after two more bases", "one: default/peer 3 -> 5")
 
 		w.updateBase(base("base-0", corev1.ConditionUnknown, time.Now()))
-		w.settle()
+		w.react()
 		w.expect("after a base fell silent")
 		w.pass(time.Minute)
 		w.expect("a minute later", "one: default/peer 5 -> 4")
 
 		w.updateBase(base("base-0", corev1.ConditionTrue, time.Now()))
-		w.settle()
+		w.react()
 		w.expect("after it came back", "one: default/peer 4 -> 5")
 
 		if err := w.client.CoreV1().Nodes().Delete(w.ctx, "base-4", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.settle()
+		w.react()
 		w.expect("after a Node is gone", "one: default/peer 5 -> 4")
 
 		moved := base("base-0", corev1.ConditionTrue, time.Now())
 		moved.Labels["base.koupleless.io/name"] = "other"
 		w.updateBase(moved)
-		w.settle()
+		w.react()
 		w.expect("after a base became another", "one: default/peer 4 -> 3")
 
 		w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
-		w.settle()
+		w.react()
 		w.expect("after somebody scaled", "one: default/peer 7 -> 3")
 
 		w.update("plain", func(d *appsv1.Deployment) { d.Labels = peerDeployment("").Labels })
-		w.settle()
+		w.react()
 		w.expect("after a Deployment became a peer", "one: default/plain 1 -> 3")
 
 		w.update("plain", func(d *appsv1.Deployment) { d.Labels["module-controller.koupleless.io/replicas-control"] = "true" })
 		w.addBases(10, 11)
-		w.settle()
+		w.react()
 		w.expect("after somebody else took control", "one: default/peer 3 -> 4")
 		if got := []int32{w.replicas("peer"), w.replicas("plain")}; !cmp.Equal(got, []int32{4, 3}) {
 			t.Errorf("replicas in the API are %v", got)
@@ -247,14 +247,14 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
 		w.start("one")
-		w.settle()
+		w.react()
 		w.expect("without a base", "one: default/peer 1 -> 0")
 
 		for i := range 20 {
 			w.addBases(i*15, (i+1)*15)
 			w.pass(100 * time.Millisecond)
 		}
-		w.settle()
+		w.react()
 		if got := w.replicas("peer"); got != 300 {
 			t.Errorf("replicas = %d, want 300", got)
 		}
@@ -284,13 +284,13 @@ func TestTugOfWarCausesFewPatches(t *testing.T) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
 		w.start("one")
-		w.settle()
+		w.react()
 		w.expect("at the start", "one: default/peer 1 -> 2")
 		for range 20 {
 			w.update("peer", func(d *appsv1.Deployment) { d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+1 })
 			w.pass(100 * time.Millisecond)
 		}
-		w.settle()
+		w.react()
 		w.expect("while somebody scales", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2")
 	})
 }
@@ -300,14 +300,14 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
 		stopOne := w.start("one")
-		w.settle()
+		w.react()
 		w.start("two")
-		w.settle()
+		w.react()
 		w.expect("with two instances", "one: default/peer 1 -> 2")
 
 		stopOne()
 		w.addBases(2, 4)
-		w.settle()
+		w.react()
 		w.expect("after the leader ended", "two: default/peer 2 -> 4")
 	})
 }
@@ -318,14 +318,14 @@ func TestLeaderWithoutTheLeaseStops(t *testing.T) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 1)
 		w.start("one")
-		w.settle()
+		w.react()
 		w.start("two")
-		w.settle()
+		w.react()
 
 		w.cutLeases.Store(true)
 		w.pass(20 * time.Second)
 		w.addBases(1, 3)
-		w.settle()
+		w.react()
 		w.expect("while nobody can lead")
 
 		w.cutLeases.Store(false)

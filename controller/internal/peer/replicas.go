@@ -48,7 +48,10 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 		patched: map[types.NamespacedName]time.Time{},
 	}
 	var work sync.WaitGroup
-	work.Go(func() { t.work(ctx) })
+	work.Go(func() {
+		for t.reconcileNext(ctx) {
+		}
+	})
 	defer work.Wait()
 	defer done()
 	defer t.queue.ShutDown()
@@ -92,7 +95,7 @@ func (t *term) nodeChanged(before, after any) {
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
-	t.queue.AddAfter(all, t.o.Debounce)
+	t.queue.AddAfter(all, debounce)
 }
 
 // asBase returns the Node in an informer's event if it is a base, else nil.
@@ -123,37 +126,27 @@ func (t *term) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
 
-func (t *term) work(ctx context.Context) {
-	for {
-		key, shutdown := t.queue.Get()
-		if shutdown {
-			return
-		}
-		t.once(ctx, key)
-		t.queue.Done(key)
+// reconcileNext handles the next key of the queue; it returns false when the queue has ended. Failures
+// are told to Changed and tried again with growing delay.
+func (t *term) reconcileNext(ctx context.Context) bool {
+	key, shutdown := t.queue.Get()
+	if shutdown {
+		return false
 	}
-}
-
-// once handles one key. Failures are told to Changed and tried again with growing delay.
-func (t *term) once(ctx context.Context, key types.NamespacedName) {
-	var err error
-	if key == all {
-		err = t.spread()
-	} else {
-		err = t.keep(ctx, key)
-	}
-	if err == nil {
+	defer t.queue.Done(key)
+	err := t.reconcile(ctx, key)
+	switch {
+	case err == nil:
 		t.queue.Forget(key)
-		return
-	}
-	if ctx.Err() == nil {
+	case ctx.Err() == nil:
 		t.o.Logger.WarnContext(ctx, "keeping replicas failed", "deployment", key.String(), "err", err)
 		t.queue.AddRateLimited(key)
 	}
+	return true
 }
 
-// spread puts every peer Deployment into the queue.
-func (t *term) spread() error {
+// enqueueAll puts every peer Deployment into the queue.
+func (t *term) enqueueAll() error {
 	deployments, err := t.o.Deployments.Lister().List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
@@ -166,8 +159,11 @@ func (t *term) spread() error {
 	return nil
 }
 
-// keep brings the replicas of one Deployment to what they should be.
-func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
+// reconcile brings the replicas of one Deployment to what they should be.
+func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
+	if key == all {
+		return t.enqueueAll()
+	}
 	d, err := t.o.Deployments.Lister().Deployments(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		delete(t.patched, key)
@@ -193,7 +189,7 @@ func (t *term) keep(ctx context.Context, key types.NamespacedName) error {
 	}
 	// A patch is a change of the Deployment, and brings it here again: while bases come and go, that
 	// alone would make one patch after the other.
-	if early := t.o.Debounce - time.Since(t.patched[key]); early > 0 {
+	if early := debounce - time.Since(t.patched[key]); early > 0 {
 		t.queue.AddAfter(key, early)
 		return nil
 	}

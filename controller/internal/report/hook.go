@@ -17,6 +17,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
+const (
+	attemptTimeout = 5 * time.Second
+	// attempts is how often a message is tried, with growing delay from firstDelay on.
+	attempts   = 4
+	firstDelay = time.Second
+	// perMinute is how many messages a hook gets in a minute, all at once at most: what DingTalk takes
+	// before it blocks a robot for ten minutes.
+	perMinute = 20
+)
+
 // hook is one address with its queue.
 type hook struct {
 	o       Options
@@ -31,7 +41,7 @@ func newHook(o Options, address *url.URL) *hook {
 	return &hook{
 		o: o, name: address.Host, address: address.String(),
 		queue: make(chan Event, o.Queue),
-		limit: rate.NewLimiter(rate.Every(time.Minute/time.Duration(o.PerMinute)), o.PerMinute),
+		limit: rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
 	}
 }
 
@@ -85,7 +95,7 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 		return fmt.Errorf("encoding event %q: %w", e.Event, err)
 	}
 	var last error
-	backoff := wait.Backoff{Duration: h.o.Delay, Factor: 3, Jitter: 0.1, Steps: h.o.Attempts}
+	backoff := wait.Backoff{Duration: firstDelay, Factor: 3, Jitter: 0.1, Steps: attempts}
 	err = wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		if err := h.limit.Wait(ctx); err != nil {
 			return false, err
@@ -98,14 +108,14 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 		return err == nil, nil
 	})
 	if wait.Interrupted(err) && last != nil {
-		return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "tried %d times: %w", h.o.Attempts, last)
+		return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "tried %d times: %w", attempts, last)
 	}
 	return err
 }
 
 // post makes one attempt. hopeless says that another one would end the same way.
 func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.address, bytes.NewReader(body))
 	if err != nil {
@@ -121,7 +131,7 @@ func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error)
 	if err != nil {
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
-	return judge(response.StatusCode, text)
+	return verdict(response.StatusCode, text)
 }
 
 // robotAnswer is what DingTalk says, with status 200 also when it refuses.
@@ -137,8 +147,8 @@ const (
 	robotForbidden = 310000 // key word, signature or sender's address does not match
 )
 
-// judge says whether an answer is a success, and if not, whether to try again.
-func judge(status int, text []byte) (hopeless bool, err error) {
+// verdict says whether an answer is a success, and if not, whether to try again.
+func verdict(status int, text []byte) (hopeless bool, err error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "status %d", status)

@@ -21,14 +21,6 @@ type Options struct {
 	Hooks []*url.URL
 	// Client posts the messages. Default: http.DefaultClient.
 	Client *http.Client
-	// Timeout is how long one attempt may take. Default: 5 s.
-	Timeout time.Duration
-	// Attempts is how often a message is tried, with growing delay from Delay on. Default: 4, and 1 s.
-	Attempts int
-	Delay    time.Duration
-	// PerMinute is how many messages a hook gets in a minute, all at once at most. Default: 20, which is
-	// what DingTalk takes before it blocks a robot for ten minutes.
-	PerMinute int
 	// Queue is how many events wait for one hook before further ones are dropped. Default: 256.
 	Queue int
 	// Counters count messages; nil counters are left out.
@@ -71,10 +63,6 @@ type Reporter struct {
 // New returns a Reporter. Events are queued from now on and sent once Start runs.
 func New(o Options) *Reporter {
 	o.Client = cmp.Or(o.Client, http.DefaultClient)
-	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
-	o.Attempts = cmp.Or(o.Attempts, 4)
-	o.Delay = cmp.Or(o.Delay, time.Second)
-	o.PerMinute = cmp.Or(o.PerMinute, 20)
 	o.Queue = cmp.Or(o.Queue, 256)
 	r := &Reporter{o: o}
 	for _, address := range o.Hooks {

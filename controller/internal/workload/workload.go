@@ -1,9 +1,3 @@
-// Package workload reads module workloads: which Pods and Deployments belong to modules, what the
-// containers of a template install, and which bases a template fits. It is pure; peer, baseline and
-// moduleview share it.
-//
-//	workload.go   what labels and containers say
-//	placement.go  which bases a template fits
 package workload
 
 import (

@@ -19,6 +19,8 @@ const (
 	// defaultPort is where a real arklet looks for a free port first (protocol 2.2).
 	defaultPort = 1238
 	dialTimeout = 5 * time.Second
+	// queryTimeout is how long health and queryAllBiz may take in all.
+	queryTimeout = 10 * time.Second
 	// maxOperations bounds the operations of one base. A base's workers are
 	// configured to a few; beyond this something is wrong.
 	maxOperations = 64
@@ -97,7 +99,7 @@ func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 // ask works on a base's question until nobody waits for another turn.
 func (t *Tunnel) ask(ctx context.Context, q query, c *call) {
 	for c != nil {
-		t.exchange(ctx, c, t.opts.QueryTimeout)
+		t.exchange(ctx, c, queryTimeout)
 		t.mu.Lock()
 		if c = t.queries[q]; c == nil || t.stopped {
 			c = nil

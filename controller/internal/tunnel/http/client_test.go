@@ -229,7 +229,7 @@ func TestNoAnswer(t *testing.T) {
 		want    error
 		after   time.Duration
 	}{
-		"a hung query":     {Options{}, health, never, tunnel.ErrTimedOut, DefaultQueryTimeout},
+		"a hung query":     {Options{}, health, never, tunnel.ErrTimedOut, queryTimeout},
 		"a hung install":   {Options{}, install, never, tunnel.ErrTimedOut, DefaultOperationTimeout},
 		"its own timeout":  {Options{OperationTimeout: time.Second}, install, never, tunnel.ErrTimedOut, time.Second},
 		"refused":          {Options{Dial: fails(os.NewSyscallError("connect", syscall.ECONNREFUSED))}, install, nil, tunnel.ErrRefused, 0},

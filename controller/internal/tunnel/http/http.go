@@ -1,16 +1,7 @@
-// Package httptunnel carries arklet messages over HTTP (protocol 4).
-//
-//	http.go    options, start and stop
-//	server.go  what bases send: heartbeats and baseline queries
-//	client.go  what bases are sent: commands, each with its own connection
-//	proxy.go   the way to bases that can't be reached directly
-//	answer.go  what an answer means, or why there is none
-//
-// A base registers by its heartbeats and is then asked at the address that it
-// named. Each base has its own queue: one that hangs holds up nobody else.
 package httptunnel
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +23,6 @@ var ErrStopped = errors.New("the HTTP tunnel has stopped")
 const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr             = ":7777"
-	DefaultQueryTimeout     = 10 * time.Second
 	DefaultOperationTimeout = 5 * time.Minute
 )
 
@@ -43,8 +33,6 @@ type Options struct {
 	// TLS serves heartbeats over TLS, with client certificates if its ClientAuth
 	// says so; nil serves plain HTTP, which is all that a base of today speaks.
 	TLS *tls.Config
-	// QueryTimeout is how long health and queryAllBiz may take in all; 0 means 10 s.
-	QueryTimeout time.Duration
 	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
 	OperationTimeout time.Duration
 	// Dial connects to the arklet of a base; nil dials the address itself, for at
@@ -74,23 +62,14 @@ type Tunnel struct {
 
 // New prepares a tunnel that tells handler what bases say. Nothing is opened before Listen or Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
-	if opts.Addr == "" {
-		opts.Addr = DefaultAddr
-	}
-	if opts.QueryTimeout == 0 {
-		opts.QueryTimeout = DefaultQueryTimeout
-	}
-	if opts.OperationTimeout == 0 {
-		opts.OperationTimeout = DefaultOperationTimeout
-	}
+	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
+	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, DefaultOperationTimeout)
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Dial == nil && opts.Proxy != nil {
 		opts.Dial = throughProxy(opts.Proxy)
 	}
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Tunnel{
 		opts: opts, handler: handler, transport: newTransport(opts),

@@ -7,6 +7,7 @@
 package mqtt
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -38,8 +39,6 @@ type Options struct {
 	Env string
 	// TLS is used with ssl:// brokers; nil verifies against the system's authorities.
 	TLS *tls.Config
-	// MaxReconnectInterval bounds the wait between two attempts; zero means 5 s.
-	MaxReconnectInterval time.Duration
 	// OnConnected is called after every connect, once the subscription stands; it may be nil.
 	OnConnected func()
 	// Logger is where connection changes go; nil discards them.
@@ -60,12 +59,7 @@ const keepAlive = 180 * time.Second
 
 // New prepares a tunnel that tells handler what bases say. Nothing is dialled before Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.MaxReconnectInterval == 0 {
-		opts.MaxReconnectInterval = 5 * time.Second
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/"}
 	o := paho.NewClientOptions().
 		AddBroker(opts.Broker).
@@ -75,7 +69,7 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 		SetConnectTimeout(10 * time.Second).
 		SetWriteTimeout(10 * time.Second).
 		SetAutoReconnect(true).
-		SetMaxReconnectInterval(opts.MaxReconnectInterval).
+		SetMaxReconnectInterval(5 * time.Second).
 		SetConnectRetry(true).
 		SetConnectRetryInterval(500 * time.Millisecond).
 		SetOrderMatters(true).
@@ -159,7 +153,7 @@ func (t *Tunnel) receive(_ paho.Client, m paho.Message) {
 	if !ok || kind == "baseline" { // our own baselines match the wildcard too
 		return
 	}
-	if m.Retained() { // a base retains nothing: this is what an older controller or a stranger left behind
+	if m.Retained() { // a base retains nothing: this is what an older controller or another client left behind
 		t.handler.Rejected(from, kind, tunnel.Retained, nil)
 		return
 	}
