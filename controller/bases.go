@@ -90,19 +90,19 @@ func (c *Controller) sweep(ctx context.Context) error {
 }
 
 // listener is the controller as the tunnels see it.
-type listener Controller
+type listener struct{ *Controller }
 
 // Heartbeat implements tunnel.Handler.
-func (l *listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) { l.registry.Heard(from, h) }
+func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) { l.registry.Heard(from, h) }
 
 // Health implements tunnel.Handler.
-func (l *listener) Health(from tunnel.Origin, h arklet.Health) {
+func (l listener) Health(from tunnel.Origin, h arklet.Health) {
 	l.registry.SetHealth(from, h)
 	l.dialog.HealthCame(from.Identity, h)
 }
 
 // BizList implements tunnel.Handler.
-func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
+func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	if !l.registry.SetModules(from, list) {
 		l.Rejected(from, "simpleBiz", tunnel.Stale, nil)
 		return
@@ -112,18 +112,18 @@ func (l *listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 
 // Answer implements tunnel.Handler. An answer that nobody waits for any more
 // came late: what it tells shows in the modules.
-func (l *listener) Answer(from tunnel.Origin, a arklet.Answer) {
+func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	answered := l.dialog.Answered(from.Identity, a)
 	l.registry.Touch(from.Identity) // afterwards: a base that has Returned gives no answer to what was asked before
 	if !answered {
 		l.registry.AskModules(from.Identity)
-		(*Controller)(l).wake()
+		l.wake()
 	}
 }
 
 // Unanswered implements tunnel.Handler. An operation that nobody waits for any
 // more may have been done all the same.
-func (l *listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
+func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.dialog.Unanswered(from.Identity, r, err) && r.Command != arklet.CommandHealth && r.Command != arklet.CommandQueryAllBiz {
 		l.registry.AskModules(from.Identity)
@@ -131,27 +131,27 @@ func (l *listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 }
 
 // BatchAnswer implements tunnel.Handler.
-func (l *listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
+func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	l.registry.Touch(from.Identity)
 	for url, failed := range r.Failed {
 		l.logger.Warn("a base did not install a module of its baseline", "base", from.Identity, "url", url, "code", failed.DataCode, "message", failed.DataMessage)
 	}
 	l.registry.AskModules(from.Identity)
-	(*Controller)(l).wake()
+	l.wake()
 }
 
 // BaselineQuery implements tunnel.Handler.
-func (l *listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
+func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
 	l.registry.Touch(from.Identity)
 	l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
 	l.dialog.Lost(from.Identity, restarted)
-	return (*Controller)(l).baselineFor(base.Info{
+	return l.baselineFor(base.Info{
 		Identity: from.Identity, Name: m.Name, Version: m.Version, Cluster: m.Cluster, Tunnel: from.Tunnel,
 	})
 }
 
 // Rejected implements tunnel.Handler.
-func (l *listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
+func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
 	l.rejects.add(from, kind, reason, err)
 }
 

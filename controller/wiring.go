@@ -39,13 +39,13 @@ func (c *Controller) wireTunnels() error {
 				c.wake()
 			},
 			Logger: c.logger,
-		}, (*listener)(c))
+		}, listener{c})
 		c.dialog.Use(c.mqtt)
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
 			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
-		}, (*listener)(c))
+		}, listener{c})
 		c.dialog.Use(c.http)
 	}
 	return nil

@@ -253,57 +253,50 @@ const resendList = 2 * time.Second
 // made not before notBefore, by the clock of Origin.At. It blocks until there is one, ctx ends
 // (ErrNoAnswer), or the tunnel finds no arklet at the base's address (tunnel.ErrRefused).
 func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
-	turn, next, err := d.registry.nextList(identity)
+	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
 		return Snapshot{}, err
 	}
 	failed, stop := d.listen(query{identity, arklet.CommandQueryAllBiz})
 	defer stop()
+	if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
+		return Snapshot{}, err
+	}
+	resend := d.registry.opts.Clock.NewTimer(resendList)
+	defer resend.Stop()
 	var last error // what the tunnel said; one more try may do better
 	for {
-		if err := d.send(ctx, identity, arklet.Request{Command: arklet.CommandQueryAllBiz}); err != nil {
-			return Snapshot{}, err
-		}
-		resend := d.registry.opts.Clock.NewTimer(resendList)
-		for waiting := true; waiting; {
-			select {
-			case <-next:
-			case <-resend.C():
-				waiting = false
-			case got := <-failed:
-				if last = got.err; errors.Is(last, tunnel.ErrRefused) {
-					resend.Stop()
-					return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", identity, last)
-				}
-				continue
-			case <-ctx.Done():
-				resend.Stop()
-				cause := context.Cause(ctx)
-				if last != nil {
-					cause = fmt.Errorf("%w; before that: %w", cause, last)
-				}
-				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, cause)
-			}
-			s, nowTurn, nowNext, err := d.registry.list(identity)
+		select {
+		case <-next:
+			s, turn, later, err := d.registry.list(identity)
 			if err != nil {
-				resend.Stop()
 				return Snapshot{}, err
 			}
-			if nowTurn > turn && !s.ListedAt.Before(notBefore) {
-				resend.Stop()
+			if turn > seen && !s.ListedAt.Before(notBefore) {
 				return s, nil
 			}
-			next = nowNext
+			next = later
+		case <-resend.C():
+			if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
+				return Snapshot{}, err
+			}
+			resend.Reset(resendList)
+		case got := <-failed:
+			if last = got.err; errors.Is(last, tunnel.ErrRefused) {
+				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", identity, last)
+			}
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			if last != nil {
+				cause = fmt.Errorf("%w; before that: %w", cause, last)
+			}
+			return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, cause)
 		}
 	}
 }
 
-// nextList returns the number of lists accepted so far and a channel that closes at the next one.
-func (r *Registry) nextList(identity string) (uint64, <-chan struct{}, error) {
-	_, turn, next, err := r.list(identity)
-	return turn, next, err
-}
-
+// list returns what is known of a base, the number of lists accepted so far, and a channel that closes at
+// the next one.
 func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

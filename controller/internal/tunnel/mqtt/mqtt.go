@@ -153,7 +153,7 @@ func (t *Tunnel) receive(_ paho.Client, m paho.Message) {
 	if !ok || kind == "baseline" { // our own baselines match the wildcard too
 		return
 	}
-	if m.Retained() { // a base retains nothing: this is what an older controller or another client left behind
+	if m.Retained() { // a base retains nothing: this is what an older controller or somebody else left behind
 		t.handler.Rejected(from, kind, tunnel.Retained, nil)
 		return
 	}
@@ -183,12 +183,12 @@ func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool) {
 }
 
 // dispatch decodes by kind and calls the handler; a reason says why it did not.
-func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (tunnel.Rejection, error) {
+func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason tunnel.Rejection, err error) {
 	switch kind {
 	case "heart":
-		h, err := arklet.DecodeHeartbeat(data)
-		if err != nil {
-			return tunnel.Malformed, err
+		var h arklet.Heartbeat
+		if h, err = arklet.DecodeHeartbeat(data); err != nil {
+			break
 		}
 		if h.Identity != "" && h.Identity != from.Identity {
 			return tunnel.WrongIdentity, fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
@@ -196,9 +196,9 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (tunnel.
 		h.Identity = from.Identity // generations A and B say it in the topic only
 		t.handler.Heartbeat(from, h)
 	case "queryBaseline":
-		m, err := arklet.DecodeMetadata(data)
-		if err != nil {
-			return tunnel.Malformed, err
+		var m arklet.Metadata
+		if m, err = arklet.DecodeMetadata(data); err != nil {
+			break
 		}
 		if m.Identity != "" && m.Identity != from.Identity {
 			return tunnel.WrongIdentity, fmt.Errorf("the baseline query on the topic of %q is from %q", from.Identity, m.Identity)
@@ -206,40 +206,34 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (tunnel.
 		m.Identity = from.Identity
 		t.answerBaseline(from, m)
 	case "health":
-		h, err := arklet.DecodeHealth(data)
-		if err != nil {
-			return tunnel.Malformed, err
-		}
-		t.handler.Health(from, h)
+		err = pass(from, data, arklet.DecodeHealth, t.handler.Health)
 	case "simpleBiz":
-		list, err := arklet.DecodeSimpleBiz(data)
-		if err != nil {
-			return tunnel.Malformed, err
-		}
-		t.handler.BizList(from, list)
+		err = pass(from, data, arklet.DecodeSimpleBiz, t.handler.BizList)
 	case "biz": // generation A
-		list, err := arklet.DecodeBizListOutput(data)
-		if err != nil {
-			return tunnel.Malformed, err
-		}
-		t.handler.BizList(from, list)
+		err = pass(from, data, arklet.DecodeBizListOutput, t.handler.BizList)
 	case "bizOperation":
-		a, err := arklet.DecodeBizOperation(data)
-		if err != nil {
-			return tunnel.Malformed, err
-		}
-		a.PublishedAt = from.At
-		t.handler.Answer(from, a)
+		err = pass(from, data, arklet.DecodeBizOperation, func(from tunnel.Origin, a arklet.Answer) {
+			a.PublishedAt = from.At
+			t.handler.Answer(from, a)
+		})
 	case "batchInstallBizResponse":
-		r, err := arklet.DecodeBatchInstall(data)
-		if err != nil {
-			return tunnel.Malformed, err
-		}
-		t.handler.BatchAnswer(from, r)
+		err = pass(from, data, arklet.DecodeBatchInstall, t.handler.BatchAnswer)
 	default:
 		return tunnel.Unexpected, nil
 	}
+	if err != nil {
+		return tunnel.Malformed, err
+	}
 	return "", nil
+}
+
+// pass decodes a message and passes it on.
+func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error), on func(tunnel.Origin, M)) error {
+	m, err := decode(data)
+	if err == nil {
+		on(from, m)
+	}
+	return err
 }
 
 // answerBaseline asks the handler off the reading goroutine, since choosing the
