@@ -54,8 +54,8 @@ func (c *Controller) wake() {
 	}
 }
 
-// sweepEvery is how often silence is measured; sweepAtMost bounds how often
-// bases that appear or come back set off one in between.
+// sweepEvery is how often silence is measured; sweepAtMost bounds how often bases that appear or
+// come back set off one in between.
 const (
 	sweepEvery  = time.Second
 	sweepAtMost = 20 * time.Millisecond
@@ -110,8 +110,8 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	l.dialog.Listed(from.Identity)
 }
 
-// Answer implements tunnel.Handler. An answer that nobody waits for any more
-// came late: what it tells shows in the modules.
+// Answer implements tunnel.Handler. An answer that nobody waits for any more came late: what it
+// tells shows in the modules.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	answered := l.dialog.Answered(from.Identity, a)
 	l.registry.Touch(from.Identity) // afterwards: a base that has Returned gives no answer to what was asked before
@@ -121,8 +121,8 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	}
 }
 
-// Unanswered implements tunnel.Handler. An operation that nobody waits for any
-// more may have been done all the same.
+// Unanswered implements tunnel.Handler. An operation that nobody waits for any more may have been
+// done all the same.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.dialog.Unanswered(from.Identity, r, err) && r.Command != arklet.CommandHealth && r.Command != arklet.CommandQueryAllBiz {
@@ -155,8 +155,8 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts messages that were not acted on, and logs one a minute for
-// each base: whoever sends nonsense must not fill the log too.
+// rejections counts messages that were not acted on, and logs one a minute for each base: whoever
+// sends nonsense must not fill the log too.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger

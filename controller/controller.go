@@ -59,8 +59,8 @@ type Controller struct {
 	rejects        *rejections
 }
 
-// New prepares a controller: it checks the options, and listens where logs and
-// exec are served, since Nodes name that port. It dials nothing.
+// New prepares a controller: it checks the options, and listens where logs and exec are served,
+// since Nodes name that port. It dials nothing.
 func New(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func New(opts Options) (*Controller, error) {
 	return c, nil
 }
 
-// Start serves until ctx ends, or until a part fails for good. Nodes, Leases
-// and modules stay as they are then.
+// Start serves until ctx ends, or until a part fails for good. Nodes, Leases and modules stay as
+// they are then.
 func (c *Controller) Start(ctx context.Context) error {
 	watcher := c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
 	defer c.events.Shutdown()
@@ -142,8 +142,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// serveBases runs what needs the cluster's state: the tunnels come last, so
-// that nothing is heard before it can be acted on.
+// serveBases runs what needs the cluster's state: the tunnels come last, so that nothing is heard
+// before it can be acted on.
 func (c *Controller) serveBases(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.nodeReconciler.Start(ctx) })
@@ -157,8 +157,8 @@ func (c *Controller) serveBases(ctx context.Context) error {
 	return group.Wait()
 }
 
-// adopt takes up the bases that an earlier controller left Nodes of: they are
-// probed at once, not only when they next say something.
+// adopt takes up the bases that an earlier controller left Nodes of: they are probed at once, not
+// only when they next say something.
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.Informer().GetStore().List() {
 		n, ok := obj.(*corev1.Node)

@@ -1,6 +1,5 @@
-// Package controller is the module controller: it shows each base of Koupleless
-// to Kubernetes as a Node and each module as a container of a Pod, as Module
-// Controller V2 does.
+// Package controller is the module controller: it shows each base of Koupleless to Kubernetes as a
+// Node and each module as a container of a Pod, as Module Controller V2 does.
 //
 //	controller.go  New, Start, Ready
 //	options.go     what can be set, with the documents' environment variables

@@ -16,14 +16,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 )
 
-// Options configure a Controller. The names in brackets are the environment
-// variables of Module Controller V2 document 5.4, which cmd/module-controller reads.
+// Options configure a Controller. The names in brackets are the environment variables of Module
+// Controller V2 document 5.4, which cmd/module-controller reads.
 type Options struct {
 	// Config reaches the Kubernetes API. Required.
 	Config *rest.Config
 	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
 	ClientID string
-	// Env keeps environments apart: a label and a taint of every Node, and part of every topic [ENV]. Empty means "dev".
+	// Env keeps environments apart: a label and a taint of every Node, and part of every topic
+	// [ENV]. Empty means "dev".
 	Env string
 	// MQTT is the MQTT tunnel [ENABLE_MQTT_TUNNEL]; nil leaves it out.
 	MQTT *MQTTOptions
@@ -31,47 +32,50 @@ type Options struct {
 	HTTP *HTTPOptions
 	// Cluster says that several controllers share the bases [IS_CLUSTER].
 	Cluster bool
-	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means 3.
+	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means
+	// 3.
 	WorkloadMaxLevel int
-	// VNodeWorkers is how many modules one base installs or uninstalls at once [VNODE_WORKER_NUM]; 0 means 8.
+	// VNodeWorkers is how many modules one base installs or uninstalls at once [VNODE_WORKER_NUM];
+	// 0 means 8.
 	VNodeWorkers int
 
-	// Deployments sets the replicas of peer Deployments and answers bases that ask for
-	// their baseline [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
+	// Deployments sets the replicas of peer Deployments and answers bases that ask for their
+	// baseline [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
 	Deployments bool
-	// ModuleView keeps a Module for each container of a module Pod, for `kubectl get
-	// module` [ENABLE_MODULE_VIEW].
+	// ModuleView keeps a Module for each container of a module Pod, for `kubectl get module`
+	// [ENABLE_MODULE_VIEW].
 	ModuleView bool
 	// Kubelet serves logs and exec of module Pods [KUBELET_PROXY_ENABLED]; nil leaves it out.
 	Kubelet *KubeletOptions
 	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS].
 	ReportHooks []*url.URL
-	// FailedPods says which Pods turn Failed when a newer version of their module
-	// serves on their base: "unowned" (those without a controller), "never" or "always"
-	// [FAILED_PODS]; empty means unowned.
+	// FailedPods says which Pods turn Failed when a newer version of their module serves on their
+	// base: "unowned" (those without a controller), "never" or "always" [FAILED_PODS]; empty means
+	// unowned.
 	FailedPods string
-	// LeavePodTolerations leaves module Pods without a toleration for any environment
-	// unscheduled; otherwise they get the one for Env, as the documents' samples need.
+	// LeavePodTolerations leaves module Pods without a toleration for any environment unscheduled;
+	// otherwise they get the one for Env, as the documents' samples need.
 	LeavePodTolerations bool
 
-	// LeaseDuration is how long this controller may be silent before another one takes
-	// its bases; whole seconds, 0 means 40 s [LEASE_DURATION].
+	// LeaseDuration is how long this controller may be silent before another one takes its bases;
+	// whole seconds, 0 means 40 s [LEASE_DURATION].
 	LeaseDuration time.Duration
-	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns
-	// Unknown and goes; 0 means 25 s and 60 s.
+	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns Unknown and
+	// goes; 0 means 25 s and 60 s.
 	UnreachableAfter, DeadAfter time.Duration
-	// HealthInterval and ListInterval are how often a base is asked for its health
-	// and its modules; 0 means 10 s and 15 s.
+	// HealthInterval and ListInterval are how often a base is asked for its health and its modules;
+	// 0 means 10 s and 15 s.
 	HealthInterval, ListInterval time.Duration
 	// InstallTimeout and UninstallTimeout are how long a base may take; 0 means 5 min and 1 min.
 	InstallTimeout, UninstallTimeout time.Duration
 	// InstallAttempts is how often a module is installed in vain; 0 means 6.
 	InstallAttempts int
-	// Drain is how long the module of a deleted Pod that was Ready stays; 0 means 2 s, negative none.
+	// Drain is how long the module of a deleted Pod that was Ready stays; 0 means 2 s, negative
+	// none.
 	Drain time.Duration
 
-	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are
-	// served; empty leaves them out. Profiling adds /debug/pprof to the metrics.
+	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are served; empty
+	// leaves them out. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool
 	// Logger is where the controller logs; nil discards.
@@ -80,7 +84,8 @@ type Options struct {
 
 // MQTTOptions configure the MQTT tunnel.
 type MQTTOptions struct {
-	// Broker is host, host:port or a URL with the scheme tcp, mqtt, ssl, tls or mqtts [MQTT_BROKER]. Required.
+	// Broker is host, host:port or a URL with the scheme tcp, mqtt, ssl, tls or mqtts
+	// [MQTT_BROKER]. Required.
 	Broker string
 	// Port is used where Broker names none [MQTT_PORT]; 0 means 1883, or 8883 with TLS.
 	Port int
@@ -88,7 +93,8 @@ type MQTTOptions struct {
 	Username, Password string
 	// ClientPrefix begins the MQTT client id [MQTT_CLIENT_PREFIX]; empty means "koupleless".
 	ClientPrefix string
-	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]; the broker's certificate is verified.
+	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]; the broker's
+	// certificate is verified.
 	TLS *tls.Config
 }
 
@@ -100,17 +106,17 @@ type HTTPOptions struct {
 	TLS *tls.Config
 	// Dial connects to the arklet of a base; nil dials the address that it named.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is the http URL of an HTTP proxy that connects to bases, by CONNECT, where
-	// the controller can't reach them directly [HTTP_TUNNEL_PROXY]; nil means that it can.
-	// It is not used when Dial is set.
+	// Proxy is the http URL of an HTTP proxy that connects to bases, by CONNECT, where the
+	// controller can't reach them directly [HTTP_TUNNEL_PROXY]; nil means that it can. It is not
+	// used when Dial is set.
 	Proxy *url.URL
 }
 
 // KubeletOptions configure the kubelet API, which the API server calls.
 type KubeletOptions struct {
-	// Host is where to listen and what Nodes publish as their InternalDNS address: the
-	// API server must reach it, and must prefer that type of address
-	// (--kubelet-preferred-address-types), since InternalIP is the base's. Required.
+	// Host is where to listen and what Nodes publish as their InternalDNS address: the API server
+	// must reach it, and must prefer that type of address (--kubelet-preferred-address-types),
+	// since InternalIP is the base's. Required.
 	Host string
 	// Port is where to listen [KUBELET_PROXY_PORT]; 0 takes a free one.
 	Port int

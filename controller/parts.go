@@ -91,8 +91,8 @@ func (c *Controller) wireReports() {
 	c.parts = append(c.parts, c.reporter.Start)
 }
 
-// reportFailure tells the hooks of a failed install or uninstall, under the
-// scene that the original controller names.
+// reportFailure tells the hooks of a failed install or uninstall, under the scene that the original
+// controller names.
 func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
 	c.reporter.Report(report.Event{
 		TraceID: pod.Labels[labels.Trace],
@@ -109,8 +109,8 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
-// wireDeployments has replicas of peer Deployments follow the bases, and tells
-// starting bases what to install.
+// wireDeployments has replicas of peer Deployments follow the bases, and tells starting bases what
+// to install.
 func (c *Controller) wireDeployments() {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
 	deployments, daemonSets := factory.Apps().V1().Deployments(), factory.Apps().V1().DaemonSets()
@@ -145,8 +145,8 @@ func (c *Controller) reportReplicas(change peer.Change) {
 	})
 }
 
-// baselineWait is how long a base that asks for its baseline waits for the
-// workloads of the cluster to be read: it asks once only.
+// baselineWait is how long a base that asks for its baseline waits for the workloads of the cluster
+// to be read: it asks once only.
 const baselineWait = 10 * time.Second
 
 // baselineFor is what a base that starts must install. It may block for baselineWait.

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// servers listens at once, so that a port that is taken stops the start, and
-// returns what serves there until its context ends.
+// servers listens at once, so that a port that is taken stops the start, and returns what serves
+// there until its context ends.
 func (c *Controller) servers() ([]func(context.Context) error, error) {
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

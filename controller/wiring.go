@@ -51,8 +51,8 @@ func (c *Controller) wireTunnels() error {
 	return nil
 }
 
-// podWorkers is how many Pods PodController hands to the provider at once;
-// handing over only notes the Pod, so a few are enough.
+// podWorkers is how many Pods PodController hands to the provider at once; handing over only notes
+// the Pod, so a few are enough.
 const podWorkers = 8
 
 // wirePods prepares the provider of Pods and the PodController that calls it.
@@ -70,7 +70,8 @@ func (c *Controller) wirePods() error {
 		AddTolerationFor: c.addTolerationFor(),
 		Logger:           c.logger,
 	}, c.client, c.registry, c.dialog)
-	// PodController wants informers for the downward API, which modules do not use: this factory never runs.
+	// PodController wants informers for the downward API, which modules do not use: this factory
+	// never runs.
 	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
 	limiter := func() workqueue.TypedRateLimiter[any] { // its own default is ten Pods a second
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, 10*time.Second)
@@ -95,7 +96,8 @@ func (c *Controller) wirePods() error {
 	return nil
 }
 
-// addTolerationFor is the environment whose toleration Pods get that name none; empty if they get none.
+// addTolerationFor is the environment whose toleration Pods get that name none; empty if they get
+// none.
 func (c *Controller) addTolerationFor() string {
 	if c.opts.LeavePodTolerations {
 		return ""
@@ -115,7 +117,8 @@ func (c *Controller) settings() vnode.Settings {
 	return s
 }
 
-// wireNodes prepares the Nodes of bases. The node reconciler hears when somebody changes or deletes one.
+// wireNodes prepares the Nodes of bases. The node reconciler hears when somebody changes or deletes
+// one.
 func (c *Controller) wireNodes() error {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.LabelSelector = labels.Component + "=" + labels.Vnode

@@ -34,9 +34,9 @@ var Samples embed.FS
 
 // Objects returns what a controller needs that runs outside the cluster as User: the definition of
 // Module, a ClusterRole and a ClusterRoleBinding, and in the namespace kube-node-lease a Role and a
-// RoleBinding. Apply them in this order. A namespaced object bears its namespace; a fresh API server
-// makes kube-node-lease only moments after it is ready, so be prepared to try again. Each call returns
-// objects of its own. An error means a broken build.
+// RoleBinding. Apply them in this order. A namespaced object bears its namespace; a fresh API
+// server makes kube-node-lease only moments after it is ready, so be prepared to try again. Each
+// call returns objects of its own. An error means a broken build.
 func Objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"crd.yaml", "clusterrole.yaml", "role.yaml", "outside/bindings.yaml"} {
@@ -53,8 +53,8 @@ func Objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Parse returns the objects of a YAML text with one or more documents, in order. Documents that hold
-// nothing but comments are left out. It refuses a key that stands twice in one mapping.
+// Parse returns the objects of a YAML text with one or more documents, in order. Documents that
+// hold nothing but comments are left out. It refuses a key that stands twice in one mapping.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

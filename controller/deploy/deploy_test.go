@@ -276,7 +276,8 @@ func TestSamplesAreCorrect(t *testing.T) {
 	}
 }
 
-// checkModule says what keeps the controller or the scheduler from taking a module to the sample's base.
+// checkModule says what keeps the controller or the scheduler from taking a module to the sample's
+// base.
 func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vnode *corev1.Node) {
 	t.Helper()
 	if got := labels["virtual-kubelet.koupleless.io/component"]; got != "module" {

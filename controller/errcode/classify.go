@@ -16,8 +16,8 @@ type Answer struct {
 	// DataCode and DataMessage are code and message of the answer's data. Over MQTT DataMessage is
 	// the stack trace of a failure; over HTTP pass errorStackTrace when there is no data.
 	DataCode, DataMessage string
-	// BizState is the state in which the base has the biz at this moment, in any case; empty if that
-	// is not known. It decides what a refused repeated install means.
+	// BizState is the state in which the base has the biz at this moment, in any case; empty if
+	// that is not known. It decides what a refused repeated install means.
 	BizState string
 }
 
@@ -34,8 +34,8 @@ func (a Answer) Succeeded() bool {
 
 // ClassifyInstall returns the code of Arklet's table that fits the answer to an install, and the
 // zero Code for a success, which includes a repeated install of a biz that is activated or
-// deactivated. The rules and their order are those of protocol 6. A failed removal of the old version
-// (InstallBizTimedOut) cannot be told from the text of today's bases, only from ErrorCode.
+// deactivated. The rules and their order are those of protocol 6. A failed removal of the old
+// version (InstallBizTimedOut) cannot be told from the text of today's bases, only from ErrorCode.
 func ClassifyInstall(a Answer) Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -69,8 +69,8 @@ func ClassifyInstall(a Answer) Code {
 	return ArkletUnknownError
 }
 
-// ClassifyUninstall returns the code of Arklet's table that fits the answer to an uninstall, and the
-// zero Code for a success. ArkletNoMatchedBiz means that the biz is not there (any more), which
+// ClassifyUninstall returns the code of Arklet's table that fits the answer to an uninstall, and
+// the zero Code for a success. ArkletNoMatchedBiz means that the biz is not there (any more), which
 // ForUninstall counts as done.
 func ClassifyUninstall(a Answer) Code {
 	if code, ok := a.common(); ok {
@@ -156,15 +156,15 @@ func (a Answer) repeated() Code {
 	return ArkletInstallationRequirementNotMet
 }
 
-// exception returns the class of the exception that the message names first, and "" if it names none.
-// The message is the cause in one line: what stands deeper in the stack trace may be the module's own
-// trouble, an IOException of the user's code for example.
+// exception returns the class of the exception that the message names first, and "" if it names
+// none. The message is the cause in one line: what stands deeper in the stack trace may be the
+// module's own trouble, an IOException of the user's code for example.
 func (a Answer) exception() string {
 	return exception.FindString(strings.TrimPrefix(a.Message, "Internal Error: "))
 }
 
-// throws reports whether the named exception is of a kind; where the message names none, whether the
-// stack trace has one of the kind.
+// throws reports whether the named exception is of a kind; where the message names none, whether
+// the stack trace has one of the kind.
 func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	if head != "" {
 		return kind.MatchString(head)

@@ -11,6 +11,7 @@
 // fault, the type what went wrong. The spelling is the document's, including ResourceConstraned and
 // OverFiftyPercentBaseInstancesUnavaliable.
 //
-// Everything here is immutable data and pure functions, safe for concurrent use. The package imports
-// nothing but the standard library, so that a client may use it without pulling in Kubernetes.
+// Everything here is immutable data and pure functions, safe for concurrent use. The package
+// imports nothing but the standard library, so that a client may use it without pulling in
+// Kubernetes.
 package errcode

@@ -19,7 +19,8 @@ func New(code Code, format string, args ...any) error {
 }
 
 // Wrap puts a code on an error; nil stays nil. A code that err bears already stays in the text,
-// after the new one: so does Arklet's code inside the controller's (Module Controller V2 document 5.6).
+// after the new one: so does Arklet's code inside the controller's (Module Controller V2 document
+// 5.6).
 func Wrap(code Code, err error) error {
 	if err == nil {
 		return nil

@@ -17,7 +17,8 @@ type Info struct {
 	Code Code
 	// Component is whose table the row stands in. A code may stand in several tables.
 	Component Component
-	// Meaning and Suggestion are in English; an empty Suggestion means that the document gives none.
+	// Meaning and Suggestion are in English; an empty Suggestion means that the document gives
+	// none.
 	Meaning, Suggestion string
 	// MeaningZH and SuggestionZH are the document's own words.
 	MeaningZH, SuggestionZH string

@@ -36,14 +36,15 @@ const (
 	ReplicasControl = Prefix + "replicas-control"
 )
 
-// The labels of a Node that is a base: those of all versions of the Module Controller V2 documents at
-// once, since their samples select on either.
+// The labels of a Node that is a base: those of all versions of the Module Controller V2 documents
+// at once, since their samples select on either.
 const (
 	Env         = Prefix + "env"
 	BaseName    = "base.koupleless.io/name"
 	BaseVersion = "base.koupleless.io/version"
 	BaseStack   = "base.koupleless.io/stack"
-	// BaseCluster is the cluster that a base says it belongs to; in a sandbox, the name of its group.
+	// BaseCluster is the cluster that a base says it belongs to; in a sandbox, the name of its
+	// group.
 	BaseCluster      = "base.koupleless.io/cluster-name"
 	BaseHost         = "base.koupleless.io/host-name"
 	TunnelPort       = "base.koupleless.io/tunnel-port"
@@ -51,13 +52,13 @@ const (
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
 
-	// Identity is the annotation that holds the base's identity as the base writes it, which a label or a
-	// name could not always hold.
+	// Identity is the annotation that holds the base's identity as the base writes it, which a
+	// label or a name could not always hold.
 	Identity = "base.koupleless.io/identity"
 )
 
-// The taints of every Node that is a base: the first keeps ordinary Pods away, the second the modules of
-// another environment.
+// The taints of every Node that is a base: the first keeps ordinary Pods away, the second the
+// modules of another environment.
 const (
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"

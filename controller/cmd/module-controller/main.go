@@ -1,6 +1,5 @@
-// Command module-controller is the module controller as a process. It is
-// configured by the environment variables of Module Controller V2 document 5.4,
-// each of which is a flag too.
+// Command module-controller is the module controller as a process. It is configured by the
+// environment variables of Module Controller V2 document 5.4, each of which is a flag too.
 //
 //	main.go  signals and exit status
 //	app.go   flags and environment variables become controller.Options
@@ -15,8 +14,8 @@ import (
 	"syscall"
 )
 
-// gcPercent collects twice as often as Go does by default: most of the heap is a
-// cache that lives long, and a quiet controller has time to spare but should be small.
+// gcPercent collects twice as often as Go does by default: most of the heap is a cache that lives
+// long, and a quiet controller has time to spare but should be small.
 const gcPercent = 50
 
 func main() {

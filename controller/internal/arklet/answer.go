@@ -14,8 +14,8 @@ type Answer struct {
 	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
 	Code    string
 	Message string
-	// DataCode and DataMessage are sofa-ark's own answer: SUCCESS, REPEAT_BIZ,
-	// NOT_FOUND_BIZ, ILLEGAL_STATE_BIZ or FAILED; after an exception DataMessage holds the stack trace.
+	// DataCode and DataMessage are sofa-ark's own answer: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ,
+	// ILLEGAL_STATE_BIZ or FAILED; after an exception DataMessage holds the stack trace.
 	DataCode    string
 	DataMessage string
 	// ErrorCode is the proposed extra field of protocol 6; a base of today sends none.
@@ -36,8 +36,8 @@ const (
 // Succeeded says that the base did what it was asked.
 func (a Answer) Succeeded() bool { return a.Code == CodeSuccess }
 
-// AlreadyInstalled says that the base refused because this very biz:version is
-// registered there, in whatever state (protocol 6, condition 10).
+// AlreadyInstalled says that the base refused because this very biz:version is registered there, in
+// whatever state (protocol 6, condition 10).
 func (a Answer) AlreadyInstalled() bool { return a.DataCode == DataCodeRepeat }
 
 // NotInstalled says that there was nothing to uninstall (protocol 6, condition 17).
@@ -91,8 +91,8 @@ type BatchResult struct {
 	Failed map[string]Answer
 }
 
-// DecodeBatchInstall reads the data of a base/batchInstallBizResponse message.
-// Entries of failed modules carry no bizInfos and are fine (protocol 3.6).
+// DecodeBatchInstall reads the data of a base/batchInstallBizResponse message. Entries of failed
+// modules carry no bizInfos and are fine (protocol 3.6).
 func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	var w struct {
 		Command  Command      `json:"command"`
@@ -119,8 +119,8 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	return r, nil
 }
 
-// DecodeHTTPAnswer reads the body of an HTTP answer to install, uninstall or
-// switch (protocol 4.2). The caller knows what it asked.
+// DecodeHTTPAnswer reads the body of an HTTP answer to install, uninstall or switch (protocol 4.2).
+// The caller knows what it asked.
 func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	var w wireResponse
 	if err := decode(body, &w); err != nil {
@@ -134,8 +134,8 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	return a, nil
 }
 
-// DecodeBizListOutput reads a queryAllBiz answer in its full form: an HTTP
-// body, or the data of a base/biz message of generation A.
+// DecodeBizListOutput reads a queryAllBiz answer in its full form: an HTTP body, or the data of a
+// base/biz message of generation A.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
 		Code    string    `json:"code"`

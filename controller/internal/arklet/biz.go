@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// State is the state of a biz on a base, in lower case whatever the tunnel
-// wrote (protocol 5.1).
+// State is the state of a biz on a base, in lower case whatever the tunnel wrote (protocol 5.1).
 type State string
 
 // The states that a base can report; anything else is StateUnresolved.
@@ -70,8 +69,8 @@ func (r wireRecord) record() Record {
 	}
 }
 
-// wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the
-// full form of queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
+// wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the full form of
+// queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
 type wireBiz struct {
 	Name       string       `json:"name"`
 	Version    string       `json:"version"`
@@ -107,8 +106,8 @@ func (w wireBiz) biz() Biz {
 	return b
 }
 
-// DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of
-// installed modules without the base itself (protocol 3.6).
+// DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
+// the base itself (protocol 3.6).
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	var w []wireBiz
 	if err := decode(data, &w); err != nil {

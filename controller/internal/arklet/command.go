@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Command is the name of an arklet command: the last segment of an MQTT topic,
-// or the path of an HTTP request (protocol 3.4 and 4.2).
+// Command is the name of an arklet command: the last segment of an MQTT topic, or the path of an
+// HTTP request (protocol 3.4 and 4.2).
 type Command string
 
 // The commands that the controller sends.
@@ -21,8 +21,8 @@ const (
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// Module is a biz at a version and the URL of its jar. In a request for
-// installBiz all three are set; uninstallBiz and switchBiz leave URL empty.
+// Module is a biz at a version and the URL of its jar. In a request for installBiz all three are
+// set; uninstallBiz and switchBiz leave URL empty.
 type Module struct {
 	Name    string `json:"bizName"`
 	Version string `json:"bizVersion"`
@@ -39,8 +39,8 @@ type Request struct {
 	Module Module
 }
 
-// Body is the JSON body of the request. Queries send an empty object, as the
-// original controller does.
+// Body is the JSON body of the request. Queries send an empty object, as the original controller
+// does.
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
@@ -54,8 +54,8 @@ func (r Request) Body() ([]byte, error) {
 	}
 }
 
-// BaselineBody is the answer to a queryBaseline: a bare JSON array, which is
-// empty, not null, when there is nothing to install (protocol 3.6).
+// BaselineBody is the answer to a queryBaseline: a bare JSON array, which is empty, not null, when
+// there is nothing to install (protocol 3.6).
 func BaselineBody(modules []Module) ([]byte, error) {
 	if modules == nil {
 		modules = []Module{}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// MaxPayload is the largest message that is decoded, in bytes. A real base
-// refuses bodies above 1 MiB itself (protocol 4.2); a health or biz document of
-// a base with a thousand modules stays well below it.
+// MaxPayload is the largest message that is decoded, in bytes. A real base refuses bodies above 1
+// MiB itself (protocol 4.2); a health or biz document of a base with a thousand modules stays well
+// below it.
 const MaxPayload = 1 << 20
 
 // ErrTooLarge says that a message was larger than MaxPayload.
@@ -38,7 +38,8 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 
 // Heartbeat is a sign of life of a base, whatever its generation.
 type Heartbeat struct {
-	// Identity is what the message says of itself; generations A and B say nothing, and it is empty.
+	// Identity is what the message says of itself; generations A and B say nothing, and it is
+	// empty.
 	Identity string
 	Name     string
 	Version  string
@@ -48,7 +49,8 @@ type Heartbeat struct {
 	HostName string
 	// Port is the arklet HTTP port; 0 over MQTT.
 	Port int
-	// Active is false only for a base that says that it is not activated. Generation 1.3.0 sends no state and counts as active.
+	// Active is false only for a base that says that it is not activated. Generation 1.3.0 sends no
+	// state and counts as active.
 	Active bool
 }
 
@@ -83,8 +85,7 @@ type wireNetwork struct {
 	LocalHostName string `json:"localHostName"`
 }
 
-// DecodeHeartbeat reads the data of a heartbeat of generation A, B or C
-// (protocol 1 and 3.6).
+// DecodeHeartbeat reads the data of a heartbeat of generation A, B or C (protocol 1 and 3.6).
 func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	var w wireHeartbeat
 	if err := decode(data, &w); err != nil {
@@ -121,8 +122,8 @@ type Metadata struct {
 	Identity, Name, Version, Cluster string
 }
 
-// DecodeMetadata reads the data of a queryBaseline message or the body of a
-// queryBaseline request (protocol 3.6 and 4.1).
+// DecodeMetadata reads the data of a queryBaseline message or the body of a queryBaseline request
+// (protocol 3.6 and 4.1).
 func DecodeMetadata(data []byte) (Metadata, error) {
 	var w struct {
 		wireMetadata

@@ -8,11 +8,10 @@ import (
 // Unlimited is the maximum of a metaspace without -XX:MaxMetaspaceSize.
 const Unlimited = -1
 
-// Health is the part of a base's health document that the controller uses
-// (protocol 7).
+// Health is the part of a base's health document that the controller uses (protocol 7).
 type Health struct {
-	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes;
-	// -1 where the JVM sets no limit or reports no metaspace.
+	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes; -1 where the JVM sets no limit
+	// or reports no metaspace.
 	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
 	// CPUs is the number of logical CPUs; 0 when it was not sent.
 	CPUs int
@@ -22,8 +21,8 @@ type Health struct {
 	MasterActive bool
 }
 
-// DecodeHealth reads a health answer: the data of a base/health message, or the
-// body of an HTTP answer.
+// DecodeHealth reads a health answer: the data of a base/health message, or the body of an HTTP
+// answer.
 func DecodeHealth(body []byte) (Health, error) {
 	var w struct {
 		Code    string `json:"code"`

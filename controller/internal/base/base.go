@@ -37,8 +37,8 @@ func (l Liveness) String() string {
 	return [...]string{"alive", "unreachable", "gone"}[l]
 }
 
-// Snapshot is everything that is known of a base at one moment. It is a copy;
-// Modules is shared and must not be changed.
+// Snapshot is everything that is known of a base at one moment. It is a copy; Modules is shared and
+// must not be changed.
 type Snapshot struct {
 	Info
 	Liveness Liveness

@@ -15,7 +15,8 @@ import (
 var (
 	// ErrUnknownBase says that the base is not known, or no more.
 	ErrUnknownBase = errors.New("base not known")
-	// ErrNoAnswer says that the base did not answer in time: what it does is unknown until it is asked.
+	// ErrNoAnswer says that the base did not answer in time: what it does is unknown until it is
+	// asked.
 	ErrNoAnswer = errors.New("base did not answer in time")
 )
 
@@ -25,9 +26,9 @@ type sender interface {
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
 
-// Dialog asks bases and waits for their answers. The protocol has no
-// correlation id: an answer belongs to the question about the same command and
-// module on the same base. It may be used concurrently.
+// Dialog asks bases and waits for their answers. The protocol has no correlation id: an answer
+// belongs to the question about the same command and module on the same base. It may be used
+// concurrently.
 type Dialog struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]sender
@@ -53,7 +54,8 @@ func questionOf(c arklet.Command, m arklet.Module) question {
 	return question{c, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
-// query is a question without a module: health or queryAllBiz. Any number may wait for the same answer.
+// query is a question without a module: health or queryAllBiz. Any number may wait for the same
+// answer.
 type query struct {
 	base    string
 	command arklet.Command
@@ -92,12 +94,12 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
 }
 
-// Do sends install, uninstall or switch and waits for the base's answer, at
-// most until ctx ends or the answer is Lost: then the error is ErrNoAnswer. An answer that does
-// not come although the base's lists show the operation done is made up: see Listed. Where the tunnel knows
-// that there will be no answer, Do returns at once with what the tunnel said,
-// of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer too.
-// A second Do for the same command, base and module while one is under way is an error.
+// Do sends install, uninstall or switch and waits for the base's answer, at most until ctx ends or
+// the answer is Lost: then the error is ErrNoAnswer. An answer that does not come although the
+// base's lists show the operation done is made up: see Listed. Where the tunnel knows that there
+// will be no answer, Do returns at once with what the tunnel said, of which tunnel.ErrRefused can
+// be told; its tunnel.ErrTimedOut is ErrNoAnswer too. A second Do for the same command, base and
+// module while one is under way is an error.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
 	answer, forget, err := d.expect(identity, q)
@@ -122,9 +124,9 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 	}
 }
 
-// Answered hands an answer to the question that it belongs to, and reports
-// whether there was one. Generations A and B leave the module out after an
-// exception: such an answer belongs to the only question of that command, if it is the only one.
+// Answered hands an answer to the question that it belongs to, and reports whether there was one.
+// Generations A and B leave the module out after an exception: such an answer belongs to the only
+// question of that command, if it is the only one.
 func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,8 +157,8 @@ func hand(c chan reply, r reply) bool {
 	}
 }
 
-// Unanswered tells whoever waits for the answer to a request that there will
-// be none, and reports whether anybody did.
+// Unanswered tells whoever waits for the answer to a request that there will be none, and reports
+// whether anybody did.
 func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,9 +168,9 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	return d.hear(query{identity, r.Command}, reply{err: err})
 }
 
-// Lost tells whoever waits for the answer to an install, uninstall or switch of a
-// base that it will not come any more, and why: the base has restarted, say. What
-// became of the module shows in the base's list.
+// Lost tells whoever waits for the answer to an install, uninstall or switch of a base that it will
+// not come any more, and why: the base has restarted, say. What became of the module shows in the
+// base's list.
 func (d *Dialog) Lost(identity, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -227,8 +229,8 @@ func (d *Dialog) listen(q query) (next chan reply, stop func()) {
 	}
 }
 
-// Health asks a base for its health and waits for the next health document, at
-// most until ctx ends (ErrNoAnswer). What the tunnel says instead of an answer is returned at once.
+// Health asks a base for its health and waits for the next health document, at most until ctx ends
+// (ErrNoAnswer). What the tunnel says instead of an answer is returned at once.
 func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, error) {
 	next, stop := d.listen(query{identity, arklet.CommandHealth})
 	defer stop()
@@ -249,9 +251,9 @@ func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, er
 // resendList is how long a question for the modules waits before it is sent again.
 const resendList = 2 * time.Second
 
-// Modules asks a base for its modules and returns a snapshot whose list was
-// made not before notBefore, by the clock of Origin.At. It blocks until there is one, ctx ends
-// (ErrNoAnswer), or the tunnel finds no arklet at the base's address (tunnel.ErrRefused).
+// Modules asks a base for its modules and returns a snapshot whose list was made not before
+// notBefore, by the clock of Origin.At. It blocks until there is one, ctx ends (ErrNoAnswer), or
+// the tunnel finds no arklet at the base's address (tunnel.ErrRefused).
 func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
@@ -295,8 +297,8 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 	}
 }
 
-// list returns what is known of a base, the number of lists accepted so far, and a channel that closes at
-// the next one.
+// list returns what is known of a base, the number of lists accepted so far, and a channel that
+// closes at the next one.
 func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package base knows which bases exist, how alive they are, which modules they
-// say they have, and who asks them what.
+// Package base knows which bases exist, how alive they are, which modules they say they have, and
+// who asks them what.
 //
 //	base.go      one base and what is known of it
 //	registry.go  all bases: what messages change, what time changes
 //	dialog.go    ask a base and wait for its answer
 //	pending.go   questions that wait, and what a list tells of them
 //
-// The package holds state and an injected clock; messages go out through the
-// tunnels that it is given, and it knows no Kubernetes.
+// The package holds state and an injected clock; messages go out through the tunnels that it is
+// given, and it knows no Kubernetes.
 package base

@@ -7,7 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// overdue is how long an answer may take after a list that shows the operation done: a list may overtake it.
+// overdue is how long an answer may take after a list that shows the operation done: a list may
+// overtake it.
 const overdue = 5 * time.Second
 
 // pending is a question that waits for its answer.
@@ -40,10 +41,10 @@ func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forge
 	}, nil
 }
 
-// Listed compares a base's new list with what it has been asked for. An answer can be lost on
-// its way while the controller notices nothing, as when a base alone loses its connection for a moment. If
-// the lists of 5 s show that the operation was done, whoever waits gets a success that says so, and does not wait until
-// his time is over. What failed shows in no list.
+// Listed compares a base's new list with what it has been asked for. An answer can be lost on its
+// way while the controller notices nothing, as when a base alone loses its connection for a moment.
+// If the lists of 5 s show that the operation was done, whoever waits gets a success that says so,
+// and does not wait until his time is over. What failed shows in no list.
 func (d *Dialog) Listed(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +68,8 @@ func (d *Dialog) Listed(identity string) {
 	}
 }
 
-// done tells whether a base's list shows that what was asked has been done; before is the module's state then.
+// done tells whether a base's list shows that what was asked has been done; before is the module's
+// state then.
 func (q question) done(s Snapshot, before arklet.State) bool {
 	m, there := s.Module(q.module.Name, q.module.Version)
 	switch q.command {

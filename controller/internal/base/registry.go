@@ -25,13 +25,13 @@ type Options struct {
 	ListInterval time.Duration
 	// Clock defaults to the real one.
 	Clock clock.Clock
-	// Observer hears of every change, outside the lock and possibly from several
-	// goroutines at once; it must not block. Nil hears nothing.
+	// Observer hears of every change, outside the lock and possibly from several goroutines at
+	// once; it must not block. Nil hears nothing.
 	Observer func(Change)
 }
 
-// The defaults are the intervals of the original controller
-// (virtual-kubelet of Koupleless, model/consts.go).
+// The defaults are the intervals of the original controller (virtual-kubelet of Koupleless,
+// model/consts.go).
 const (
 	DefaultUnreachableAfter = 25 * time.Second
 	DefaultDeadAfter        = 60 * time.Second
@@ -84,9 +84,8 @@ func NewRegistry(opts Options) *Registry {
 	return &Registry{opts: opts, bases: map[string]*record{}}
 }
 
-// Adopt makes a base known that was there before this controller started, so
-// that it is probed and its silence is counted from now on. A base that is
-// already known is left as it is.
+// Adopt makes a base known that was there before this controller started, so that it is probed and
+// its silence is counted from now on. A base that is already known is left as it is.
 func (r *Registry) Adopt(info Info) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
@@ -106,8 +105,8 @@ func (r *Registry) add(info Info) *record {
 	return b
 }
 
-// Heard takes a heartbeat. A base belongs to the tunnel that brought it first,
-// until it is gone: one that speaks over both has one Node.
+// Heard takes a heartbeat. A base belongs to the tunnel that brought it first, until it is gone:
+// one that speaks over both has one Node.
 func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
 	if !h.Active {
 		r.forget(from.Identity)
@@ -137,8 +136,8 @@ func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
 	r.tell(changes)
 }
 
-// Touch takes any other message of a base as a sign of life
-// (protocol 3.2: a real base may lose its heartbeat for ever).
+// Touch takes any other message of a base as a sign of life (protocol 3.2: a real base may lose its
+// heartbeat for ever).
 func (r *Registry) Touch(identity string) {
 	r.mu.Lock()
 	var changes []Change
@@ -166,8 +165,8 @@ func (r *Registry) touch(b *record) []Change {
 	return changes
 }
 
-// SetHealth takes a health answer. A run time that went back tells of a restart
-// under the same identity: the list of modules is void then.
+// SetHealth takes a health answer. A run time that went back tells of a restart under the same
+// identity: the list of modules is void then.
 func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -191,13 +190,13 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.tell(changes)
 }
 
-// believedAfter is how many lists in a row must be older than the newest one
-// before they are believed: the base's clock was set back then. One or two are
-// messages that were overtaken or delivered twice.
+// believedAfter is how many lists in a row must be older than the newest one before they are
+// believed: the base's clock was set back then. One or two are messages that were overtaken or
+// delivered twice.
 const believedAfter = 3
 
-// SetModules takes a list of modules. It reports false for a list that is older
-// than one already seen (reordered or duplicated on the way), which changes nothing.
+// SetModules takes a list of modules. It reports false for a list that is older than one already
+// seen (reordered or duplicated on the way), which changes nothing.
 func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -260,8 +259,8 @@ func changedNames(before, after []arklet.Biz) []string {
 	return names
 }
 
-// Own says whether this controller serves the base. Others are asked for their
-// health once, so that whoever comes to serve them can show it, and no more.
+// Own says whether this controller serves the base. Others are asked for their health once, so that
+// whoever comes to serve them can show it, and no more.
 func (r *Registry) Own(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -271,8 +270,8 @@ func (r *Registry) Own(identity string, owned bool) {
 	}
 }
 
-// AskModules makes the question for a base's modules due at once: something
-// happened there that nobody waits for.
+// AskModules makes the question for a base's modules due at once: something happened there that
+// nobody waits for.
 func (r *Registry) AskModules(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,9 +309,9 @@ type Probe struct {
 	Command arklet.Command
 }
 
-// Sweep moves bases between the stages of silence and returns the questions
-// that are due now, and how many bases missed a heartbeat since the last sweep.
-// Call it about once a second; it costs nothing for a base with nothing due.
+// Sweep moves bases between the stages of silence and returns the questions that are due now, and
+// how many bases missed a heartbeat since the last sweep. Call it about once a second; it costs
+// nothing for a base with nothing due.
 func (r *Registry) Sweep() (probes []Probe, missed int) {
 	now := r.opts.Clock.Now()
 	var changes []Change
@@ -359,9 +358,9 @@ const missedAfter = 15 * time.Second
 // askAway is the pause between two questions to a base that may not be back yet.
 const askAway = time.Second
 
-// Reconnected makes every question to the bases of a tunnel due at once: what was
-// said meanwhile is lost. They may take longer to connect again, and hear nothing
-// before; so each is asked every second until it speaks, and has then Returned.
+// Reconnected makes every question to the bases of a tunnel due at once: what was said meanwhile is
+// lost. They may take longer to connect again, and hear nothing before; so each is asked every
+// second until it speaks, and has then Returned.
 func (r *Registry) Reconnected(key tunnel.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -389,8 +388,8 @@ func (r *Registry) tell(changes []Change) {
 	}
 }
 
-// spread is up to a tenth of an interval more, fixed by the identity, so that
-// bases that came together are not asked together for ever.
+// spread is up to a tenth of an interval more, fixed by the identity, so that bases that came
+// together are not asked together for ever.
 func spread(identity string, interval time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(identity)) // never fails

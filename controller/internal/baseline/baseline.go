@@ -18,20 +18,20 @@ import (
 
 // Options says where workloads come from.
 type Options struct {
-	// Deployments and DaemonSets list the workloads of the cluster. Both are required; wait for their
-	// informers to sync before the first Select.
+	// Deployments and DaemonSets list the workloads of the cluster. Both are required; wait for
+	// their informers to sync before the first Select.
 	Deployments appslisters.DeploymentLister
 	DaemonSets  appslisters.DaemonSetLister
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// ignored.
 	Env string
 	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
-	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with several
-	// environments should name the environment in each workload.
+	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with
+	// several environments should name the environment in each workload.
 	AddTolerationFor string
-	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas of
-	// such a Deployment only mean that it has had no base so far; without ReplicasFollow they mean that
-	// nobody wants the module. Default false.
+	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas
+	// of such a Deployment only mean that it has had no base so far; without ReplicasFollow they
+	// mean that nobody wants the module. Default false.
 	ReplicasFollow bool
 }
 
@@ -41,8 +41,8 @@ type Selector struct{ o Options }
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, ordered by name; none is an empty slice. node need not exist:
-// its labels and taints are those that the base's Node has or will have.
+// Select returns the modules for a base, ordered by name; none is an empty slice. node need not
+// exist: its labels and taints are those that the base's Node has or will have.
 //
 // Of several versions of one module the newest counts, by version number, and among equals the one
 // of the youngest workload. A paused Deployment is left out, because which of its versions a base

@@ -1,6 +1,7 @@
-// Package baseline selects what a starting base must install: the modules that every base of its kind
-// has. Those are the modules of peer Deployments and of DaemonSets whose Pods may run on the base
-// (Module Controller V2 documents 5.2 and 5.4). It only reads; sending the answer is the tunnels' work.
+// Package baseline selects what a starting base must install: the modules that every base of its
+// kind has. Those are the modules of peer Deployments and of DaemonSets whose Pods may run on the
+// base (Module Controller V2 documents 5.2 and 5.4). It only reads; sending the answer is the
+// tunnels' work.
 //
 //	baseline.go  Options, New, Select
 //	newest.go    which of several versions is the newest

@@ -30,17 +30,18 @@ func compare(a, b candidate) int {
 	)
 }
 
-// compareVersions orders versions: those that do not begin with a number come first, then by numbers,
-// and of equal numbers a qualified one (1.0.0-SNAPSHOT) comes before the plain one, as in Maven.
-// Qualifiers are not compared with each other.
+// compareVersions orders versions: those that do not begin with a number come first, then by
+// numbers, and of equal numbers a qualified one (1.0.0-SNAPSHOT) comes before the plain one, as in
+// Maven. Qualifiers are not compared with each other.
 func compareVersions(a, b string) int {
 	numbersA, plainA := parseVersion(a)
 	numbersB, plainB := parseVersion(b)
 	return cmp.Or(slices.Compare(numbersA, numbersB), cmp.Compare(plainA, plainB))
 }
 
-// parseVersion returns the numbers at the head of a version without trailing zeros, nil if there are
-// none, and 1 if nothing follows them, else 0. Kubernetes' version parser refuses 10 and 2026.01.
+// parseVersion returns the numbers at the head of a version without trailing zeros, nil if there
+// are none, and 1 if nothing follows them, else 0. Kubernetes' version parser refuses 10 and
+// 2026.01.
 func parseVersion(version string) (numbers []uint64, plain int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {

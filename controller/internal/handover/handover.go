@@ -1,7 +1,6 @@
-// Package handover says in which order the Pods of one module on one base turn
-// Not Ready and Ready, so that a rolling update loses no request (Module
-// Controller V2 document 5.1, "module release", steps 4 and 5). It is pure: no
-// I/O, no time of its own.
+// Package handover says in which order the Pods of one module on one base turn Not Ready and Ready,
+// so that a rolling update loses no request (Module Controller V2 document 5.1, "module release",
+// steps 4 and 5). It is pure: no I/O, no time of its own.
 package handover
 
 import (
@@ -24,25 +23,24 @@ type Pod struct {
 	IsReady, Ready bool
 }
 
-// Step is one write. Steps are made one after the other, each acknowledged by
-// the API server before the next begins.
+// Step is one write. Steps are made one after the other, each acknowledged by the API server before
+// the next begins.
 type Step struct {
 	Key string
-	// PreferDeletion asks to mark the Pod as the one to delete first, before
-	// another one turns Ready while it still is. The status is not written then.
+	// PreferDeletion asks to mark the Pod as the one to delete first, before another one turns
+	// Ready while it still is. The status is not written then.
 	PreferDeletion bool
 }
 
 // Order returns the writes for the Pods of one module on one base.
 //
-// Pods that turn Not Ready come first, oldest first, so that the Deployment,
-// which deletes Not Ready Pods before others, takes the old Pod of this base and
-// not one that still serves elsewhere; then come the Pods that turn Ready.
+// Pods that turn Not Ready come first, oldest first, so that the Deployment, which deletes Not
+// Ready Pods before others, takes the old Pod of this base and not one that still serves elsewhere;
+// then come the Pods that turn Ready.
 //
-// served says whether another base has a Ready Pod of the module; it is asked only
-// when both kinds are there. If none has, the Service would have no endpoint
-// between the two writes. The new Pod then turns Ready
-// first, and the old one is marked for deletion beforehand to keep the preference.
+// served says whether another base has a Ready Pod of the module; it is asked only when both kinds
+// are there. If none has, the Service would have no endpoint between the two writes. The new Pod
+// then turns Ready first, and the old one is marked for deletion beforehand to keep the preference.
 // Requests reach the same base through either Pod, so the overlap is harmless.
 //
 // Pods whose readiness stays come last, since the order does not matter to them.

@@ -170,8 +170,8 @@ func mebibytes(n int64) string {
 	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
 }
 
-// switchBiz makes a version the active one. Whoever may exec in a Pod may
-// switch that Pod's modules, not those of others on the same base.
+// switchBiz makes a version the active one. Whoever may exec in a Pod may switch that Pod's
+// modules, not those of others on the same base.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	containers := a.target.pod.Spec.Containers
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {

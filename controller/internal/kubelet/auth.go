@@ -23,8 +23,8 @@ const (
 	reviewTimeout = 10 * time.Second
 )
 
-// admit lets through whom the API server says may use the kubelet API. Callers
-// are known by their certificates, which TLS has verified.
+// admit lets through whom the API server says may use the kubelet API. Callers are known by their
+// certificates, which TLS has verified.
 func (s *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
@@ -47,8 +47,8 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	})
 }
 
-// verb is what a request does to nodes/proxy. Exec counts as create, also where
-// a WebSocket opens it with GET, so that who may only read cannot run anything.
+// verb is what a request does to nodes/proxy. Exec counts as create, also where a WebSocket opens
+// it with GET, so that who may only read cannot run anything.
 func verb(r *http.Request) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodGet && (first == "containerLogs" || first == "pods") {
@@ -57,8 +57,8 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews asks for SubjectAccessReviews and remembers them for a while. A nil
-// client allows everything.
+// reviews asks for SubjectAccessReviews and remembers them for a while. A nil client allows
+// everything.
 type reviews struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache

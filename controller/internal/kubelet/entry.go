@@ -23,8 +23,8 @@ type Entry struct {
 // timeLayout is the time at the start of each entry, in UTC.
 const timeLayout = "2006-01-02 15:04:05.000"
 
-// line is the entry as kubectl logs prints it. A detail of several lines, such
-// as a stack trace, goes on below.
+// line is the entry as kubectl logs prints it. A detail of several lines, such as a stack trace,
+// goes on below.
 func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
 	if timestamps {
 		b = e.At.UTC().AppendFormat(b, time.RFC3339Nano)
@@ -44,8 +44,8 @@ func (e Entry) line(b []byte, biz string, timestamps bool) []byte {
 	return append(b, '\n')
 }
 
-// event joins a command and what became of it. The usual ones are constants, so
-// that noting them allocates nothing.
+// event joins a command and what became of it. The usual ones are constants, so that noting them
+// allocates nothing.
 func event(c arklet.Command, what string) string {
 	switch {
 	case c == arklet.CommandInstallBiz && what == "sent":
@@ -76,8 +76,8 @@ func Answered(at time.Time, r arklet.Request, a arklet.Answer) Entry {
 	return e
 }
 
-// Unanswered is the entry for a command that will have no answer, or that
-// nobody waits for any longer.
+// Unanswered is the entry for a command that will have no answer, or that nobody waits for any
+// longer.
 func Unanswered(at time.Time, r arklet.Request, err error) Entry {
 	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "not answered"), Detail: err.Error()}
 }
@@ -94,9 +94,9 @@ func withoutMessage(r arklet.Record) arklet.Record {
 	return r
 }
 
-// NoteModules notes what is new in a base's list of modules, of those with the
-// names that changed: state records that were not seen yet, with the base's
-// time, and versions that are listed no more. at is when the list came. It does not block.
+// NoteModules notes what is new in a base's list of modules, of those with the names that changed:
+// state records that were not seen yet, with the base's time, and versions that are listed no more.
+// at is when the list came. It does not block.
 func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz, at time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -47,9 +47,9 @@ func (s *Server) leave() {
 	s.shells.Wait()
 }
 
-// exec implements api.ContainerExecHandlerFunc: one command, or with stdin and
-// no command a prompt. It blocks until the command or the prompt ends.
-// Its error is a utilexec.ExitError, not wrapped: virtual-kubelet asserts it.
+// exec implements api.ContainerExecHandlerFunc: one command, or with stdin and no command a prompt.
+// It blocks until the command or the prompt ends. Its error is a utilexec.ExitError, not wrapped:
+// virtual-kubelet asserts it.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
 	streams := open(attach)
 	t, err := s.find(namespace, pod, container)
@@ -83,8 +83,8 @@ func finish(w io.Writer, err error) error {
 	return exit(status)
 }
 
-// converse runs the lines of stdin one by one. On a terminal a command that
-// failed is followed by the next; in a script it is the last.
+// converse runs the lines of stdin one by one. On a terminal a command that failed is followed by
+// the next; in a script it is the last.
 func (s *Server) converse(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,8 +140,8 @@ type streams struct {
 	resize   func(api.TermSize)
 }
 
-// open prepares the streams. On a terminal, which sends each key as it is
-// pressed, a line editor is between.
+// open prepares the streams. On a terminal, which sends each key as it is pressed, a line editor is
+// between.
 func open(attach api.AttachIO) streams {
 	var in io.Reader = bytes.NewReader(nil)
 	if attach.Stdin() != nil {

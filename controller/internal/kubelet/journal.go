@@ -22,9 +22,9 @@ const (
 	ringCost  = 512
 )
 
-// Journal remembers what happened to modules on bases: the last 200 entries of
-// each, and of all together so many that they fit its size; the modules that
-// nothing happened to for longest are forgotten first. It may be used concurrently.
+// Journal remembers what happened to modules on bases: the last 200 entries of each, and of all
+// together so many that they fit its size; the modules that nothing happened to for longest are
+// forgotten first. It may be used concurrently.
 type Journal struct {
 	limit int
 
@@ -61,8 +61,8 @@ func NewJournal(size int) *Journal {
 	return &Journal{limit: size, rings: map[place]*ring{}, byUse: list.New(), waiting: map[place]chan struct{}{}}
 }
 
-// Note adds an entry to the life of a module on a base. It does not block; a
-// detail of more than 4 KiB is cut.
+// Note adds an entry to the life of a module on a base. It does not block; a detail of more than 4
+// KiB is cut.
 func (j *Journal) Note(identity, biz string, e Entry) {
 	e.Detail = clip(e.Detail)
 	j.mu.Lock()
@@ -111,9 +111,9 @@ func (j *Journal) forget(r *ring) {
 	j.size -= r.size
 }
 
-// since returns the entries of a module after the one of that number, in the
-// order in which they were noted, with the number of the last, and a channel
-// that closes at the next one. Call unwait if nobody waits for it any more.
+// since returns the entries of a module after the one of that number, in the order in which they
+// were noted, with the number of the last, and a channel that closes at the next one. Call unwait
+// if nobody waits for it any more.
 func (j *Journal) since(p place, number uint64) (entries []Entry, last uint64, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -131,8 +131,8 @@ func (j *Journal) since(p place, number uint64) (entries []Entry, last uint64, n
 	return entries, last, j.waiting[p]
 }
 
-// unwait wakes whoever waits for a module, so that a module that never has an
-// entry leaves nothing behind. Those that go on ask again.
+// unwait wakes whoever waits for a module, so that a module that never has an entry leaves nothing
+// behind. Those that go on ask again.
 func (j *Journal) unwait(p place) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -142,8 +142,8 @@ func (j *Journal) unwait(p place) {
 	}
 }
 
-// inOrder sorts entries by time: a state's time is the base's, and it is noted
-// only when the base is next asked.
+// inOrder sorts entries by time: a state's time is the base's, and it is noted only when the base
+// is next asked.
 func inOrder(entries []Entry) {
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.At.Compare(b.At) })
 }

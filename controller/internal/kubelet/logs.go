@@ -15,11 +15,11 @@ import (
 
 // asked is what a request for logs holds beside api.ContainerLogOpts.
 type asked struct {
-	// noLines is tailLines=0, which the options can't tell from no limit: kubectl
-	// logs -f --tail 0 wants what comes, and nothing of before.
+	// noLines is tailLines=0, which the options can't tell from no limit: kubectl logs -f --tail 0
+	// wants what comes, and nothing of before.
 	noLines bool
-	// begin sends the headers, so that who follows a module to which nothing
-	// happens knows that it is followed.
+	// begin sends the headers, so that who follows a module to which nothing happens knows that it
+	// is followed.
 	begin func()
 }
 
@@ -102,8 +102,8 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 // stillThere is how often it is looked whether a Pod whose logs are followed is there.
 const stillThere = 2 * time.Second
 
-// follow writes what there is and then what comes, until ctx ends, the reader
-// is closed or the Pod is gone.
+// follow writes what there is and then what comes, until ctx ends, the reader is closed or the Pod
+// is gone.
 func (s *Server) follow(ctx context.Context, w io.Writer, t target, text []byte, timestamps bool, last uint64, next <-chan struct{}) error {
 	at := place{t.identity, t.biz}
 	defer s.opts.Journal.unwait(at)

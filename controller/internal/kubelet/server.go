@@ -28,8 +28,8 @@ const DefaultAddr = ":10250"
 
 // pods finds the Pods that are served here.
 type pods interface {
-	// Pod returns a module Pod and the identity of its base, or an error that
-	// says why there is none.
+	// Pod returns a module Pod and the identity of its base, or an error that says why there is
+	// none.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
 }
 
@@ -44,20 +44,19 @@ type bases interface {
 type Options struct {
 	// Addr is where to listen, host:port; empty means DefaultAddr.
 	Addr string
-	// CertFile and KeyFile hold the serving certificate in PEM form; they are read
-	// again for each connection, so that they can be renewed. Empty makes a
-	// self-signed one for Hosts that lasts a year: right for an API server that
-	// does not verify kubelets.
+	// CertFile and KeyFile hold the serving certificate in PEM form; they are read again for each
+	// connection, so that they can be renewed. Empty makes a self-signed one for Hosts that lasts a
+	// year: right for an API server that does not verify kubelets.
 	CertFile, KeyFile string
 	// Hosts are the names and addresses of the self-signed certificate; empty means localhost.
 	Hosts []string
-	// ClientCAFile holds the authorities in PEM form that sign the certificates
-	// of callers, above all the API server's --kubelet-client-certificate; it is
-	// read again as CertFile is. Required: nobody is served without a certificate.
+	// ClientCAFile holds the authorities in PEM form that sign the certificates of callers, above
+	// all the API server's --kubelet-client-certificate; it is read again as CertFile is. Required:
+	// nobody is served without a certificate.
 	ClientCAFile string
-	// Reviews asks the API server whether the owner of a certificate may use the
-	// kubelet API (the verbs get and create on nodes/proxy). Nil admits every
-	// certificate of ClientCAFile: right only if its authority signs nobody's but the API server's.
+	// Reviews asks the API server whether the owner of a certificate may use the kubelet API (the
+	// verbs get and create on nodes/proxy). Nil admits every certificate of ClientCAFile: right
+	// only if its authority signs nobody's but the API server's.
 	Reviews authorizationv1.SubjectAccessReviewInterface
 	// Pods, Bases and Journal are what is served. Required.
 	Pods    pods
@@ -79,8 +78,8 @@ type Server struct {
 	shells  sync.WaitGroup // connections that exec took over are not the HTTP server's any more
 }
 
-// New reads the certificates and listens, so that what is wrong with either
-// stops the start. Connections wait until Start serves them.
+// New reads the certificates and listens, so that what is wrong with either stops the start.
+// Connections wait until Start serves them.
 func New(opts Options) (*Server, error) {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
@@ -208,8 +207,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// handler serves the part of a kubelet's API that the API server uses for Pods.
-// Attach and port forwarding answer that they are not implemented.
+// handler serves the part of a kubelet's API that the API server uses for Pods. Attach and port
+// forwarding answer that they are not implemented.
 func (s *Server) handler(ctx context.Context) http.Handler {
 	return s.admit(withAsked(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,

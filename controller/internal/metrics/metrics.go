@@ -55,8 +55,8 @@ func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func(
 // Registry is for parts that register counters of their own.
 func (m *Metrics) Registry() prometheus.Registerer { return m.registry }
 
-// Rejected counts a message that was not acted on. Kinds that no base sends
-// count as one, since whoever may publish chooses their names.
+// Rejected counts a message that was not acted on. Kinds that no base sends count as one, since
+// whoever may publish chooses their names.
 func (m *Metrics) Rejected(tunnel, kind, reason string) {
 	if !kinds[kind] {
 		kind = "other"

@@ -1,5 +1,5 @@
-// Package moduleview keeps the resource behind `kubectl get module` (Module Controller V2 document 5.5):
-// one Module for each container of a module Pod, with the state of the module on its base.
+// Package moduleview keeps the resource behind `kubectl get module` (Module Controller V2 document
+// 5.5): one Module for each container of a module Pod, with the state of the module on its base.
 //
 //	types.go   Module, v1alpha1 of koupleless.io; its definition is controller/deploy/crd.yaml
 //	mirror.go  what a Module says, from Pod and Node; pure

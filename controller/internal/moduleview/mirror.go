@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Reasons with which the controller marks a waiting container that is no failure; see internal/vpod.
+// Reasons with which the controller marks a waiting container that is no failure; see
+// internal/vpod.
 var (
 	installing  = []string{"BizResolved"}
 	deactivated = []string{"BizDeactivate", "BizNotActivated"}

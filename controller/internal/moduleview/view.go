@@ -39,9 +39,9 @@ type Options struct {
 	Pods pods
 	// Nodes finds the host names of bases.
 	Nodes corelisters.NodeLister
-	// Mine says whether this controller shows the Pods of a Node; the empty name is that of Pods that
-	// are not scheduled, and one controller of the environment should show them. Call Resync when it
-	// begins to be true of a Node. It must not block. Default: all are.
+	// Mine says whether this controller shows the Pods of a Node; the empty name is that of Pods
+	// that are not scheduled, and one controller of the environment should show them. Call Resync
+	// when it begins to be true of a Node. It must not block. Default: all are.
 	Mine func(nodeName string) bool
 	// Records returns what the base has reported of a module, oldest first. It must not block.
 	// Default: nothing.
@@ -84,8 +84,8 @@ func New(o Options) *View {
 	return v
 }
 
-// Start keeps Modules until ctx is done, and returns nil. While the cluster does not know Modules it
-// says so once and waits. An error means that the view could not begin to watch. Call it once.
+// Start keeps Modules until ctx is done, and returns nil. While the cluster does not know Modules
+// it says so once and waits. An error means that the view could not begin to watch. Call it once.
 func (v *View) Start(ctx context.Context) error {
 	if err := v.watch(ctx); err != nil {
 		return fmt.Errorf("keeping the view of modules: %w", err)

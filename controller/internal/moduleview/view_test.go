@@ -101,8 +101,8 @@ func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test
 	})
 }
 
-// keepStatusApart makes the fake treat the status as the API server does: create drops it and update
-// leaves it alone.
+// keepStatusApart makes the fake treat the status as the API server does: create drops it and
+// update leaves it alone.
 func keepStatusApart(client *fake.FakeDynamicClient) {
 	tracker := client.Tracker()
 	client.PrependReactor("create", "modules", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -327,7 +327,8 @@ func TestViewSaysThatTheDefinitionIsMissing(t *testing.T) {
 	})
 }
 
-// TestDefinitionFitsTheTypes compares the fields of the CustomResourceDefinition with those of Module.
+// TestDefinitionFitsTheTypes compares the fields of the CustomResourceDefinition with those of
+// Module.
 func TestDefinitionFitsTheTypes(t *testing.T) {
 	objects, err := deploy.Objects()
 	if err != nil {

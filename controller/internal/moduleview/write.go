@@ -18,7 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage collector's.
+// reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage
+// collector's.
 func (v *View) reconcile(ctx context.Context, key types.NamespacedName) error {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Mine(pod.Spec.NodeName) {
@@ -78,7 +79,8 @@ func (v *View) write(ctx context.Context, want *Module) error {
 	return err
 }
 
-// toTheSecond returns records with their times as the API server keeps them, so that they compare equal.
+// toTheSecond returns records with their times as the API server keeps them, so that they compare
+// equal.
 func toTheSecond(records []Record) []Record {
 	out := slices.Clone(records)
 	for i := range out {

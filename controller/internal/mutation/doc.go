@@ -1,7 +1,7 @@
-// Package mutation breaks the controller on purpose, so that tests can show that
-// somebody would notice. Only a program that was built with the tag mutation can
-// be broken, by the names in its environment variable MUTATION, separated by
-// commas; in every other the mutations are constants that are false.
+// Package mutation breaks the controller on purpose, so that tests can show that somebody would
+// notice. Only a program that was built with the tag mutation can be broken, by the names in its
+// environment variable MUTATION, separated by commas; in every other the mutations are constants
+// that are false.
 //
 //	reverse-handover   the new Pod turns Ready before the old one turns Not Ready
 //	retain-commands    commands stay in the broker, for whoever subscribes next

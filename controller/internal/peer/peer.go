@@ -25,28 +25,29 @@ import (
 type Options struct {
 	// Client patches the scale of Deployments and holds the Lease.
 	Client kubernetes.Interface
-	// Deployments and Nodes are shared informers of the whole cluster; the caller starts them. Nodes may
-	// be restricted to those of bases.
+	// Deployments and Nodes are shared informers of the whole cluster; the caller starts them.
+	// Nodes may be restricted to those of bases.
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// left to that one's controller.
 	Env string
 	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
-	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with several
-	// environments should name the environment in each workload.
+	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with
+	// several environments should name the environment in each workload.
 	AddTolerationFor string
 
 	// Identity tells the instances of the controller apart.
 	Identity string
-	// LeaseDuration is how long a leader that has died keeps the others waiting; 0 means 15 s, and less
-	// than renewDeadline is an error of Start.
+	// LeaseDuration is how long a leader that has died keeps the others waiting; 0 means 15 s, and
+	// less than renewDeadline is an error of Start.
 	LeaseDuration time.Duration
-	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the time
-	// after which a silent base is taken for dead. A base whose Node is gone has none.
+	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the
+	// time after which a silent base is taken for dead. A base whose Node is gone has none.
 	Grace time.Duration
 
-	// Changed, if set, is told of each change and each failed change of replicas. It must not block.
+	// Changed, if set, is told of each change and each failed change of replicas. It must not
+	// block.
 	Changed func(Change)
 	// Logger gets a line for each change.
 	Logger *slog.Logger
@@ -61,11 +62,12 @@ type Change struct {
 }
 
 const (
-	// renewDeadline is how long a leader that cannot renew goes on, retryPeriod how often each tries.
+	// renewDeadline is how long a leader that cannot renew goes on, retryPeriod how often each
+	// tries.
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
-	// debounce is how long changes of bases are gathered before Deployments follow: at most one patch a
-	// Deployment in that time, however many bases register.
+	// debounce is how long changes of bases are gathered before Deployments follow: at most one
+	// patch a Deployment in that time, however many bases register.
 	debounce = time.Second
 )
 
@@ -82,9 +84,9 @@ func New(o Options) *Controller {
 	return &Controller{o}
 }
 
-// Start waits for the informers, then keeps replicas whenever this instance leads. It blocks until ctx
-// is done, gives the Lease back, and returns nil. An error means that the durations of the Lease do
-// not fit together. Call it once.
+// Start waits for the informers, then keeps replicas whenever this instance leads. It blocks until
+// ctx is done, gives the Lease back, and returns nil. An error means that the durations of the
+// Lease do not fit together. Call it once.
 func (c *Controller) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
 		return nil
@@ -97,8 +99,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// compete waits to be the leader and leads until the lead is lost or ctx is done. The election outlives
-// ctx by a moment, so that the work has ended before another instance can take the lead.
+// compete waits to be the leader and leads until the lead is lost or ctx is done. The election
+// outlives ctx by a moment, so that the work has ended before another instance can take the lead.
 func (c *Controller) compete(ctx context.Context) error {
 	leaseName := "module-controller-peer." + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)

@@ -26,8 +26,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// world is a fake API server with controllers on it. It lives in a synctest bubble: time passes only
-// while everything waits.
+// world is a fake API server with controllers on it. It lives in a synctest bubble: time passes
+// only while everything waits.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -241,8 +241,8 @@ func TestReplicasFollowBases(t *testing.T) {
 	})
 }
 
-// A fleet that registers within two seconds causes one patch a debounce interval, not one a base; and
-// what a base's status says every few seconds causes none.
+// A fleet that registers within two seconds causes one patch a debounce interval, not one a base;
+// and what a base's status says every few seconds causes none.
 func TestManyBasesCauseFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
@@ -277,8 +277,8 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 	})
 }
 
-// Each patch brings its Deployment here again, and so does each change that somebody else makes of the
-// replicas: still there is one patch a debounce interval at most.
+// Each patch brings its Deployment here again, and so does each change that somebody else makes of
+// the replicas: still there is one patch a debounce interval at most.
 func TestTugOfWarCausesFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
@@ -312,7 +312,8 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 	})
 }
 
-// A leader that cannot renew its Lease stops, and the other one takes over when the Lease has run out.
+// A leader that cannot renew its Lease stops, and the other one takes over when the Lease has run
+// out.
 func TestLeaderWithoutTheLeaseStops(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))

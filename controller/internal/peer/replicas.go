@@ -36,8 +36,8 @@ type term struct {
 	patched map[types.NamespacedName]time.Time
 }
 
-// lead follows bases and Deployments until ctx is done or the lead is lost. The informers' handlers see
-// everything that is there already as added, so each term begins with a look at all of it.
+// lead follows bases and Deployments until ctx is done or the lead is lost. The informers' handlers
+// see everything that is there already as added, so each term begins with a look at all of it.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
 	t := &term{
@@ -84,8 +84,8 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	return nil
 }
 
-// nodeChanged asks for a look at all Deployments if a base has changed in what they count. Its status
-// is written every few seconds and mostly says nothing new.
+// nodeChanged asks for a look at all Deployments if a base has changed in what they count. Its
+// status is written every few seconds and mostly says nothing new.
 func (t *term) nodeChanged(before, after any) {
 	a, b := asBase(before), asBase(after)
 	if a == nil && b == nil {
@@ -126,8 +126,8 @@ func (t *term) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
 
-// reconcileNext handles the next key of the queue; it returns false when the queue has ended. Failures
-// are told to Changed and tried again with growing delay.
+// reconcileNext handles the next key of the queue; it returns false when the queue has ended.
+// Failures are told to Changed and tried again with growing delay.
 func (t *term) reconcileNext(ctx context.Context) bool {
 	key, shutdown := t.queue.Get()
 	if shutdown {
@@ -187,8 +187,8 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
 	if want == have {
 		return nil
 	}
-	// A patch is a change of the Deployment, and brings it here again: while bases come and go, that
-	// alone would make one patch after the other.
+	// A patch is a change of the Deployment, and brings it here again: while bases come and go,
+	// that alone would make one patch after the other.
 	if early := debounce - time.Since(t.patched[key]); early > 0 {
 		t.queue.AddAfter(key, early)
 		return nil

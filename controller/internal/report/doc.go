@@ -6,6 +6,6 @@
 //	message.go  Event and its DingTalk form
 //
 // Report never blocks. What a hook does not take in time is dropped, counted and, once a minute,
-// logged: a hook that is slow or dead costs neither the controller nor the other hooks anything.
-// A hook's address holds its token, so logs and errors name the host alone.
+// logged: a hook that is slow or dead costs neither the controller nor the other hooks anything. A
+// hook's address holds its token, so logs and errors name the host alone.
 package report

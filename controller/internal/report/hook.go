@@ -22,8 +22,8 @@ const (
 	// attempts is how often a message is tried, with growing delay from firstDelay on.
 	attempts   = 4
 	firstDelay = time.Second
-	// perMinute is how many messages a hook gets in a minute, all at once at most: what DingTalk takes
-	// before it blocks a robot for ten minutes.
+	// perMinute is how many messages a hook gets in a minute, all at once at most: what DingTalk
+	// takes before it blocks a robot for ten minutes.
 	perMinute = 20
 )
 

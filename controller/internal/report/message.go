@@ -12,15 +12,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// longest is how many bytes of Event.Message are sent. DingTalk takes 20,000 bytes a message; the rest
-// of a stack trace helps nobody in a chat.
+// longest is how many bytes of Event.Message are sent. DingTalk takes 20,000 bytes a message; the
+// rest of a stack trace helps nobody in a chat.
 const longest = 4000
 
 // Event is something that people should know of. Empty fields are left out of the message.
 type Event struct {
 	// TraceID ties the events of one change together; from the Pod's label labels.Trace.
 	TraceID string
-	// Scene is what was going on and Event the step of it, for example vpod_deploy and ContainerStart.
+	// Scene is what was going on and Event the step of it, for example vpod_deploy and
+	// ContainerStart.
 	Scene, Event string
 	// Result is how it ended, for example FAILED.
 	Result string

@@ -17,7 +17,8 @@ import (
 
 // Options says where events go. Only Logger is required.
 type Options struct {
-	// Hooks are the addresses of DingTalk robots; see ParseHooks. None means that nothing is reported.
+	// Hooks are the addresses of DingTalk robots; see ParseHooks. None means that nothing is
+	// reported.
 	Hooks []*url.URL
 	// Client posts the messages. Default: http.DefaultClient.
 	Client *http.Client
@@ -31,13 +32,13 @@ type Options struct {
 
 // Counters count messages of all hooks. Register them where the controller's metrics are.
 type Counters struct {
-	// Sent counts messages that a hook took, Failed those that it did not take in the end, Dropped events
-	// that found a queue full or were still waiting at the end.
+	// Sent counts messages that a hook took, Failed those that it did not take in the end, Dropped
+	// events that found a queue full or were still waiting at the end.
 	Sent, Failed, Dropped prometheus.Counter
 }
 
-// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped. The
-// error names the position of a bad address and not the address, which may hold a token.
+// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped.
+// The error names the position of a bad address and not the address, which may hold a token.
 func ParseHooks(value string) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
@@ -71,7 +72,8 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Report queues an event for every hook. It never blocks; a hook whose queue is full misses the event.
+// Report queues an event for every hook. It never blocks; a hook whose queue is full misses the
+// event.
 func (r *Reporter) Report(e Event) {
 	for _, h := range r.hooks {
 		h.offer(e)
@@ -116,7 +118,8 @@ func count(counter prometheus.Counter) {
 	}
 }
 
-// withoutAddress takes the address out of an error of net/http, which would put a token into the log.
+// withoutAddress takes the address out of an error of net/http, which would put a token into the
+// log.
 func withoutAddress(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err

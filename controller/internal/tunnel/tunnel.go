@@ -1,5 +1,5 @@
-// Package tunnel names the two ways to a base and what they have in common.
-// Its folders mqtt and http carry arklet messages; neither knows Kubernetes.
+// Package tunnel names the two ways to a base and what they have in common. Its folders mqtt and
+// http carry arklet messages; neither knows Kubernetes.
 package tunnel
 
 import (
@@ -18,18 +18,17 @@ const (
 	HTTP Key = "http_tunnel_provider"
 )
 
-// ErrNotSupported says that a tunnel has no such command: switchBiz over MQTT
-// (protocol 3.3).
+// ErrNotSupported says that a tunnel has no such command: switchBiz over MQTT (protocol 3.3).
 var ErrNotSupported = errors.New("command not supported by this tunnel")
 
-// Why a request will have no answer, as far as callers tell it apart.
-// Whatever is neither is trouble on the way: a reset, no route, an answer cut short.
+// Why a request will have no answer, as far as callers tell it apart. Whatever is neither is
+// trouble on the way: a reset, no route, an answer cut short.
 var (
-	// ErrRefused says that no arklet of that base is at the address: nobody
-	// listens there, or what answered is not arklet, or is another base's.
+	// ErrRefused says that no arklet of that base is at the address: nobody listens there, or what
+	// answered is not arklet, or is another base's.
 	ErrRefused = errors.New("no arklet answers at the base's address")
-	// ErrTimedOut says that the base took the request and did not answer in time:
-	// what it does is unknown.
+	// ErrTimedOut says that the base took the request and did not answer in time: what it does is
+	// unknown.
 	ErrTimedOut = errors.New("base took the request and did not answer in time")
 )
 
@@ -45,14 +44,14 @@ type Address struct {
 type Origin struct {
 	Tunnel   Key
 	Identity string
-	// At is a clock that never runs backwards for one base over one tunnel
-	// unless the base's clock was set: the base's publishTimestamp over MQTT;
-	// over HTTP the controller's time, of the request for a list and of the answer for an operation.
+	// At is a clock that never runs backwards for one base over one tunnel unless the base's clock
+	// was set: the base's publishTimestamp over MQTT; over HTTP the controller's time, of the
+	// request for a list and of the answer for an operation.
 	At time.Time
 }
 
-// Handler receives what bases say. Tunnels call it from their reading
-// goroutines, so it must not block; calls for one base come in the order of arrival.
+// Handler receives what bases say. Tunnels call it from their reading goroutines, so it must not
+// block; calls for one base come in the order of arrival.
 type Handler interface {
 	Heartbeat(from Origin, h arklet.Heartbeat)
 	BaselineQuery(from Origin, m arklet.Metadata) []arklet.Module
@@ -60,8 +59,8 @@ type Handler interface {
 	BizList(from Origin, list []arklet.Biz)
 	Answer(from Origin, a arklet.Answer)
 	BatchAnswer(from Origin, r arklet.BatchResult)
-	// Unanswered tells that a request that was sent will have no answer, and why:
-	// see ErrRefused and ErrTimedOut. A tunnel that can't know, as MQTT, never calls it.
+	// Unanswered tells that a request that was sent will have no answer, and why: see ErrRefused
+	// and ErrTimedOut. A tunnel that can't know, as MQTT, never calls it.
 	Unanswered(from Origin, r arklet.Request, err error)
 	// Rejected counts a message that was not acted on: kind is the last topic segment or the path.
 	Rejected(from Origin, kind string, reason Rejection, err error)

@@ -26,22 +26,22 @@ const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are
 type Settings struct {
 	// Env is the environment of the controller: a label and a taint of every vnode.
 	Env string
-	// KubeletAddress and KubeletPort are where the API server reaches logs and exec;
-	// port 0 leaves the endpoint out. The address is published as InternalDNS,
-	// apart from InternalIP, which is the base's.
+	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 leaves
+	// the endpoint out. The address is published as InternalDNS, apart from InternalIP, which is
+	// the base's.
 	KubeletAddress string
 	KubeletPort    int32
 }
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
-	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under memory
-	// pressure.
+	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under
+	// memory pressure.
 	memoryPressureAt = 0.9
 )
 
-// Name is the name of a base's Node: vnode.<identity>, as the documents have it.
-// An identity that is no DNS name is changed as little as needed and made unique by a hash.
+// Name is the name of a base's Node: vnode.<identity>, as the documents have it. An identity that
+// is no DNS name is changed as little as needed and made unique by a hash.
 func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -112,9 +112,9 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory that the module
-// Pods on it request, in bytes; now dates conditions that changed against before,
-// the Node as it was (nil for a new one).
+// Node converts a base into its Node. requested is the memory that the module Pods on it request,
+// in bytes; now dates conditions that changed against before, the Node as it was (nil for a new
+// one).
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -159,8 +159,8 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 const mebibyte = 1 << 20
 
 // resources shows the base's CPUs, and its metaspace as memory. The scheduler subtracts what Pods
-// request from allocatable itself, so allocatable leaves out only what the base
-// uses beyond that: it then sees the maximum less the larger of the two.
+// request from allocatable itself, so allocatable leaves out only what the base uses beyond that:
+// it then sees the maximum less the larger of the two.
 func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	capacity = corev1.ResourceList{corev1.ResourcePods: pods}
@@ -217,8 +217,8 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	return list
 }
 
-// Info reads a base back from its Node, so that a restarted controller knows it
-// before it says anything. ok is false for a Node that is no vnode.
+// Info reads a base back from its Node, so that a restarted controller knows it before it says
+// anything. ok is false for a Node that is no vnode.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
 	identity := n.Annotations[labels.Identity]
 	if n.Labels[labels.Component] != labels.Vnode || identity == "" {

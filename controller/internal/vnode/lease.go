@@ -26,9 +26,9 @@ type leaseState struct {
 	after time.Time
 }
 
-// reconcileLease takes or renews the Lease of a base when that is due, and returns
-// how long until it is due again. The Lease is a Node Lease at the same time:
-// the node lifecycle controller of Kubernetes watches it too.
+// reconcileLease takes or renews the Lease of a base when that is due, and returns how long until
+// it is due again. The Lease is a Node Lease at the same time: the node lifecycle controller of
+// Kubernetes watches it too.
 func (r *Reconciler) reconcileLease(ctx context.Context, s *state) (time.Duration, error) {
 	now := r.opts.Clock.Now()
 	l := &s.lease
@@ -111,8 +111,8 @@ func (r *Reconciler) held(s *state, lease *coordinationv1.Lease) time.Duration {
 	return interval
 }
 
-// stepDownIfExpired steps down when this controller's own renewals failed for a whole
-// lease: another one may serve the base by now.
+// stepDownIfExpired steps down when this controller's own renewals failed for a whole lease:
+// another one may serve the base by now.
 func (r *Reconciler) stepDownIfExpired(identity string, s *state) {
 	if s.lease.held && r.opts.Clock.Since(s.lease.renewed) > r.opts.LeaseDuration {
 		s.lease = leaseState{}
@@ -158,10 +158,9 @@ func (r *Reconciler) expiry(l *coordinationv1.Lease) time.Time {
 	return l.Spec.RenewTime.Add(duration)
 }
 
-// workloadDelay is how long a controller in a cluster holds back before it asks
-// for a base: the more of all bases it serves, the longer, so that the others
-// come first (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL). The jitter
-// breaks ties.
+// workloadDelay is how long a controller in a cluster holds back before it asks for a base: the
+// more of all bases it serves, the longer, so that the others come first (Module Controller V2
+// document 5.4, WORKLOAD_MAX_LEVEL). The jitter breaks ties.
 func (r *Reconciler) workloadDelay(l *leaseState) time.Duration {
 	if !r.opts.Cluster {
 		return 0

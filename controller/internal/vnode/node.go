@@ -41,8 +41,8 @@ func (r *Reconciler) reconcileNode(ctx context.Context, b base.Snapshot, s *stat
 }
 
 // refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
-// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or only
-// not there yet.
+// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or
+// only not there yet.
 func (r *Reconciler) refresh(ctx context.Context, s *state) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
@@ -94,8 +94,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	})
 }
 
-// memoryEvery is how often a Node is written when nothing but its free memory
-// changed: every install moves it, and the scheduler can do with a value that is a little old.
+// memoryEvery is how often a Node is written when nothing but its free memory changed: every
+// install moves it, and the scheduler can do with a value that is a little old.
 const memoryEvery = 30 * time.Second
 
 // withMemory is a Node with the memory of another.

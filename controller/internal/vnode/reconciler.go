@@ -26,17 +26,19 @@ type Options struct {
 	Settings
 	// Holder is the identity of this controller in Leases (CLIENT_ID).
 	Holder string
-	// Cluster says that several controllers share the bases (IS_CLUSTER). Alone, a
-	// controller takes the Lease of its predecessor at once; in a cluster it waits until that has expired.
+	// Cluster says that several controllers share the bases (IS_CLUSTER). Alone, a controller takes
+	// the Lease of its predecessor at once; in a cluster it waits until that has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
-	// LeaseDuration is how long a Lease holds without renewal; 0 means 40 s. It is renewed after a quarter of that.
+	// LeaseDuration is how long a Lease holds without renewal; 0 means 40 s. It is renewed after a
+	// quarter of that.
 	LeaseDuration time.Duration
 	// Requested returns the memory that module Pods on a Node request, in bytes. Required.
 	Requested func(nodeName string) int64
-	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a base is
-	// no more, before its Node is deleted. They are called from workers and may block. Required.
+	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a
+	// base is no more, before its Node is deleted. They are called from workers and may block.
+	// Required.
 	Owned func(identity, nodeName string)
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error
@@ -52,12 +54,12 @@ const (
 	defaultMaxLevel      = 3
 )
 
-// firstHealth is how long a new Node waits for the base's first health answer,
-// so that it is created with its memory and needs no second write.
+// firstHealth is how long a new Node waits for the base's first health answer, so that it is
+// created with its memory and needs no second write.
 const firstHealth = time.Second
 
-// Reconciler brings one Node and one Lease up to date for each base that this controller serves. Its
-// methods may be called concurrently.
+// Reconciler brings one Node and one Lease up to date for each base that this controller serves.
+// Its methods may be called concurrently.
 type Reconciler struct {
 	opts     Options
 	client   kubernetes.Interface
@@ -69,8 +71,8 @@ type Reconciler struct {
 	states map[string]*state
 }
 
-// state is what the Reconciler knows of one base. Only the worker that has its identity at the moment
-// uses it; owned is read by others under the Reconciler's lock.
+// state is what the Reconciler knows of one base. Only the worker that has its identity at the
+// moment uses it; owned is read by others under the Reconciler's lock.
 type state struct {
 	nodeName string
 	owned    bool
@@ -121,8 +123,8 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Start works until ctx ends. Nodes and Leases stay as they are then: the next
-// controller adopts them.
+// Start works until ctx ends. Nodes and Leases stay as they are then: the next controller adopts
+// them.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for range workers {

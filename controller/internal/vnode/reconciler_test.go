@@ -193,8 +193,8 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 	}
 }
 
-// leaseAPI refuses a write of a Lease that is based on an older one, as the API
-// server does and the fake clientset does not.
+// leaseAPI refuses a write of a Lease that is based on an older one, as the API server does and the
+// fake clientset does not.
 func leaseAPI() *fake.Clientset {
 	api := fake.NewClientset()
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -1,6 +1,5 @@
-// Package vpod turns Pods into modules on bases, and what the bases say back
-// into Pod status. It is the provider behind virtual-kubelet's PodController, one
-// for all bases of the process.
+// Package vpod turns Pods into modules on bases, and what the bases say back into Pod status. It is
+// the provider behind virtual-kubelet's PodController, one for all bases of the process.
 //
 //	provider.go    options, and PodController's calls
 //	informer.go    the Pods as PodController sees them
@@ -17,7 +16,7 @@
 //	toleration.go  the toleration for this environment that a Pod may lack
 //	vklog.go       virtual-kubelet's log in ours
 //
-// A worker looks at what the Pods want and at what the base says it has, does what is missing, asks the
-// base again, and only then writes Pod status: nothing is believed because a command was answered with
-// success.
+// A worker looks at what the Pods want and at what the base says it has, does what is missing, asks
+// the base again, and only then writes Pod status: nothing is believed because a command was
+// answered with success.
 package vpod

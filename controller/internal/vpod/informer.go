@@ -26,14 +26,14 @@ const (
 	indexModule = "module"
 )
 
-// Informer is the module Pods of the cluster, as PodController of
-// virtual-kubelet sees them: one watch for each spelling of the label, only the
-// Pods of Nodes that this controller serves, and added anew when it begins to serve a Node.
+// Informer is the module Pods of the cluster, as PodController of virtual-kubelet sees them: one
+// watch for each spelling of the label, only the Pods of Nodes that this controller serves, and
+// added anew when it begins to serve a Node.
 //
-// It gives PodController the Pods in a form that keeps it from a habit: a Pod
-// that is deleted while its containers wait (a module that a newer version
-// replaced) would be taken out of the API at once, before its module is
-// uninstalled. Such Pods are shown as running until the provider lets go.
+// It gives PodController the Pods in a form that keeps it from a habit: a Pod that is deleted while
+// its containers wait (a module that a newer version replaced) would be taken out of the API at
+// once, before its module is uninstalled. Such Pods are shown as running until the provider lets
+// go.
 type Informer struct {
 	cache.SharedIndexInformer // the first watch: what PodController does not use of it stays as it is
 	watches                   []cache.SharedIndexInformer
@@ -47,8 +47,8 @@ type Informer struct {
 
 var _ corev1informers.PodInformer = (*Informer)(nil)
 
-// NewInformer returns an informer that is not running yet. serves says whether
-// this controller serves a Node; it must not block.
+// NewInformer returns an informer that is not running yet. serves says whether this controller
+// serves a Node; it must not block.
 func NewInformer(client kubernetes.Interface, serves func(nodeName string) bool) *Informer {
 	i := &Informer{serves: serves, delivered: map[types.NamespacedName]bool{}}
 	// The second watch leaves out what the first has, so that no Pod comes twice.
@@ -148,8 +148,8 @@ func (i *Informer) watch(h cache.ResourceEventHandler) error {
 	return nil
 }
 
-// AddEventHandler registers PodController's handler, the only one that goes
-// through here. It hears of a Pod when this controller serves its Node.
+// AddEventHandler registers PodController's handler, the only one that goes through here. It hears
+// of a Pod when this controller serves its Node.
 func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	i.handler = h
@@ -173,8 +173,8 @@ func podOf(obj any) *corev1.Pod {
 	return pod
 }
 
-// deliver passes a Pod on as added or updated, whichever PodController must hear:
-// it panics at an update of a Pod that it never got as an add.
+// deliver passes a Pod on as added or updated, whichever PodController must hear: it panics at an
+// update of a Pod that it never got as an add.
 func (i *Informer) deliver(pod, before *corev1.Pod) {
 	if pod.Spec.NodeName == "" || !i.serves(pod.Spec.NodeName) || leaving(pod) {
 		return
@@ -193,8 +193,8 @@ func (i *Informer) deliver(pod, before *corev1.Pod) {
 	i.handler.OnAdd(pod, false)
 }
 
-// leaving says that a Pod's deletion follows at once: as an update it would only
-// have PodController delete it once more.
+// leaving says that a Pod's deletion follows at once: as an update it would only have PodController
+// delete it once more.
 func leaving(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 && len(pod.Finalizers) == 0
 }
@@ -208,16 +208,15 @@ func (i *Informer) withdraw(pod *corev1.Pod) {
 	}
 }
 
-// Deliver hands all Pods of a Node to PodController, as added: this controller
-// began to serve it.
+// Deliver hands all Pods of a Node to PodController, as added: this controller began to serve it.
 func (i *Informer) Deliver(nodeName string) {
 	for _, pod := range i.On(nodeName) {
 		i.deliver(pod, nil)
 	}
 }
 
-// Forget makes the Pods of a Node unknown to PodController without a word to
-// it: this controller ceased to serve the Node, and the modules stay.
+// Forget makes the Pods of a Node unknown to PodController without a word to it: this controller
+// ceased to serve the Node, and the modules stay.
 func (i *Informer) Forget(nodeName string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -238,8 +237,8 @@ func (i *Informer) On(nodeName string) []*corev1.Pod {
 	return pods
 }
 
-// readyElsewhere says whether a module has a Ready Pod on another Node, not
-// counting those Nodes where it is being handed over.
+// readyElsewhere says whether a module has a Ready Pod on another Node, not counting those Nodes
+// where it is being handed over.
 func (i *Informer) readyElsewhere(namespace, module, nodeName string, gap map[string]int) bool {
 	for _, w := range i.watches {
 		objects, _ := w.GetIndexer().ByIndex(indexModule, namespace+"/"+module) // the index exists

@@ -12,15 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// module is one container of a Pod: a module that a base should have, or why it
-// can't be told which.
+// module is one container of a Pod: a module that a base should have, or why it can't be told
+// which.
 type module struct {
 	arklet.Module
 	invalid error // carries an error code
 }
 
-// modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image
-// are biz name, version and URL. The result has an entry for each container.
+// modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image are biz name, version
+// and URL. The result has an entry for each container.
 func modulesOf(pod *corev1.Pod) []module {
 	modules := make([]module, 0, len(pod.Spec.Containers))
 	seen := map[string]bool{}

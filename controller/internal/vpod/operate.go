@@ -36,8 +36,8 @@ type Outcome struct {
 // listTimeout is how long a base may take to list its modules.
 const listTimeout = 10 * time.Second
 
-// install sends installBiz and asks the base what came of it. The error carries
-// a code; the snapshot is the newest either way.
+// install sends installBiz and asks the base what came of it. The error carries a code; the
+// snapshot is the newest either way.
 func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {
@@ -53,9 +53,9 @@ func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module
 	return b, p.answerError(answer, b, errcode.ClassifyInstall, errcode.ForInstall)
 }
 
-// uninstall sends uninstallBiz and asks the base whether the module is gone. A
-// module may be gone although the base answers with a failure: a stop handler that
-// throws does not keep it (protocol 5.2). The error tells of that too; the snapshot decides.
+// uninstall sends uninstallBiz and asks the base whether the module is gone. A module may be gone
+// although the base answers with a failure: a stop handler that throws does not keep it (protocol
+// 5.2). The error tells of that too; the snapshot decides.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
 	if err != nil {
@@ -156,8 +156,8 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode
 	return errcode.Wrap(as(code), err)
 }
 
-// recordFailure remembers what went wrong with a module of a Pod, decides when to
-// try again, and tells of it once.
+// recordFailure remembers what went wrong with a module of a Pod, decides when to try again, and
+// tells of it once.
 func (p *Provider) recordFailure(v view, m arklet.Module, err error, limit int) failure {
 	f := v.failure
 	before := f.err

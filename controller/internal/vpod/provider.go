@@ -21,28 +21,30 @@ import (
 
 // Options configure a Provider. A zero duration or number means its default.
 type Options struct {
-	// Workers is how many modules one base installs or uninstalls at once
-	// (VNODE_WORKER_NUM); default 8.
+	// Workers is how many modules one base installs or uninstalls at once (VNODE_WORKER_NUM);
+	// default 8.
 	Workers int
-	// InstallTimeout and UninstallTimeout are how long a base may take to answer; defaults 5 min and 1 min.
+	// InstallTimeout and UninstallTimeout are how long a base may take to answer; defaults 5 min
+	// and 1 min.
 	InstallTimeout, UninstallTimeout time.Duration
 	// MaxAttempts is how often a module is installed in vain before RetryTimesExceeded; default 6.
 	MaxAttempts int
-	// Drain is how long the module of a Pod that was Ready stays installed after
-	// the Pod began to be deleted, so that the Service has forgotten it; default 2 s, negative means none.
+	// Drain is how long the module of a Pod that was Ready stays installed after the Pod began to
+	// be deleted, so that the Service has forgotten it; default 2 s, negative means none.
 	Drain time.Duration
 	// Recorder receives the Events of Pods. Required.
 	Recorder record.EventRecorder
 	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
 	Failed FailedRule
-	// Failure hears of every failed install and uninstall, for reports and metrics; it must not block. Required.
+	// Failure hears of every failed install and uninstall, for reports and metrics; it must not
+	// block. Required.
 	Failure func(pod *corev1.Pod, identity string, m arklet.Module, err error)
-	// Asked hears of every command that goes to a base, Answered of what came of it;
-	// they must not block. Required.
+	// Asked hears of every command that goes to a base, Answered of what came of it; they must not
+	// block. Required.
 	Asked    func(identity string, r arklet.Request)
 	Answered func(Outcome)
-	// AddTolerationFor names the environment whose toleration a module Pod gets that
-	// is not scheduled and tolerates no environment; empty adds none.
+	// AddTolerationFor names the environment whose toleration a module Pod gets that is not
+	// scheduled and tolerates no environment; empty adds none.
 	AddTolerationFor string
 	// Logger may be nil, which discards.
 	Logger *slog.Logger
@@ -61,8 +63,8 @@ const (
 // quicker one saves that write.
 const acceptAfter = time.Second
 
-// Provider serves the Pods of all bases of this controller. PodController calls
-// it; the rest of the controller tells it of bases. Its methods may be called concurrently.
+// Provider serves the Pods of all bases of this controller. PodController calls it; the rest of the
+// controller tells it of bases. Its methods may be called concurrently.
 type Provider struct {
 	opts     Options
 	registry *base.Registry
@@ -147,9 +149,9 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// Serve begins to serve a base: its Pods are taken up, all at once. PodController
-// would bring one after the other, and a worker that knows the new Pod and not the old one, or the old
-// one alone, takes it for the one that is to serve.
+// Serve begins to serve a base: its Pods are taken up, all at once. PodController would bring one
+// after the other, and a worker that knows the new Pod and not the old one, or the old one alone,
+// takes it for the one that is to serve.
 func (p *Provider) Serve(identity, nodeName string) {
 	p.mu.Lock()
 	p.nodes[nodeName] = identity
@@ -190,8 +192,8 @@ func (p *Provider) Leave(identity, nodeName string) {
 	p.store.removeBase(identity)
 }
 
-// Remove takes the Pods of a base that is gone out of the API at once:
-// Kubernetes itself would leave them Ready for 40 s and more.
+// Remove takes the Pods of a base that is gone out of the API at once: Kubernetes itself would
+// leave them Ready for 40 s and more.
 func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error {
 	var errs []error
 	for _, pod := range p.informer.On(nodeName) {
@@ -249,9 +251,9 @@ func (p *Provider) Pods() int { return p.store.count() }
 // Depth is the number of workers that run or wait for a turn.
 func (p *Provider) Depth() int { return p.workers.depth() }
 
-// podChanged hears of every module Pod of the cluster. PodController finds a Pod by
-// its name: one that was deleted and made anew under the same name it would
-// take for an update, so the old one is marked here.
+// podChanged hears of every module Pod of the cluster. PodController finds a Pod by its name: one
+// that was deleted and made anew under the same name it would take for an update, so the old one is
+// marked here.
 func (p *Provider) podChanged(pod *corev1.Pod) {
 	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
 		if e, known := p.store.get(pod.UID); known {
@@ -286,8 +288,8 @@ func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod
-// leaves the API when its modules are uninstalled.
+// DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod leaves the API when
+// its modules are uninstalled.
 func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	if _, known := p.store.get(pod.UID); !known {
 		if _, there := p.informer.Get(nameOf(pod)); !there {
@@ -337,10 +339,10 @@ func (p *Provider) GetPodStatus(ctx context.Context, namespace, name string) (*c
 	return &pod.Status, nil
 }
 
-// GetPods implements node.PodLifecycleHandler. At the start, when PodController
-// asks, none is served yet.
+// GetPods implements node.PodLifecycleHandler. At the start, when PodController asks, none is
+// served yet.
 func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) { return nil, nil }
 
-// NotifyPods implements node.PodNotifier. The provider writes status itself, in
-// an order that PodController's queue could not keep.
+// NotifyPods implements node.PodNotifier. The provider writes status itself, in an order that
+// PodController's queue could not keep.
 func (p *Provider) NotifyPods(context.Context, func(*corev1.Pod)) {}

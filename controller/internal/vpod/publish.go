@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
 )
 
-// writeStatuses writes the status of all Pods of a module on a base, in the order that loses no request.
+// writeStatuses writes the status of all Pods of a module on a base, in the order that loses no
+// request.
 func (p *Provider) writeStatuses(ctx context.Context, key workerKey, b base.Snapshot) error {
 	views := slices.DeleteFunc(p.store.views(key), func(v view) bool { return v.deleting })
 	byKey := map[string]view{}
@@ -53,8 +54,8 @@ func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodSta
 	return statusOf(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
-// writeStatus brings one Pod's status up to date. Unless ready is set it writes nothing
-// that changes whether the Pod is Ready: only writeStatuses knows the order.
+// writeStatus brings one Pod's status up to date. Unless ready is set it writes nothing that
+// changes whether the Pod is Ready: only writeStatuses knows the order.
 func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) error {
 	writing, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -82,9 +83,8 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 	return nil
 }
 
-// writeAccepted writes the status of a Pod whose install takes long: it is
-// accepted, and waits. Turning Ready, or Not Ready since a newer Pod's version serves,
-// is left to writeStatuses.
+// writeAccepted writes the status of a Pod whose install takes long: it is accepted, and waits.
+// Turning Ready, or Not Ready since a newer Pod's version serves, is left to writeStatuses.
 func (p *Provider) writeAccepted(ctx context.Context, e *entry) {
 	var pod *corev1.Pod
 	p.store.read(func() {
@@ -122,15 +122,15 @@ func (p *Provider) moduleStates(e *entry, b base.Snapshot) (*corev1.Pod, []modul
 	return pod, list
 }
 
-// gaps knows on which Nodes a module's old Pod is Not Ready already and its new
-// one not Ready yet: such a Node does not count as one that serves.
+// gaps knows on which Nodes a module's old Pod is Not Ready already and its new one not Ready yet:
+// such a Node does not count as one that serves.
 type gaps struct {
 	mu   sync.Mutex
 	open map[string]map[string]int // by module of a namespace, then Node
 }
 
-// enter opens a gap on a Node unless no other Node serves; served is asked with
-// the Nodes that are in a gap.
+// enter opens a gap on a Node unless no other Node serves; served is asked with the Nodes that are
+// in a gap.
 func (g *gaps) enter(module, node string, served func(gap map[string]int) bool) (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// reconcile is what a worker does: it brings one module name on one base to what its Pods want, and the
-// Pods' status to what is so. It returns when to look again.
+// reconcile is what a worker does: it brings one module name on one base to what its Pods want, and
+// the Pods' status to what is so. It returns when to look again.
 func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration, error) {
 	b, known := p.registry.Get(key.identity)
 	if !known || len(p.store.views(key)) == 0 {
@@ -63,9 +63,9 @@ func (s *soonest) within(d time.Duration) {
 // recheckAfter is how soon a worker looks again at a module that somebody else is installing.
 const recheckAfter = time.Second
 
-// activateNewest sees to it that the newest Pod's version is active on the base, or,
-// if that can't be had, the next older one's: the base is to have one version of
-// the module that serves, and it does not get back an older one that a newer replaced.
+// activateNewest sees to it that the newest Pod's version is active on the base, or, if that can't
+// be had, the next older one's: the base is to have one version of the module that serves, and it
+// does not get back an older one that a newer replaced.
 func (p *Provider) activateNewest(ctx context.Context, key workerKey, b base.Snapshot, wait *soonest) base.Snapshot {
 	views := p.store.views(key)
 	for _, v := range slices.Backward(views) {
@@ -147,11 +147,10 @@ func (p *Provider) ensureActive(ctx context.Context, b base.Snapshot, v view, wa
 	return b, false
 }
 
-// activate makes a version that the base has deactivated serve. Over HTTP there
-// is a command for it. Over MQTT only a fresh install activates: that is safe
-// when the version had served before (the base switched away from it, and will
-// switch back), or when no other version serves. Otherwise the base does not
-// activate new versions (protocol 5.3, mode 3), and trying would loop.
+// activate makes a version that the base has deactivated serve. Over HTTP there is a command for
+// it. Over MQTT only a fresh install activates: that is safe when the version had served before
+// (the base switched away from it, and will switch back), or when no other version serves.
+// Otherwise the base does not activate new versions (protocol 5.3, mode 3), and trying would loop.
 func (p *Provider) activate(ctx context.Context, b base.Snapshot, v view, biz arklet.Biz) (base.Snapshot, bool, error) {
 	m := v.module.Module
 	if b.Tunnel == tunnel.HTTP {

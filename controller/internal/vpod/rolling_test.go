@@ -120,8 +120,8 @@ func TestRollingUpdate(t *testing.T) {
 	})
 }
 
-// A Pod may be written as accepted at the moment at which a newer one takes over:
-// had that write made it Not Ready, a Service of a single base would have no endpoint.
+// A Pod may be written as accepted at the moment at which a newer one takes over: had that write
+// made it Not Ready, a Service of a single base would have no endpoint.
 func TestReadinessIsWrittenByTheWorkerOnly(t *testing.T) {
 	in(t, "deactivated", Options{}, func(t *testing.T, w *world) {
 		pod := w.create("p1", container("biz1", "1"))

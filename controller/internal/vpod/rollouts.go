@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rollouts knows how far the Deployments of module Pods are, from their Pods
-// alone: how many each ReplicaSet has, and whether any waits for a Node. Its zero value has none.
+// rollouts knows how far the Deployments of module Pods are, from their Pods alone: how many each
+// ReplicaSet has, and whether any waits for a Node. Its zero value has none.
 type rollouts struct {
 	mu          sync.Mutex
 	deployments map[string]map[string]*tally // by namespace/Deployment, then ReplicaSet
@@ -75,9 +75,9 @@ func (r *rollouts) count(pod *corev1.Pod, n int) {
 	}
 }
 
-// successorTo says whether the base of a deleted Pod may yet get another Pod of
-// its Deployment: one waits for a Node, or an update of the Deployment has come
-// only a part of the way. A Pod for which there is no Node may wait for this very one to go.
+// successorTo says whether the base of a deleted Pod may yet get another Pod of its Deployment: one
+// waits for a Node, or an update of the Deployment has come only a part of the way. A Pod for which
+// there is no Node may wait for this very one to go.
 func (r *rollouts) successorTo(pod *corev1.Pod) bool {
 	deployment, mine := deploymentOf(pod)
 	r.mu.Lock()
@@ -94,9 +94,9 @@ func (r *rollouts) successorTo(pod *corev1.Pod) bool {
 	return stuck == 0 && (unbound > 0 || others > 0 && old > 0)
 }
 
-// deploymentOf names the Deployment and the ReplicaSet of a Pod; both are empty
-// for a Pod that no Deployment has made. A Deployment calls its ReplicaSets by its own
-// name and the hash of their template, which their Pods bear as a label.
+// deploymentOf names the Deployment and the ReplicaSet of a Pod; both are empty for a Pod that no
+// Deployment has made. A Deployment calls its ReplicaSets by its own name and the hash of their
+// template, which their Pods bear as a label.
 func deploymentOf(pod *corev1.Pod) (deployment, set string) {
 	owner := metav1.GetControllerOf(pod)
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]

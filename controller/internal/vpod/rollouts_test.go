@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// member makes a Pod of a Deployment: version 1 and 2 have a ReplicaSet each. An
-// empty node leaves it to the scheduler.
+// member makes a Pod of a Deployment: version 1 and 2 have a ReplicaSet each. An empty node leaves
+// it to the scheduler.
 func (w *world) member(name, deployment, version, node string, conditions ...corev1.PodCondition) {
 	w.t.Helper()
 	w.serial++

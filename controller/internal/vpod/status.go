@@ -18,8 +18,8 @@ import (
 
 // Reasons of containers and conditions beside the types of error codes.
 const (
-	// ReasonDeactivated is the documents' word for a module that a newer version
-	// of it on the same base replaced (document 5.2, batch update).
+	// ReasonDeactivated is the documents' word for a module that a newer version of it on the same
+	// base replaced (document 5.2, batch update).
 	ReasonDeactivated = "BizDeactivate"
 	// ReasonNotActivated is a new version that the base keeps deactivated beside the old one.
 	ReasonNotActivated = "BizNotActivated"
@@ -49,9 +49,9 @@ func (s moduleState) started() bool {
 	return s.there && s.biz.State != arklet.StateResolved && s.biz.State != arklet.StateUnresolved
 }
 
-// statusOf computes the status of a Pod from what its base says. before is the
-// status that the API server has: what others wrote there stays, and times
-// change only with what they date. now dates what is new.
+// statusOf computes the status of a Pod from what its base says. before is the status that the API
+// server has: what others wrote there stays, and times change only with what they date. now dates
+// what is new.
 func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule FailedRule, before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
@@ -103,16 +103,16 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 	return s
 }
 
-// FailedRule says which Pods turn Failed when a newer version of their module
-// serves on their base. The documents (5.2, batch update) have it so for all; but
-// a ReplicaSet makes a new Pod for each Failed one, with the old version again, and never
-// deletes the Failed one, so that its module stays installed. So does a DaemonSet.
+// FailedRule says which Pods turn Failed when a newer version of their module serves on their base.
+// The documents (5.2, batch update) have it so for all; but a ReplicaSet makes a new Pod for each
+// Failed one, with the old version again, and never deletes the Failed one, so that its module
+// stays installed. So does a DaemonSet.
 type FailedRule string
 
 // The rules.
 const (
-	// FailedUnowned: Pods without a controller; whoever updates those in batches
-	// makes and deletes them. The default.
+	// FailedUnowned: Pods without a controller; whoever updates those in batches makes and deletes
+	// them. The default.
 	FailedUnowned FailedRule = "unowned"
 	// FailedNever: no Pod.
 	FailedNever FailedRule = "never"
@@ -120,8 +120,8 @@ const (
 	FailedAlways FailedRule = "always"
 )
 
-// phase of a Pod: it is Pending until all its modules have been installed once,
-// Running then, and Failed for ever once the rule made it so.
+// phase of a Pod: it is Pending until all its modules have been installed once, Running then, and
+// Failed for ever once the rule made it so.
 func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []moduleState, rule FailedRule) corev1.PodPhase {
 	superseded := slices.ContainsFunc(modules, func(s moduleState) bool { return s.superseded })
 	switch {
@@ -205,8 +205,8 @@ func firstLine(s string) string {
 	return line
 }
 
-// keepTimes keeps a container's start as it was written, to the second that the
-// API keeps, so that an unchanged module makes no new status.
+// keepTimes keeps a container's start as it was written, to the second that the API keeps, so that
+// an unchanged module makes no new status.
 func keepTimes(c *corev1.ContainerStatus, before corev1.ContainerStatus) {
 	if c.State.Running != nil && before.State.Running != nil && c.State.Running.StartedAt.Unix() == before.State.Running.StartedAt.Unix() {
 		c.State.Running.StartedAt = before.State.Running.StartedAt

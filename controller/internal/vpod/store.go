@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// entry is one Pod that this controller serves. The store's lock guards all of
-// it but mu, which makes writes of this Pod one after the other.
+// entry is one Pod that this controller serves. The store's lock guards all of it but mu, which
+// makes writes of this Pod one after the other.
 type entry struct {
 	uid      types.UID
 	identity string // of the base
@@ -22,8 +22,8 @@ type entry struct {
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
 	deleting bool
-	// replaced are modules that an in-place update took out of the Pod; they go
-	// once what came instead is active and they are drained.
+	// replaced are modules that an in-place update took out of the Pod; they go once what came
+	// instead is active and they are drained.
 	replaced []arklet.Module
 	// takenOver is when what came instead was first seen to be active, by module name.
 	takenOver map[string]time.Time
@@ -31,7 +31,8 @@ type entry struct {
 	failures map[string]failure
 	// removed are the module names of which nothing is left on the base, when deleting.
 	removed map[string]bool
-	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain counts from here.
+	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
+	// counts from here.
 	notReadySince time.Time
 
 	mu     sync.Mutex
@@ -40,8 +41,8 @@ type entry struct {
 	cost   bool              // the deletion preference was written
 }
 
-// acknowledged keeps the status that the API server answered a write with,
-// until the informer shows it. The caller holds mu.
+// acknowledged keeps the status that the API server answered a write with, until the informer shows
+// it. The caller holds mu.
 func (e *entry) acknowledged(written *corev1.Pod) {
 	status := written.Status
 	e.status, e.rv = &status, written.ResourceVersion
@@ -68,12 +69,13 @@ type view struct {
 	notReadySince time.Time
 }
 
-// wants says whether the Pod wants its module on the base: it stays, and its module can be installed.
+// wants says whether the Pod wants its module on the base: it stays, and its module can be
+// installed.
 func (v view) wants() bool { return !v.deleting && v.module.invalid == nil }
 
-// older orders views by creation, then by how far they were when they came, then by
-// when they came. A controller that starts in the middle of a rollout gets the Pods
-// of one second in any order: what was written to them tells which one is to serve.
+// older orders views by creation, then by how far they were when they came, then by when they came.
+// A controller that starts in the middle of a rollout gets the Pods of one second in any order:
+// what was written to them tells which one is to serve.
 func older(a, b view) int {
 	return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
 		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
@@ -117,8 +119,8 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// put takes a Pod as the API server has it now, and returns the names of the
-// modules whose workers must look again.
+// put takes a Pod as the API server has it now, and returns the names of the modules whose workers
+// must look again.
 func (s *store) put(pod *corev1.Pod, identity string) (e *entry, names []string) {
 	modules := modulesOf(pod)
 	s.mu.Lock()
@@ -239,8 +241,7 @@ func (s *store) get(uid types.UID) (*entry, bool) {
 	return e, ok
 }
 
-// views returns the views of all Pods that have to do with a module name on a
-// base, oldest first.
+// views returns the views of all Pods that have to do with a module name on a base, oldest first.
 func (s *store) views(key workerKey) []view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A controller that starts in mid-rollout gets Pods of one second in any order,
-// and finds out which one is to serve by what was written to them.
+// A controller that starts in mid-rollout gets Pods of one second in any order, and finds out which
+// one is to serve by what was written to them.
 func TestPodsOfOneSecond(t *testing.T) {
 	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
 	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {

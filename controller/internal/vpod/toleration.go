@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// needsToleration says that a Pod is meant for a base and can't get onto one,
-// because it tolerates no environment: so are the samples of document 5.1 and 5.2.
+// needsToleration says that a Pod is meant for a base and can't get onto one, because it tolerates
+// no environment: so are the samples of document 5.1 and 5.2.
 func needsToleration(pod *corev1.Pod) bool {
 	names := func(key string) bool {
 		return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
@@ -23,7 +23,8 @@ func needsToleration(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && names(labels.TaintVirtualNode) && !names(labels.TaintEnv)
 }
 
-// tolerate adds the toleration for this environment; Kubernetes allows no other change of a Pod's tolerations.
+// tolerate adds the toleration for this environment; Kubernetes allows no other change of a Pod's
+// tolerations.
 func (p *Provider) tolerate(ctx context.Context, pod *corev1.Pod) {
 	release, err := p.workers.slots.acquire(ctx, "") // together they count as one base
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// uninstallUnwanted uninstalls what no Pod wants any more: the modules of Pods that are
-// deleted, and those that an in-place update replaced, once what replaced them
-// serves; both once they are drained. Modules that no Pod ever asked for are left alone.
+// uninstallUnwanted uninstalls what no Pod wants any more: the modules of Pods that are deleted,
+// and those that an in-place update replaced, once what replaced them serves; both once they are
+// drained. Modules that no Pod ever asked for are left alone.
 func (p *Provider) uninstallUnwanted(ctx context.Context, key workerKey, b base.Snapshot, wait *soonest) (base.Snapshot, bool, error) {
 	views := p.store.views(key)
 	wanted := map[arklet.Module]bool{} // without URL
@@ -63,11 +63,11 @@ func (p *Provider) uninstallUnwanted(ctx context.Context, key workerKey, b base.
 	return b, removed, nil
 }
 
-// mustStay says whether the module of a deleted Pod stays, for what comes instead
-// is not active yet. A Deployment that may make Pods unavailable deletes old ones
-// without knowing where new ones will be: without this, their bases would have no
-// version of the module meanwhile. It goes in time for the Pod's grace period, at whose
-// end PodController takes the Pod out of the API whatever the base says.
+// mustStay says whether the module of a deleted Pod stays, for what comes instead is not active
+// yet. A Deployment that may make Pods unavailable deletes old ones without knowing where new ones
+// will be: without this, their bases would have no version of the module meanwhile. It goes in time
+// for the Pod's grace period, at whose end PodController takes the Pod out of the API whatever the
+// base says.
 func (p *Provider) mustStay(b base.Snapshot, v view, m arklet.Module, views []view) bool {
 	if !v.deleting || !isOnlyActive(b, m) {
 		return false
@@ -138,9 +138,9 @@ func (p *Provider) uninstallDrained(ctx context.Context, b base.Snapshot, v view
 	return b, true
 }
 
-// deactivatedSuccessor finds the version that the base keeps deactivated for the one that is
-// to go. Over MQTT only a fresh install activates it, so it is uninstalled while the other
-// one still serves: the base is without the module for the time of an install, and no longer.
+// deactivatedSuccessor finds the version that the base keeps deactivated for the one that is to go.
+// Over MQTT only a fresh install activates it, so it is uninstalled while the other one still
+// serves: the base is without the module for the time of an install, and no longer.
 func deactivatedSuccessor(b base.Snapshot, m arklet.Module, views []view) (arklet.Module, bool) {
 	next, bound := successor(views)
 	if !bound || b.Tunnel == tunnel.HTTP || !isOnlyActive(b, m) {
@@ -150,8 +150,8 @@ func deactivatedSuccessor(b base.Snapshot, m arklet.Module, views []view) (arkle
 	return next, there && biz.State == arklet.StateDeactivated
 }
 
-// drainedSince is when requests ceased to go to what a Pod gives up: when it turned
-// Not Ready or began to be deleted, or, in place, when what came instead took over.
+// drainedSince is when requests ceased to go to what a Pod gives up: when it turned Not Ready or
+// began to be deleted, or, in place, when what came instead took over.
 func (p *Provider) drainedSince(v view, module string) (from time.Time) {
 	if v.deleting {
 		return v.notReadySince
@@ -165,8 +165,8 @@ func (p *Provider) drainedSince(v view, module string) (from time.Time) {
 	return from
 }
 
-// moduleRemoved notes that nothing of a module is left of a Pod, and takes the Pod out of the API when
-// that is so of all its modules.
+// moduleRemoved notes that nothing of a module is left of a Pod, and takes the Pod out of the API
+// when that is so of all its modules.
 func (p *Provider) moduleRemoved(ctx context.Context, key workerKey, v view) error {
 	last := false
 	p.store.change(func() {

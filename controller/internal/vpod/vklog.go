@@ -8,9 +8,9 @@ import (
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// Logger carries virtual-kubelet's log to a slog handler. What that library
-// calls information is this controller's debug output: it speaks of every Pod.
-// Its own slog adapter expects text only and fails on an error value.
+// Logger carries virtual-kubelet's log to a slog handler. What that library calls information is
+// this controller's debug output: it speaks of every Pod. Its own slog adapter expects text only
+// and fails on an error value.
 func Logger(l *slog.Logger) vklog.Logger { return logger{l} }
 
 type logger struct{ l *slog.Logger }

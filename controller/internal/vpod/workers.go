@@ -10,8 +10,8 @@ import (
 // workerKey names a worker: one for each base and module name.
 type workerKey struct{ identity, module string }
 
-// workers reconciles modules on bases, those of one key one after the other. A worker has a goroutine
-// only while it works; an idle one costs an entry in a map, or nothing.
+// workers reconciles modules on bases, those of one key one after the other. A worker has a
+// goroutine only while it works; an idle one costs an entry in a map, or nothing.
 type workers struct {
 	reconcile func(ctx context.Context, key workerKey) (again time.Duration, err error)
 	logger    *slog.Logger
@@ -126,7 +126,8 @@ func (w *workers) reconcileInSlot(ctx context.Context, key workerKey) (time.Dura
 	return w.reconcile(ctx, key)
 }
 
-// depth is the number of workers that run or wait for a slot, not counting those that wait for a time.
+// depth is the number of workers that run or wait for a slot, not counting those that wait for a
+// time.
 func (w *workers) depth() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,8 +143,8 @@ func (w *workers) background(f func(context.Context)) {
 	}
 }
 
-// backoff is how long to wait after a number of failures in a row: half a second, doubling, a minute
-// at most.
+// backoff is how long to wait after a number of failures in a row: half a second, doubling, a
+// minute at most.
 func backoff(failures int) time.Duration {
 	const first, most = 500 * time.Millisecond, time.Minute
 	d := first

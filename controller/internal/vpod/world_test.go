@@ -187,8 +187,8 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// world is a provider behind a real PodController, over a fake API and a fake
-// base "a" that is node "vnode.a". It lives in a synctest bubble.
+// world is a provider behind a real PodController, over a fake API and a fake base "a" that is node
+// "vnode.a". It lives in a synctest bubble.
 type world struct {
 	*Provider
 	t      *testing.T
@@ -260,8 +260,8 @@ func nextVersion(stored runtime.Object) *corev1.Pod {
 	return pod
 }
 
-// likeTheAPIServer has a delete mark a Pod first and remove it at a delete without
-// grace, a write of status leave the rest alone, and each of them make a new version.
+// likeTheAPIServer has a delete mark a Pod first and remove it at a delete without grace, a write
+// of status leave the rest alone, and each of them make a new version.
 func (w *world) likeTheAPIServer() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
 	w.api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -377,7 +377,8 @@ func (w *world) wantShow(name, want string) {
 	}
 }
 
-// readiness lists the status writes of Pods so far as name=Ready or name=NotReady, repeats left out.
+// readiness lists the status writes of Pods so far as name=Ready or name=NotReady, repeats left
+// out.
 func (w *world) readiness() (list []string) {
 	last := map[string]string{}
 	for _, a := range w.api.Actions() {

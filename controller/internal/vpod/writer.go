@@ -14,15 +14,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// writer makes the writes to Pods. They are made in the caller's goroutine, so
-// that the caller knows when the API server has acknowledged one.
+// writer makes the writes to Pods. They are made in the caller's goroutine, so that the caller
+// knows when the API server has acknowledged one.
 type writer struct {
 	client kubernetes.Interface
 	pods   *Informer
 }
 
-// status writes a Pod's status as compute makes it from what the API server has,
-// if it differs. It reports whether the Pod is Ready afterwards; gone says that the Pod is no more.
+// status writes a Pod's status as compute makes it from what the API server has, if it differs. It
+// reports whether the Pod is Ready afterwards; gone says that the Pod is no more.
 func (w *writer) status(ctx context.Context, e *entry, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,7 +53,8 @@ func (w *writer) status(ctx context.Context, e *entry, pod *corev1.Pod, compute 
 	return false, fmt.Errorf("writing the status of pod %s: it changed three times meanwhile", nameOf(pod))
 }
 
-// newest is the Pod as last acknowledged to this writer or shown by the informer, whichever is newer.
+// newest is the Pod as last acknowledged to this writer or shown by the informer, whichever is
+// newer.
 func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
 	live := pod
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {

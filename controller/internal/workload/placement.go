@@ -12,17 +12,19 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may be
-// used concurrently.
+// Placement is where the Pods of a template may run, parsed once and asked for many Nodes. It may
+// be used concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
 }
 
-// NewPlacement reads the node selector, the required node affinity and the tolerations of a Pod spec.
+// NewPlacement reads the node selector, the required node affinity and the tolerations of a Pod
+// spec.
 //
-// addEnv is the environment whose toleration the controller adds to a Pod that names no environment,
-// as the examples of the operations guide (5.1, 5.2) do; empty if the controller adds none.
+// addEnv is the environment whose toleration the controller adds to a Pod that names no
+// environment, as the examples of the operations guide (5.1, 5.2) do; empty if the controller adds
+// none.
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
@@ -36,9 +38,9 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	return p
 }
 
-// Fits reports whether the Pods may run on a Node. Taints that Kubernetes itself sets for the Node's
-// state of the moment (node.kubernetes.io/...) do not count: whether a base is Ready is a question of
-// its own. An affinity that cannot be parsed fits nothing, as for the scheduler.
+// Fits reports whether the Pods may run on a Node. Taints that Kubernetes itself sets for the
+// Node's state of the moment (node.kubernetes.io/...) do not count: whether a base is Ready is a
+// question of its own. An affinity that cannot be parsed fits nothing, as for the scheduler.
 func (p Placement) Fits(node *corev1.Node) bool {
 	if match, err := p.affinity.Match(node); err != nil || !match {
 		return false

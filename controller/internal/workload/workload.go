@@ -18,29 +18,29 @@ func IsModule(l map[string]string) bool { return labels.Value(l, labels.Componen
 // IsBase reports whether a Node is a base.
 func IsBase(node *corev1.Node) bool { return node.Labels[labels.Component] == labels.Vnode }
 
-// IsPeer reports whether a Deployment wants one module on each base of an environment: it is labelled
-// component=module-deployment and strategy=peer, and if it is labelled with an environment, then
-// with this one.
+// IsPeer reports whether a Deployment wants one module on each base of an environment: it is
+// labelled component=module-deployment and strategy=peer, and if it is labelled with an
+// environment, then with this one.
 func IsPeer(d *appsv1.Deployment, env string) bool {
 	return labels.Value(d.Labels, labels.Component) == labels.ModuleDeployment &&
 		labels.Value(d.Labels, labels.Strategy) == labels.Peer &&
 		cmp.Or(labels.Value(d.Labels, labels.Env), env) == env
 }
 
-// KeepsReplicas reports whether the replicas of a peer Deployment are not the controller's business:
-// it is labelled replicas-control=true, which means "somebody else controls them".
+// KeepsReplicas reports whether the replicas of a peer Deployment are not the controller's
+// business: it is labelled replicas-control=true, which means "somebody else controls them".
 func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
 
-// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is that of its Pod
-// or template. Version is empty if the container does not say it.
+// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is that of
+// its Pod or template. Version is empty if the container does not say it.
 func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
 	return arklet.Module{Name: container.Name, Version: version(meta, container), URL: container.Image}
 }
 
-// version reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the Pod,
-// which can change while the Pod runs.
+// version reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the
+// Pod, which can change while the Pod runs.
 func version(meta *metav1.ObjectMeta, container corev1.Container) string {
 	for _, e := range container.Env {
 		if e.Name != labels.VersionEnv {

@@ -18,8 +18,8 @@ import (
 // errCutShort says that the connection ended before the answer did.
 var errCutShort = errors.New("the answer was cut short")
 
-// explain tells the errors of a request apart as tunnel.ErrRefused and
-// tunnel.ErrTimedOut say; what is neither is trouble on the way.
+// explain tells the errors of a request apart as tunnel.ErrRefused and tunnel.ErrTimedOut say; what
+// is neither is trouble on the way.
 func explain(ctx context.Context, err error, timeout time.Duration) error {
 	_, dialing := errors.AsType[*dialError](err)
 	switch {

@@ -21,13 +21,13 @@ const (
 	dialTimeout = 5 * time.Second
 	// queryTimeout is how long health and queryAllBiz may take in all.
 	queryTimeout = 10 * time.Second
-	// maxOperations bounds the operations of one base. A base's workers are
-	// configured to a few; beyond this something is wrong.
+	// maxOperations bounds the operations of one base. A base's workers are configured to a few;
+	// beyond this something is wrong.
 	maxOperations = 64
 )
 
-// query is a question that a base is asked once at a time: concurrent health
-// calls can mix their answers up (protocol 7).
+// query is a question that a base is asked once at a time: concurrent health calls can mix their
+// answers up (protocol 7).
 type query struct {
 	base    string
 	command arklet.Command
@@ -59,10 +59,10 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Send has a command sent to a base and returns at once; the answer comes
-// through the Handler, or Unanswered does. A question that waits while the same
-// one is under way at that base is asked once, however often it is sent. ctx
-// bounds nothing: what was begun ends by the timeouts of Options, or with Start.
+// Send has a command sent to a base and returns at once; the answer comes through the Handler, or
+// Unanswered does. A question that waits while the same one is under way at that base is asked
+// once, however often it is sent. ctx bounds nothing: what was begun ends by the timeouts of
+// Options, or with Start.
 func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
 		return fmt.Errorf("sending %s to base %q: its address %q is no IP address", r.Command, to.Identity, to.IP)
@@ -143,8 +143,8 @@ func (t *Tunnel) exchange(ctx context.Context, c *call, timeout time.Duration) {
 	t.deliver(c, asked, body, err)
 }
 
-// post returns the body of the answer, which has no length and ends with the
-// connection (protocol 4.2).
+// post returns the body of the answer, which has no length and ends with the connection (protocol
+// 4.2).
 func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	body, err := c.request.Body()
 	if err != nil {

@@ -33,8 +33,8 @@ var sameError = cmp.Comparer(func(x, y error) bool { return errors.Is(x, y) || e
 
 const healthBody = `{"baseIdentity":"a","code":"SUCCESS","data":{"healthData":{"jvm":{"java committed metaspace":2,"java max metaspace":3,"java used metaspace":1,"run time(s)":4},"masterBizInfo":{"bizName":"base","bizState":"activated","bizVersion":"1.0.0","webContextPath":"/"}}}}`
 
-// TestAnswers goes through what arklet's HTTP server can answer (protocol 4.2),
-// a second after the request.
+// TestAnswers goes through what arklet's HTTP server can answer (protocol 4.2), a second after the
+// request.
 func TestAnswers(t *testing.T) {
 	anyErr := cmpopts.AnyError
 	cases := []struct {
@@ -279,8 +279,8 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// TestOneHungBase holds every base to its own pace: health is asked once at a
-// time, waiting questions become one, and others are not held up.
+// TestOneHungBase holds every base to its own pace: health is asked once at a time, waiting
+// questions become one, and others are not held up.
 func TestOneHungBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})

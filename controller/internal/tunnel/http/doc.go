@@ -6,6 +6,6 @@
 //	proxy.go   the way to bases that can't be reached directly
 //	answer.go  what an answer means, or why there is none
 //
-// A base registers by its heartbeats and is then asked at the address that it
-// named. Each base has its own queue: one that hangs holds up nobody else.
+// A base registers by its heartbeats and is then asked at the address that it named. Each base has
+// its own queue: one that hangs holds up nobody else.
 package httptunnel

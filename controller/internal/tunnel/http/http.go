@@ -30,16 +30,16 @@ const (
 type Options struct {
 	// Addr is where heartbeats are received, host:port; empty means DefaultAddr.
 	Addr string
-	// TLS serves heartbeats over TLS, with client certificates if its ClientAuth
-	// says so; nil serves plain HTTP, which is all that a base of today speaks.
+	// TLS serves heartbeats over TLS, with client certificates if its ClientAuth says so; nil
+	// serves plain HTTP, which is all that a base of today speaks.
 	TLS *tls.Config
 	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
 	OperationTimeout time.Duration
-	// Dial connects to the arklet of a base; nil dials the address itself, for at
-	// most 5 s. Simulated bases have addresses that lead nowhere, and need it.
+	// Dial connects to the arklet of a base; nil dials the address itself, for at most 5 s.
+	// Simulated bases have addresses that lead nowhere, and need it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to
-	// bases, by CONNECT; nil connects directly. It is not used when Dial is set.
+	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to bases, by
+	// CONNECT; nil connects directly. It is not used when Dial is set.
 	Proxy *url.URL
 	// Logger is where the start and trouble with connections go; nil discards them.
 	Logger *slog.Logger
@@ -60,7 +60,8 @@ type Tunnel struct {
 	calls    sync.WaitGroup
 }
 
-// New prepares a tunnel that tells handler what bases say. Nothing is opened before Listen or Start.
+// New prepares a tunnel that tells handler what bases say. Nothing is opened before Listen or
+// Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, DefaultOperationTimeout)
@@ -80,8 +81,8 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 // Key names the tunnel.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.HTTP }
 
-// Listen takes the address, so that one that is taken already stops the start.
-// Connections wait until Start serves them. A second call does nothing.
+// Listen takes the address, so that one that is taken already stops the start. Connections wait
+// until Start serves them. A second call does nothing.
 func (t *Tunnel) Listen(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,8 +100,8 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr is where the tunnel listens, with the port that a port of 0 became; it
-// is empty before Listen.
+// Addr is where the tunnel listens, with the port that a port of 0 became; it is empty before
+// Listen.
 func (t *Tunnel) Addr() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,9 +123,8 @@ const (
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx ends; commands that are under way then are given up,
-// and Unanswered. It returns when nothing of the tunnel runs any more. A tunnel
-// is started once.
+// Start serves until ctx ends; commands that are under way then are given up, and Unanswered. It
+// returns when nothing of the tunnel runs any more. A tunnel is started once.
 func (t *Tunnel) Start(ctx context.Context) error {
 	if err := t.Listen(ctx); err != nil {
 		return err

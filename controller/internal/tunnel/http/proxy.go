@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// throughProxy returns a Dial for Options.Dial that has an HTTP proxy connect to
-// bases: each connection is asked for by CONNECT, so that a base that refuses, hangs
-// or breaks off looks as it does without a proxy.
+// throughProxy returns a Dial for Options.Dial that has an HTTP proxy connect to bases: each
+// connection is asked for by CONNECT, so that a base that refuses, hangs or breaks off looks as it
+// does without a proxy.
 func throughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
 	address := proxy.Host
@@ -41,8 +41,8 @@ func throughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	}
 }
 
-// notTheBase hides that it was a connection to the proxy that was refused: it says
-// nothing about the base.
+// notTheBase hides that it was a connection to the proxy that was refused: it says nothing about
+// the base.
 type notTheBase struct{ err error }
 
 func (e notTheBase) Error() string { return e.err.Error() }

@@ -233,8 +233,8 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// FuzzServer holds the server to its promise for any body: it answers, acts on
-// what says who it is from, and counts everything else once.
+// FuzzServer holds the server to its promise for any body: it answers, acts on what says who it is
+// from, and counts everything else once.
 func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, baseline bool, body []byte) {
 		h := newHandler()

@@ -75,8 +75,8 @@ func (f *fakeHandler) all() []event {
 	}
 }
 
-// fakeArklet answers requests over connections in memory, as protocol 4.2 says:
-// what answer returns is written as it is, and the end of it is the end of the connection.
+// fakeArklet answers requests over connections in memory, as protocol 4.2 says: what answer returns
+// is written as it is, and the end of it is the end of the connection.
 type fakeArklet struct {
 	// answer returns the bytes on the wire. It may block.
 	answer func(addr string, r *http.Request, body string) string

@@ -1,9 +1,8 @@
 // Package mqtt carries arklet messages over an MQTT broker (protocol 3).
 //
-// One connection serves all bases. It subscribes with one wildcard, again on
-// every connect, so that no base is lost when the broker comes back. Commands go
-// out with QoS 1 and are never retained: a base that connects later must not run
-// what was meant for another.
+// One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
+// no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a
+// base that connects later must not run what was meant for another.
 package mqtt
 
 import (
@@ -116,10 +115,9 @@ func (t *Tunnel) subscribe(c paho.Client) {
 	}
 }
 
-// Send publishes a command for a base and returns when it is handed to the
-// connection; the answer comes through the Handler. Without a connection it
-// fails with ErrNotConnected: a command must not wait in a queue for a base that
-// is another one by then.
+// Send publishes a command for a base and returns when it is handed to the connection; the answer
+// comes through the Handler. Without a connection it fails with ErrNotConnected: a command must not
+// wait in a queue for a base that is another one by then.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if r.Command == arklet.CommandSwitchBiz {
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
@@ -236,8 +234,8 @@ func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error)
 	return err
 }
 
-// answerBaseline asks the handler off the reading goroutine, since choosing the
-// modules reads many objects.
+// answerBaseline asks the handler off the reading goroutine, since choosing the modules reads many
+// objects.
 func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) {
 	t.answers.Go(func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))

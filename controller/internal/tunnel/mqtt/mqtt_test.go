@@ -23,8 +23,8 @@ import (
 
 const patience = 20 * time.Second
 
-// startBroker runs a broker on an address ("127.0.0.1:0" for any) and returns
-// where it listens and how to end it.
+// startBroker runs a broker on an address ("127.0.0.1:0" for any) and returns where it listens and
+// how to end it.
 func startBroker(t *testing.T, addr string) (string, func()) {
 	t.Helper()
 	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: false})
@@ -154,8 +154,8 @@ func publish(t *testing.T, c paho.Client, topic string, retained bool, payload s
 	}
 }
 
-// signal returns a function that can be called any number of times and a
-// function that waits for one call.
+// signal returns a function that can be called any number of times and a function that waits for
+// one call.
 func signal() (call func(), wait func(*testing.T)) {
 	c := make(chan struct{}, 10)
 	return func() { c <- struct{}{} }, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestRetainedMessagesOfOthersAreNotBelieved(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
 	other := person(t, addr)
 	publish(t, other, "koupleless_dev/a/base/heart", true, `{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`)
-	// The broker acknowledges a message before it looks for subscribers: whoever subscribes in between
-	// gets it as a new one too. It takes the messages of one client one after the other.
+	// The broker acknowledges a message before it looks for subscribers: whoever subscribes in
+	// between gets it as a new one too. It takes the messages of one client one after the other.
 	publish(t, other, "done", false, "")
 	h := newHearing()
 	startTunnel(t, addr, h, nil)
