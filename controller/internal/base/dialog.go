@@ -144,11 +144,11 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 		}
 	}
 	p, waiting := d.waiting[identity][q]
-	return waiting && hand(p.answer, reply{answer: a})
+	return waiting && offer(p.answer, reply{answer: a})
 }
 
-// hand gives a reply to one who waits for a single one; false means that it has one already.
-func hand(c chan reply, r reply) bool {
+// offer gives a reply to one who waits for a single one; false means that it has one already.
+func offer(c chan reply, r reply) bool {
 	select {
 	case c <- r:
 		return true
@@ -163,9 +163,9 @@ func (d *Dialog) Unanswered(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if p, waiting := d.waiting[identity][questionOf(r.Command, r.Module)]; waiting {
-		return hand(p.answer, reply{err: err})
+		return offer(p.answer, reply{err: err})
 	}
-	return d.hear(query{identity, r.Command}, reply{err: err})
+	return d.notify(query{identity, r.Command}, reply{err: err})
 }
 
 // Lost tells whoever waits for the answer to an install, uninstall or switch of a base that it will
@@ -191,7 +191,7 @@ func (d *Dialog) LostAll(key tunnel.Key, why string) {
 // lost is called with the lock held.
 func (d *Dialog) lost(identity, why string) {
 	for _, p := range d.waiting[identity] {
-		hand(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
+		offer(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
 	}
 }
 
@@ -199,14 +199,14 @@ func (d *Dialog) lost(identity, why string) {
 func (d *Dialog) HealthCame(identity string, h arklet.Health) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.hear(query{identity, arklet.CommandHealth}, reply{health: h})
+	d.notify(query{identity, arklet.CommandHealth}, reply{health: h})
 }
 
-// hear is called with the lock held.
-func (d *Dialog) hear(q query, r reply) bool {
+// notify is called with the lock held.
+func (d *Dialog) notify(q query, r reply) bool {
 	heard := false
 	for c := range d.listening[q] {
-		heard = hand(c, r) || heard
+		heard = offer(c, r) || heard
 	}
 	return heard
 }

@@ -60,7 +60,7 @@ func (d *Dialog) Listed(identity string) {
 		case p.shown.IsZero():
 			p.shown = now
 		case now.Sub(p.shown) >= overdue:
-			hand(p.answer, reply{answer: arklet.Answer{
+			offer(p.answer, reply{answer: arklet.Answer{
 				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
 				Message: "no answer came, but the base's list shows that it was done",
 			}})

@@ -101,7 +101,7 @@ func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, name := range names {
-		r := j.ring(place{identity, name})
+		r := j.ring(moduleKey{identity, name})
 		before := r.known
 		r.known = nil
 		for _, b := range list {

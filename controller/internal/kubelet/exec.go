@@ -51,7 +51,7 @@ func (s *Server) leave() {
 // It blocks until the command or the prompt ends. Its error is a utilexec.ExitError, not wrapped:
 // virtual-kubelet asserts it.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
-	streams := open(attach)
+	streams := newStreams(attach)
 	t, err := s.find(namespace, pod, container)
 	if err != nil {
 		fmt.Fprintln(streams.err, err)
@@ -63,15 +63,15 @@ func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd
 	}
 	switch {
 	case len(cmd) > 0:
-		return finish(streams.err, a.run(ctx, cmd))
+		return exitStatus(streams.err, a.run(ctx, cmd))
 	case attach.Stdin() == nil:
-		return finish(streams.err, a.run(ctx, []string{"help"}))
+		return exitStatus(streams.err, a.run(ctx, []string{"help"}))
 	}
-	return s.converse(ctx, a, streams, attach)
+	return s.runPrompt(ctx, a, streams, attach)
 }
 
-// finish tells of an error and turns it into an exit status.
-func finish(w io.Writer, err error) error {
+// exitStatus tells of an error and turns it into an exit status.
+func exitStatus(w io.Writer, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -83,13 +83,13 @@ func finish(w io.Writer, err error) error {
 	return exit(status)
 }
 
-// converse runs the lines of stdin one by one. On a terminal a command that failed is followed by
+// runPrompt runs the lines of stdin one by one. On a terminal a command that failed is followed by
 // the next; in a script it is the last.
-func (s *Server) converse(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
+func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	turns, lines := make(chan struct{}, 1), make(chan string)
-	s.shells.Go(func() { // ends when the connection is closed, which is after converse returns
+	s.shells.Go(func() { // ends when the connection is closed, which is after runPrompt returns
 		defer close(lines)
 		for range turns { // the next prompt comes after the output of the last command
 			line, err := streams.readLine()
@@ -124,7 +124,7 @@ func (s *Server) converse(ctx context.Context, a *ark, streams streams, attach a
 				return nil
 			}
 			if len(words) > 0 {
-				if err := finish(streams.err, a.run(ctx, words)); err != nil && !attach.TTY() {
+				if err := exitStatus(streams.err, a.run(ctx, words)); err != nil && !attach.TTY() {
 					return err
 				}
 			}
@@ -140,9 +140,9 @@ type streams struct {
 	resize   func(api.TermSize)
 }
 
-// open prepares the streams. On a terminal, which sends each key as it is pressed, a line editor is
-// between.
-func open(attach api.AttachIO) streams {
+// newStreams prepares the streams. On a terminal, which sends each key as it is pressed, a line
+// editor is between.
+func newStreams(attach api.AttachIO) streams {
 	var in io.Reader = bytes.NewReader(nil)
 	if attach.Stdin() != nil {
 		in = attach.Stdin()

@@ -29,18 +29,18 @@ type Journal struct {
 	limit int
 
 	mu      sync.Mutex
-	rings   map[place]*ring
+	rings   map[moduleKey]*ring
 	byUse   *list.List // of *ring, the one noted last in front
 	size    int
 	last    uint64
-	waiting map[place]chan struct{} // closed at the next entry
+	waiting map[moduleKey]chan struct{} // closed at the next entry
 }
 
-// place is a module on a base, in whatever version.
-type place struct{ identity, biz string }
+// moduleKey is a module on a base, in whatever version.
+type moduleKey struct{ identity, biz string }
 
 type ring struct {
-	place   place
+	key     moduleKey
 	use     *list.Element
 	entries []numbered // a ring once it is full
 	oldest  int
@@ -58,7 +58,7 @@ func NewJournal(size int) *Journal {
 	if size == 0 {
 		size = DefaultJournalSize
 	}
-	return &Journal{limit: size, rings: map[place]*ring{}, byUse: list.New(), waiting: map[place]chan struct{}{}}
+	return &Journal{limit: size, rings: map[moduleKey]*ring{}, byUse: list.New(), waiting: map[moduleKey]chan struct{}{}}
 }
 
 // Note adds an entry to the life of a module on a base. It does not block; a detail of more than 4
@@ -67,14 +67,14 @@ func (j *Journal) Note(identity, biz string, e Entry) {
 	e.Detail = clip(e.Detail)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.note(j.ring(place{identity, biz}), e)
+	j.note(j.ring(moduleKey{identity, biz}), e)
 }
 
 // ring is called with the lock held, as are note and forget.
-func (j *Journal) ring(p place) *ring {
+func (j *Journal) ring(p moduleKey) *ring {
 	r, there := j.rings[p]
 	if !there {
-		r = &ring{place: p, size: ringCost}
+		r = &ring{key: p, size: ringCost}
 		r.use = j.byUse.PushFront(r)
 		j.size += r.size
 		j.rings[p] = r
@@ -99,22 +99,22 @@ func (j *Journal) note(r *ring, e Entry) {
 	for j.size > j.limit && j.byUse.Len() > 1 {
 		j.forget(j.byUse.Back().Value.(*ring))
 	}
-	if c, waits := j.waiting[r.place]; waits {
-		delete(j.waiting, r.place)
+	if c, waits := j.waiting[r.key]; waits {
+		delete(j.waiting, r.key)
 		close(c)
 	}
 }
 
 func (j *Journal) forget(r *ring) {
 	j.byUse.Remove(r.use)
-	delete(j.rings, r.place)
+	delete(j.rings, r.key)
 	j.size -= r.size
 }
 
 // since returns the entries of a module after the one of that number, in the order in which they
-// were noted, with the number of the last, and a channel that closes at the next one. Call unwait
-// if nobody waits for it any more.
-func (j *Journal) since(p place, number uint64) (entries []Entry, last uint64, next <-chan struct{}) {
+// were noted, with the number of the last, and a channel that closes at the next one. Call
+// stopWaiting if nobody waits for it any more.
+func (j *Journal) since(p moduleKey, number uint64) (entries []Entry, last uint64, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	last = number
@@ -131,9 +131,9 @@ func (j *Journal) since(p place, number uint64) (entries []Entry, last uint64, n
 	return entries, last, j.waiting[p]
 }
 
-// unwait wakes whoever waits for a module, so that a module that never has an entry leaves nothing
-// behind. Those that go on ask again.
-func (j *Journal) unwait(p place) {
+// stopWaiting wakes whoever waits for a module, so that a module that never has an entry leaves
+// nothing behind. Those that go on ask again.
+func (j *Journal) stopWaiting(p moduleKey) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if c, waits := j.waiting[p]; waits {

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// asked is what a request for logs holds beside api.ContainerLogOpts.
-type asked struct {
+// logRequest is what a request for logs holds beside api.ContainerLogOpts.
+type logRequest struct {
 	// noLines is tailLines=0, which the options can't tell from no limit: kubectl logs -f --tail 0
 	// wants what comes, and nothing of before.
 	noLines bool
@@ -23,16 +23,16 @@ type asked struct {
 	begin func()
 }
 
-type askedKey struct{}
+type logRequestKey struct{}
 
-// withAsked hands what virtual-kubelet leaves out on to logs.
-func withAsked(next http.Handler) http.Handler {
+// withLogRequest hands what virtual-kubelet leaves out on to logs.
+func withLogRequest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := asked{
+		a := logRequest{
 			noLines: r.URL.Query().Get("tailLines") == "0",
 			begin:   func() { _ = http.NewResponseController(w).Flush() }, // the first write fails too
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), askedKey{}, a)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), logRequestKey{}, a)))
 	})
 }
 
@@ -68,11 +68,11 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	if opts.SinceSeconds > 0 {
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
-	at := place{t.identity, t.biz}
+	at := moduleKey{t.identity, t.biz}
 	entries, last, next := s.opts.Journal.since(at, 0)
 	inOrder(entries)
 	text := render(nil, after(entries, since), t.biz, opts.Timestamps)
-	a, _ := ctx.Value(askedKey{}).(asked)
+	a, _ := ctx.Value(logRequestKey{}).(logRequest)
 	if a.noLines {
 		text = nil
 	} else if opts.Tail > 0 {
@@ -87,7 +87,7 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last, next)) }() // ends with the request
 		from = reader
 	} else {
-		s.opts.Journal.unwait(at)
+		s.opts.Journal.stopWaiting(at)
 		from = io.NopCloser(bytes.NewReader(text))
 	}
 	if opts.LimitBytes > 0 {
@@ -105,8 +105,8 @@ const stillThere = 2 * time.Second
 // follow writes what there is and then what comes, until ctx ends, the reader is closed or the Pod
 // is gone.
 func (s *Server) follow(ctx context.Context, w io.Writer, t target, text []byte, timestamps bool, last uint64, next <-chan struct{}) error {
-	at := place{t.identity, t.biz}
-	defer s.opts.Journal.unwait(at)
+	at := moduleKey{t.identity, t.biz}
+	defer s.opts.Journal.stopWaiting(at)
 	look := time.NewTicker(stillThere)
 	defer look.Stop()
 	for {

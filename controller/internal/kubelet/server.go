@@ -210,7 +210,7 @@ func (s *Server) Start(ctx context.Context) error {
 // handler serves the part of a kubelet's API that the API server uses for Pods. Attach and port
 // forwarding answer that they are not implemented.
 func (s *Server) handler(ctx context.Context) http.Handler {
-	return s.admit(withAsked(api.PodHandler(api.PodHandlerConfig{
+	return s.admit(withLogRequest(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,
 		// virtual-kubelet gives exec a context of its own that never ends.
 		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {

@@ -312,7 +312,7 @@ func (p *Provider) beginDeletion(uid types.UID) {
 	if len(names) == 0 { // none of its modules could ever be installed: there is nothing to wait for
 		p.workers.background(func(ctx context.Context) {
 			if err := p.finishPod(ctx, e); err != nil && ctx.Err() == nil {
-				p.opts.Logger.Warn("could not finish a pod without modules; it goes when its grace period ends", "base", e.identity, "err", err)
+				p.opts.Logger.Warn("could not take a pod without modules out of the API; its grace period does", "base", e.identity, "err", err)
 			}
 		})
 	}

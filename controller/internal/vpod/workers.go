@@ -32,114 +32,114 @@ type worker struct {
 }
 
 // start lets workers run until stop.
-func (w *workers) start(ctx context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.spawn = func(f func(context.Context)) { w.wg.Go(func() { f(ctx) }) }
-	for key, one := range w.byKey {
-		w.launch(key, one)
+func (ws *workers) start(ctx context.Context) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.spawn = func(f func(context.Context)) { ws.wg.Go(func() { f(ctx) }) }
+	for key, w := range ws.byKey {
+		ws.launch(key, w)
 	}
 }
 
 // stop lets no worker begin and waits for those that run; their context is over by then.
-func (w *workers) stop() {
-	w.mu.Lock()
-	w.spawn = nil
-	for _, one := range w.byKey {
-		if one.timer != nil {
-			one.timer.Stop()
+func (ws *workers) stop() {
+	ws.mu.Lock()
+	ws.spawn = nil
+	for _, w := range ws.byKey {
+		if w.timer != nil {
+			w.timer.Stop()
 		}
 	}
-	w.mu.Unlock()
-	w.wg.Wait()
+	ws.mu.Unlock()
+	ws.wg.Wait()
 }
 
 // trigger has a worker look at its base and its Pods. It does not block.
-func (w *workers) trigger(key workerKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	one := w.byKey[key]
-	if one == nil {
-		one = &worker{}
-		w.byKey[key] = one
+func (ws *workers) trigger(key workerKey) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w := ws.byKey[key]
+	if w == nil {
+		w = &worker{}
+		ws.byKey[key] = w
 	}
-	if one.running {
-		one.triggered = true
+	if w.running {
+		w.triggered = true
 		return
 	}
-	if one.timer != nil {
-		one.timer.Stop()
-		one.timer = nil
+	if w.timer != nil {
+		w.timer.Stop()
+		w.timer = nil
 	}
-	if w.spawn != nil {
-		w.launch(key, one)
+	if ws.spawn != nil {
+		ws.launch(key, w)
 	}
 }
 
 // launch gives a worker its goroutine. The caller holds the lock.
-func (w *workers) launch(key workerKey, one *worker) {
-	one.running = true
-	w.busy++
-	w.spawn(func(ctx context.Context) {
-		for w.runOnce(ctx, key, one) {
+func (ws *workers) launch(key workerKey, w *worker) {
+	w.running = true
+	ws.busy++
+	ws.spawn(func(ctx context.Context) {
+		for ws.runOnce(ctx, key, w) {
 		}
 	})
 }
 
 // runOnce reconciles once and returns whether to do it again at once.
-func (w *workers) runOnce(ctx context.Context, key workerKey, one *worker) bool {
-	again, err := w.reconcileInSlot(ctx, key)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	stopping := ctx.Err() != nil || w.spawn == nil
+func (ws *workers) runOnce(ctx context.Context, key workerKey, w *worker) bool {
+	again, err := ws.reconcileInSlot(ctx, key)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	stopping := ctx.Err() != nil || ws.spawn == nil
 	switch {
 	case stopping:
 		again = 0
 	case err != nil:
-		one.failures++
-		again = backoff(one.failures)
-		w.logger.Warn("a worker failed and tries again", "base", key.identity, "biz", key.module, "in", again, "err", err)
+		w.failures++
+		again = backoff(w.failures)
+		ws.logger.Warn("a worker failed and tries again", "base", key.identity, "biz", key.module, "in", again, "err", err)
 	default:
-		one.failures = 0
+		w.failures = 0
 	}
-	triggered := one.triggered
-	one.triggered = false
+	triggered := w.triggered
+	w.triggered = false
 	if triggered && err == nil && !stopping {
 		return true
 	}
-	one.running = false
-	w.busy--
+	w.running = false
+	ws.busy--
 	if again > 0 {
-		one.timer = time.AfterFunc(again, func() { w.trigger(key) })
+		w.timer = time.AfterFunc(again, func() { ws.trigger(key) })
 	} else {
-		delete(w.byKey, key)
+		delete(ws.byKey, key)
 	}
 	return false
 }
 
-func (w *workers) reconcileInSlot(ctx context.Context, key workerKey) (time.Duration, error) {
-	release, err := w.slots.acquire(ctx, key.identity)
+func (ws *workers) reconcileInSlot(ctx context.Context, key workerKey) (time.Duration, error) {
+	release, err := ws.slots.acquire(ctx, key.identity)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	return w.reconcile(ctx, key)
+	return ws.reconcile(ctx, key)
 }
 
 // depth is the number of workers that run or wait for a slot, not counting those that wait for a
 // time.
-func (w *workers) depth() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.busy
+func (ws *workers) depth() int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.busy
 }
 
 // background runs f beside the workers while they run; stop waits for it.
-func (w *workers) background(f func(context.Context)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.spawn != nil {
-		w.spawn(f)
+func (ws *workers) background(f func(context.Context)) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.spawn != nil {
+		ws.spawn(f)
 	}
 }
 
