@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
@@ -28,8 +29,8 @@ func (p *printer) evidence(run *scenario.Run) {
 	if failed != nil && failed.Line > 0 {
 		place = fmt.Sprintf("%s:%d", run.File, failed.Line)
 	}
-	p.say("  %s\n", p.paint(faint, line(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
-	p.say("%s\n\n", p.paint(bold, indent(clean(run.Failure), "  ")))
+	p.say("  %s\n", p.paint(faint, plain.Text(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
+	p.say("%s\n\n", p.paint(bold, indent(plain.Lines(run.Failure), "  ")))
 	if len(run.Steps) > 0 {
 		p.say("  Steps\n")
 		p.steps(run.Steps, "    ")
@@ -38,7 +39,7 @@ func (p *printer) evidence(run *scenario.Run) {
 		if strings.TrimSpace(d.Text) == "" {
 			continue
 		}
-		p.say("  %s\n%s\n", line(d.Title), p.diff(indent(p.shorten(clean(d.Text)), "    ")))
+		p.say("  %s\n%s\n", plain.Text(d.Title), p.diff(indent(p.shorten(plain.Lines(d.Text)), "    ")))
 	}
 	if len(run.Checks) > 0 {
 		p.say("  Checks\n")
@@ -49,7 +50,7 @@ func (p *printer) evidence(run *scenario.Run) {
 		p.losses(run, t)
 	}
 	if run.Again != "" {
-		p.say("  Again: %s\n", line(run.Again))
+		p.say("  Again: %s\n", plain.Text(run.Again))
 	}
 	p.say("\n")
 }
@@ -70,9 +71,9 @@ func failedStep(steps []*scenario.Step) *scenario.Step {
 
 func (p *printer) steps(steps []*scenario.Step, by string) {
 	for _, s := range steps {
-		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), line(s.Action), max(0, 52-len(by)), line(s.Name), seconds(s.Elapsed))
+		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), plain.Text(s.Action), max(0, 52-len(by)), plain.Text(s.Name), seconds(s.Elapsed))
 		if s.Message != "" && (s.Verdict != scenario.Passed || p.o.Verbose) {
-			p.say("  %s", strings.ReplaceAll(clean(s.Message), "\n", "\n"+by+"    "))
+			p.say("  %s", strings.ReplaceAll(plain.Lines(s.Message), "\n", "\n"+by+"    "))
 		}
 		p.say("\n")
 		p.steps(s.Steps, by+"  ")
@@ -81,9 +82,9 @@ func (p *printer) steps(steps []*scenario.Step, by string) {
 
 func (p *printer) checks(run *scenario.Run) {
 	for _, c := range run.Checks {
-		p.say("    %s %-14s %s", p.mark(c.Verdict), line(c.Name), line(c.Summary))
+		p.say("    %s %-14s %s", p.mark(c.Verdict), plain.Text(c.Name), plain.Text(c.Summary))
 		if c.Expect != expectHolds {
-			p.say(" %s", p.paint(faint, "("+line(c.Expect)+")"))
+			p.say(" %s", p.paint(faint, "("+plain.Text(c.Expect)+")"))
 		}
 		p.say("\n")
 		if c.Verdict == scenario.Passed && !p.o.Verbose {
@@ -94,7 +95,7 @@ func (p *printer) checks(run *scenario.Run) {
 				p.say("        and %d more\n", len(c.Violations)-i)
 				break
 			}
-			p.say("        %s\n", line(violation(run, v)))
+			p.say("        %s\n", plain.Text(violation(run, v)))
 		}
 	}
 }
@@ -134,7 +135,7 @@ func doubts(t scenario.Traffic) []string {
 
 func (p *printer) doubts(t scenario.Traffic) {
 	for _, d := range doubts(t) {
-		p.say("  %s\n", p.paint(yellow, line("Requests of "+t.Name+": "+d)))
+		p.say("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+d)))
 	}
 }
 
@@ -169,7 +170,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.last = l.Due
 	}
 	sent := strings.TrimSuffix(Number(t.Sent)+" "+traffic.Through(t.Route), " ")
-	p.say("  Lost requests of %s: %s of %s (%s)\n", line(t.Name), Number(t.Summary.Lost), sent, line(t.Judge))
+	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent, plain.Text(t.Judge))
 	for i, key := range order {
 		if i == mostLosses {
 			p.say("    and %d more reasons or places\n", len(order)-i)
@@ -180,7 +181,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		if where != "" {
 			where = " at " + where
 		}
-		p.say("    %s\n", line(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
+		p.say("    %s\n", plain.Text(strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
 			since(run, g.first), since(run, g.last), key.why), ": ")))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
@@ -124,7 +125,7 @@ func junitCaseOf(run *scenario.Run) (*junitCase, error) {
 	case scenario.Skipped:
 		c.Skipped = &junitOutcome{Message: run.Failure}
 	default:
-		c.Output = &junitText{clean(run.Description) + "\n" + text.String()}
+		c.Output = &junitText{plain.Lines(run.Description) + "\n" + text.String()}
 	}
 	return c, nil
 }

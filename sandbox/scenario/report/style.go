@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
@@ -39,35 +38,6 @@ func (p *printer) mark(v scenario.Verdict) string {
 	default:
 		return p.paint(red, "✗")
 	}
-}
-
-// clean shows control characters instead of obeying them: texts come from
-// scenarios, scripts and bases, and could command the terminal.
-func clean(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if strings.IndexFunc(text, commands) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if commands(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// commands tells whether a character is more than a character. Those that change
-// the direction of writing are among them, and the two that XML cannot hold.
-func commands(r rune) bool {
-	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF)
-}
-
-// line cleans a text that has a line, or a part of one, for itself.
-func line(text string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(clean(text))
 }
 
 func indent(text, by string) string {

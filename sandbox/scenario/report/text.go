@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
@@ -69,12 +70,12 @@ func (p *printer) say(format string, args ...any) {
 }
 
 func (p *printer) run(run *scenario.Run) {
-	row := fmt.Sprintf("%-52s %6s", line(Name(run)), seconds(run.Elapsed))
+	row := fmt.Sprintf("%-52s %6s", plain.Text(Name(run)), seconds(run.Elapsed))
 	if text := requests(run); text != "" {
 		row += "  " + text
 	}
 	if run.Verdict == scenario.Skipped {
-		row += "  skipped: " + line(run.Failure)
+		row += "  skipped: " + plain.Text(run.Failure)
 	}
 	p.say("%s %s\n", p.mark(run.Verdict), row)
 	switch {

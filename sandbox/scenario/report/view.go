@@ -9,8 +9,8 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 // view is what the page's script draws. Texts are numbers of the list of texts;

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)

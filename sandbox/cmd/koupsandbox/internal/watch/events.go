@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -17,17 +17,7 @@ const clockFormat = "15:04:05.000"
 func Line(e timeline.Event) string {
 	who, what := describe(e)
 	line := fmt.Sprintf("%s  %-9s  %-30s  %s", e.Time.Local().Format(clockFormat), e.Kind, who, what)
-	return strings.TrimRight(plain(line), " ")
-}
-
-func plain(text string) string { return strings.Map(visible, text) }
-
-// visible keeps a text in its line, and from commanding the terminal.
-func visible(r rune) rune {
-	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-		return ' '
-	}
-	return r
+	return strings.TrimRight(plain.Text(line), " ")
 }
 
 func describe(e timeline.Event) (who, what string) {

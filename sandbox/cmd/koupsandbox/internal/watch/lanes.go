@@ -8,6 +8,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
@@ -221,15 +222,15 @@ func now(l *lanes.Lane, t time.Time, colours palette) string {
 			}
 		case lanes.Node:
 			if g.State != "Ready" {
-				parts = append(parts, paint(warn, "Node "+plain(g.State)))
+				parts = append(parts, paint(warn, "Node "+plain.Text(g.State)))
 			}
 		case lanes.Module:
-			parts = append(parts, fmt.Sprintf("%s %s", paint(colours.of(s.Version), plain(s.Name)), strings.ToLower(plain(g.State))))
+			parts = append(parts, fmt.Sprintf("%s %s", paint(colours.of(s.Version), plain.Text(s.Name)), strings.ToLower(plain.Text(g.State))))
 		case lanes.Pod:
 		case lanes.Fault:
-			parts = append(parts, plain(join(": ", s.Name, g.Text)))
+			parts = append(parts, plain.Text(join(": ", s.Name, g.Text)))
 		default:
-			parts = append(parts, plain(g.State))
+			parts = append(parts, plain.Text(g.State))
 		}
 	}
 	return strings.Join(parts, ", ")

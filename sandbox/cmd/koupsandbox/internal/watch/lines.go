@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 // Plain returns a sink for Follow that writes a line for people for each event, but

@@ -14,8 +14,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
+	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 const (
@@ -237,7 +238,7 @@ func (m *model) lanes(at time.Time) []func() string {
 	s := m.screen
 	names := 0
 	for _, l := range s.board.Lanes() {
-		names = max(names, ansi.StringWidth(plain(l.Name)))
+		names = max(names, ansi.StringWidth(plain.Text(l.Name)))
 	}
 	nameWidth := max(min(names, m.width/4), leastName)
 	n, beside := m.width-nameWidth-1, false
@@ -249,7 +250,7 @@ func (m *model) lanes(at time.Time) []func() string {
 	var rows []func() string
 	add := func(name string, draw func(period) cell, now func() string) {
 		rows = append(rows, func() string {
-			name := ansi.Truncate(plain(name), nameWidth, "…")
+			name := ansi.Truncate(plain.Text(name), nameWidth, "…")
 			row := fmt.Sprintf("%-*s %s", nameWidth, name, strip(n, each, edge, draw))
 			if beside {
 				row += " " + now()

@@ -18,8 +18,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -185,7 +185,7 @@ func TestPlain(t *testing.T) {
 09:30:03.000  command    base-1                          installBiz stock:2 ok after 1s
 09:30:03.000  module     base-1                          stock:2 RESOLVED → ACTIVATED
 09:30:03.000  module     base-1                          stock:1 ACTIVATED → DEACTIVATED
-09:30:03.500  request    traffic                         lost: notFound base-1 through kube-proxy: 404 [2J
+09:30:03.500  request    traffic                         lost: notFound base-1 through kube-proxy: 404\x1b[2J
 09:30:04.000  command    base-1                          uninstallBiz stock:1 User.Hang after 0s: stop handler
 09:30:04.100  module     base-1                          stock:1 DEACTIVATED → gone
 09:30:04.200  pod        base-1                          stock-a (stock:1): gone
