@@ -1,10 +1,6 @@
-// Package timeline holds what was seen while a scenario ran, in the order in
-// which it was seen. Checks judge it, reports draw it, watch shows it live.
 package timeline
 
-import (
-	"time"
-)
+import "time"
 
 // Kind says what an Event tells of.
 type Kind string

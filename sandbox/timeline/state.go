@@ -1,0 +1,240 @@
+package timeline
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// State is what events leave: what there is at a moment. The zero value is what there is before the
+// first event.
+//
+// Events must come in the order of a stream; the rules allow for one that began in the middle, and
+// for late words of a base that was removed. A State must not be used concurrently, but each of its
+// copies may be used by a goroutine of its own.
+//
+// It keeps nothing of the past but the names of bases that were removed: Pods, Nodes and faults that
+// are gone leave it.
+type State struct {
+	// Bases by name, those that were removed among them.
+	Bases Table[BaseStatus]
+	// Pods by UID, or by name if they have none.
+	Pods Table[PodStatus]
+	// Nodes by name.
+	Nodes Table[NodeStatus]
+	// Services by name.
+	Services Table[ServiceStatus]
+	// Components by name.
+	Components Table[ComponentStatus]
+	// Faults that are set, by BASE/ID.
+	Faults Table[FaultStatus]
+	// Streams of requests that have lost some, by name.
+	Streams Table[StreamStatus]
+
+	hosts Table[string] // bases by the names of their Nodes
+	pods  int           // that were ever seen
+}
+
+// Copy returns a State of its own with the same content. It takes the time of a dozen words, however
+// much there is; the first event of a kind after it, in the copy or in the original, copies the
+// map of that kind: some 100 µs and 54 KB for 1,000 bases (BenchmarkCopy).
+func (s *State) Copy() *State {
+	return &State{
+		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
+		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), pods: s.pods,
+	}
+}
+
+// Apply makes an event a part of what is. Steps and commands change nothing.
+func (s *State) Apply(e Event) {
+	switch e.Kind {
+	case Base:
+		s.base(e)
+	case Module:
+		s.module(e)
+	case Pod:
+		s.pod(e)
+	case Node:
+		s.node(e)
+	case Endpoints:
+		s.Services.put(e.Name, &ServiceStatus{Name: e.Name, Endpoints: e.Endpoints})
+	case Component:
+		c := ComponentStatus{Name: e.Name, Since: e.Time, State: ComponentState(e.State), Message: e.Message}
+		if before := s.Components.Get(e.Name); before != nil && before.State == c.State {
+			c.Since = before.Since
+		}
+		s.Components.put(e.Name, &c)
+	case Fault:
+		s.fault(e)
+	case Request:
+		lost := map[string]int{}
+		if before := s.Streams.Get(e.Name); before != nil {
+			maps.Copy(lost, before.Lost)
+		}
+		lost[e.State]++
+		s.Streams.put(e.Name, &StreamStatus{Name: e.Name, Lost: lost})
+	case Synced:
+		s.synced()
+	}
+}
+
+// nodePrefix begins the name of a base's Node; its identity follows.
+const nodePrefix = "vnode."
+
+// BaseOf returns the host name of the base behind a Node, also of one that is gone; empty if the Node
+// is no base's.
+func (s *State) BaseOf(node string) string {
+	if host := s.hosts.Get(node); host != nil {
+		return *host
+	}
+	return ""
+}
+
+func (s *State) base(e Event) {
+	if e.Base == "" {
+		return
+	}
+	b, change := BaseStatus{Name: e.Base}, BaseChange(e.State)
+	if before := s.Bases.Get(e.Base); before != nil {
+		b = *before
+	} else {
+		b.Running = change == BaseDisconnected // so it has been connected
+	}
+	if b.Removed && change != BaseAdded && change != BaseUp && change != BaseReady {
+		return // its last words
+	}
+	b.Removed = false
+	s.identify(&b, e)
+	switch change {
+	case BaseUp:
+		b.Running, b.Ready, b.Modules = true, false, nil
+	case BaseReady:
+		b.Running, b.Ready = true, true
+	case BaseConnected:
+		b.Running, b.Connected = true, true
+	case BaseDisconnected:
+		b.Connected = false
+	case BaseDown, BaseRemoved:
+		b.Running, b.Ready, b.Connected, b.Modules = false, false, false, nil
+		b.Removed = change == BaseRemoved
+	}
+	s.Bases.put(b.Name, &b)
+}
+
+// module changes what a base has. A base of which nothing else was told runs: the stream began later.
+func (s *State) module(e Event) {
+	if e.Base == "" {
+		return
+	}
+	b := BaseStatus{Name: e.Base, Running: true, Ready: true}
+	if before := s.Bases.Get(e.Base); before != nil {
+		b = *before
+	}
+	if b.Removed {
+		return
+	}
+	s.identify(&b, e)
+	b.Modules = b.with(e)
+	s.Bases.put(b.Name, &b)
+}
+
+// identify notes the identity of a base, and so the name of its Node before that is seen.
+func (s *State) identify(b *BaseStatus, e Event) {
+	if e.Identity != "" && e.Identity != b.Identity {
+		b.Identity = e.Identity
+		s.hosts.put(nodePrefix+e.Identity, &e.Base)
+	}
+}
+
+// PodKey returns the name under which Pods holds a Pod.
+func (p *PodState) PodKey() string { return cmp.Or(p.UID, p.Name) }
+
+func (s *State) pod(e Event) {
+	if e.Pod == nil {
+		return
+	}
+	key := e.Pod.PodKey()
+	before := s.Pods.Get(key)
+	switch {
+	case e.Pod.Gone:
+		s.Pods.put(key, nil)
+		return
+	case before == nil:
+		s.pods++
+		before = &PodStatus{Number: s.pods}
+	}
+	p := &PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base), Number: before.Number, ReadySince: before.ReadySince}
+	switch {
+	case !p.Serves():
+		p.ReadySince = time.Time{}
+	case p.ReadySince.IsZero():
+		p.ReadySince = e.Time
+	}
+	s.Pods.put(key, p)
+}
+
+func (s *State) node(e Event) {
+	if e.Base != "" && s.BaseOf(e.Name) != e.Base {
+		s.hosts.put(e.Name, &e.Base)
+	}
+	if e.State == "" {
+		s.Nodes.put(e.Name, nil)
+		return
+	}
+	s.Nodes.put(e.Name, &NodeStatus{Name: e.Name, Base: e.Base, State: NodeState(e.State)})
+}
+
+func (s *State) fault(e Event) {
+	key := e.Base + "/" + e.Name
+	switch FaultChange(e.State) {
+	case FaultSet:
+		s.Faults.put(key, &FaultStatus{Base: e.Base, ID: e.Name, Since: e.Time, Message: e.Message})
+	case FaultCleared:
+		s.Faults.put(key, nil)
+	}
+}
+
+// synced notes that all modules so far were there before.
+func (s *State) synced() {
+	for _, name := range s.Bases.Names() {
+		b := *s.Bases.Get(name)
+		b.Modules = slices.Clone(b.Modules)
+		for i := range b.Modules {
+			b.Modules[i].Own = true
+		}
+		s.Bases.put(name, &b)
+	}
+}
+
+// Left is a module that is left on a base.
+type Left struct {
+	Base string
+	ModuleStatus
+}
+
+// Left returns the modules on bases that run which are not the base's own and which no Pod on the base
+// wants, sorted by base, name and version. A Pod that is being deleted still answers for its modules; one that names no
+// version of a module answers for none, since none is installed for it.
+func (s *State) Left() []Left {
+	type on struct {
+		base string
+		ModuleRef
+	}
+	wanted := map[on]bool{}
+	for p := range s.Pods.All() {
+		for _, m := range p.Modules {
+			wanted[on{p.Base, m}] = true
+		}
+	}
+	var left []Left
+	for _, name := range s.Bases.Names() {
+		b := s.Bases.Get(name)
+		for _, m := range b.Modules {
+			if b.Running && !m.Own && !wanted[on{name, m.ModuleRef}] {
+				left = append(left, Left{name, m})
+			}
+		}
+	}
+	return left
+}

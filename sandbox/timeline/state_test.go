@@ -1,0 +1,334 @@
+package timeline_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	. "github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+
+func base(change BaseChange, identity string) Event {
+	return Event{Kind: Base, Base: "a", State: string(change), Identity: identity}
+}
+
+// module is a change of the module biz on base a.
+func module(ms int, version string, state ModuleState) Event {
+	return Event{Kind: Module, Time: at(ms), Base: "a", Module: "biz", Version: version, State: string(state)}
+}
+
+func pod(ms int, name, base string, change func(*PodState)) Event {
+	p := &PodState{Name: name, UID: "uid-" + name, Phase: "Running", Modules: []ModuleRef{{Name: "biz", Version: "1"}}}
+	change(p)
+	return Event{Kind: Pod, Time: at(ms), Base: base, Pod: p}
+}
+
+func nothing(*PodState)  {}
+func ready(p *PodState)  { p.Ready = true }
+func gone(p *PodState)   { p.Gone = true }
+func goes(p *PodState)   { p.Ready, p.Deleting = true, true }
+func failed(p *PodState) { p.Phase = "Failed" }
+
+// content is a whole State as values.
+type content struct {
+	Bases      map[string]BaseStatus
+	Pods       map[string]PodStatus
+	Nodes      map[string]NodeStatus
+	Services   map[string]ServiceStatus
+	Components map[string]ComponentStatus
+	Faults     map[string]FaultStatus
+	Streams    map[string]StreamStatus
+	Hosts      map[string]string // of the Nodes that the tests name
+}
+
+func valuesOf[T any](t Table[T]) map[string]T {
+	all := map[string]T{}
+	for _, name := range t.Names() {
+		all[name] = *t.Get(name)
+	}
+	return all
+}
+
+func contentOf(s *State) content {
+	c := content{valuesOf(s.Bases), valuesOf(s.Pods), valuesOf(s.Nodes), valuesOf(s.Services), valuesOf(s.Components),
+		valuesOf(s.Faults), valuesOf(s.Streams), map[string]string{}}
+	for _, node := range []string{"vnode.1", "vnode.2", "other"} {
+		if host := s.BaseOf(node); host != "" {
+			c.Hosts[node] = host
+		}
+	}
+	return c
+}
+
+func biz(version string, state ModuleState, since int, own bool) ModuleStatus {
+	return ModuleStatus{ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state, Since: at(since), Own: own}
+}
+
+func TestState(t *testing.T) {
+	only := func(b BaseStatus) content {
+		b.Name = "a"
+		c := content{Bases: map[string]BaseStatus{"a": b}}
+		if b.Identity != "" {
+			c.Hosts = map[string]string{"vnode." + b.Identity: "a"}
+		}
+		return c
+	}
+	pods := func(all ...PodStatus) content {
+		c := content{Pods: map[string]PodStatus{}}
+		for _, p := range all {
+			c.Pods[p.UID] = p
+		}
+		return c
+	}
+	status := func(e Event, number int, base string, since time.Time) PodStatus {
+		return PodStatus{PodState: *e.Pod, Base: base, Number: number, ReadySince: since}
+	}
+	for name, tc := range map[string]struct {
+		events []Event
+		want   content
+	}{
+		"nothing": {nil, content{}},
+		"steps and commands change nothing": {
+			[]Event{{Kind: Step, Name: "one", State: "began"}, {Kind: Command, Base: "a", Name: CommandInstall, Module: "biz", Version: "1"}}, content{}},
+		"a base starts": {
+			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
+			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
+		"a base that is added has no process yet":             {[]Event{base(BaseAdded, "1")}, only(BaseStatus{Identity: "1"})},
+		"a base is cut off":                                   {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")}, only(BaseStatus{Running: true})},
+		"a base of which it is first told that it is cut off": {[]Event{base(BaseDisconnected, "")}, only(BaseStatus{Running: true})},
+		"a base of which it is first told that it has ended":  {[]Event{base(BaseDown, "")}, only(BaseStatus{})},
+		"a base ends with its modules": {
+			[]Event{base(BaseReady, "1"), base(BaseConnected, "1"), module(1, "1", ModuleActivated), base(BaseDown, "1")}, only(BaseStatus{Identity: "1"})},
+		"a new process has nothing of the old one": {
+			[]Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), base(BaseUp, "2")},
+			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}}, Hosts: map[string]string{"vnode.1": "a", "vnode.2": "a"}}},
+		"the last words of a base that was removed": {
+			[]Event{base(BaseReady, ""), base(BaseRemoved, ""), module(1, "1", ModuleDeactivated), base(BaseDisconnected, ""), base(BaseConnected, ""), base(BaseDown, "")},
+			only(BaseStatus{Removed: true})},
+		"a base of the same name":   {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseReady, "")}, only(BaseStatus{Running: true, Ready: true})},
+		"the same, without a start": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseAdded, "2")}, only(BaseStatus{Identity: "2"})},
+		"an event without a base":   {[]Event{{Kind: Base, State: string(BaseDown)}, {Kind: Module, Module: "biz", State: string(ModuleBroken)}}, content{}},
+		"modules in the order of their names": {
+			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved), {Kind: Module, Time: at(2), Base: "a", Module: "aaa", Version: "9", State: "BROKEN"}, module(3, "1", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{
+				{ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: ModuleBroken, Since: at(2)}, biz("1", ModuleActivated, 3, false), biz("2", ModuleResolved, 1, false)}})},
+		"a switch": {
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "2", ModuleResolved), module(3, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, false), biz("2", ModuleActivated, 2, false)}})},
+		"modules that are gone": {
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(1, "2", ModuleActivated), module(1, "3", ModuleBroken), module(1, "4", ModuleActivated),
+				module(2, "1", ""), module(2, "2", ModuleStopped), module(2, "3", ModuleUnresolved), module(2, "5", "")},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("4", ModuleActivated, 1, false)}})},
+		"a module that came back": {
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "1", ""), module(3, "1", ModuleResolved)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleResolved, 3, false)}})},
+		"a base's own module": {
+			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""), module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
+		"modules from before the stream": {
+			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Kind: Synced}, module(3, "2", ModuleActivated)},
+			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
+		"a module on a base of which nothing else was told": {
+			[]Event{module(1, "1", ModuleActivated)}, only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, false)}})},
+		"a Pod finds a base, and keeps it when that is gone": {
+			[]Event{pod(1, "p", "", nothing), pod(2, "p", "a", ready), pod(3, "p", "", ready)},
+			pods(status(pod(0, "p", "", ready), 1, "a", at(2)))},
+		"a Pod turns Ready again": {
+			[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", nothing), pod(3, "p", "a", ready), pod(4, "p", "a", ready)},
+			pods(status(pod(0, "p", "", ready), 1, "a", at(3)))},
+		"a Pod that goes serves no more": {[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", goes)}, pods(status(pod(0, "p", "", goes), 1, "a", time.Time{}))},
+		"Pods come and go": {
+			[]Event{pod(1, "p", "a", nothing), pod(1, "q", "b", nothing), pod(2, "p", "a", gone), pod(3, "r", "a", failed), pod(4, "never", "", gone)},
+			pods(status(pod(0, "q", "", nothing), 2, "b", time.Time{}), status(pod(0, "r", "", failed), 3, "a", time.Time{}))},
+		"a Pod without a UID": {
+			[]Event{{Kind: Pod, Pod: &PodState{Name: "p"}}, {Kind: Pod}}, content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
+		"Nodes": {
+			[]Event{{Kind: Node, Name: "vnode.1", Base: "a", State: "Ready"}, {Kind: Node, Name: "vnode.1", Base: "a", State: "NotReady"},
+				{Kind: Node, Name: "vnode.2", Base: "b", State: "Ready"}, {Kind: Node, Name: "vnode.2", Base: "b"}, {Kind: Node, Name: "other", State: "Unknown"}},
+			content{Nodes: map[string]NodeStatus{"vnode.1": {Name: "vnode.1", Base: "a", State: NodeNotReady}, "other": {Name: "other", State: NodeUnknown}},
+				Hosts: map[string]string{"vnode.1": "a", "vnode.2": "b"}}},
+		"endpoints": {
+			[]Event{{Kind: Endpoints, Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.1", Pod: "p", Ready: true}}}, {Kind: Endpoints, Name: "none"},
+				{Kind: Endpoints, Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}},
+			content{Services: map[string]ServiceStatus{"none": {Name: "none"}, "svc": {Name: "svc", Endpoints: []Endpoint{{IP: "198.18.0.2", Pod: "q"}}}}}},
+		"components": {
+			[]Event{{Kind: Component, Time: at(1), Name: "broker", State: "running"}, {Kind: Component, Time: at(2), Name: "broker", State: "running"},
+				{Kind: Component, Time: at(1), Name: "x", State: "running"}, {Kind: Component, Time: at(3), Name: "x", State: "exited", Message: "killed"}},
+			content{Components: map[string]ComponentStatus{"broker": {Name: "broker", State: ComponentRunning, Since: at(1)},
+				"x": {Name: "x", State: ComponentExited, Since: at(3), Message: "killed"}}}},
+		"faults": {
+			[]Event{{Kind: Fault, Time: at(1), Base: "a", Name: "f1", State: "set", Message: "silent"}, {Kind: Fault, Time: at(1), Base: "b", Name: "f1", State: "set", Message: "deaf"},
+				{Kind: Fault, Time: at(2), Base: "a", Name: "f1", State: "fired"}, {Kind: Fault, Time: at(3), Base: "b", Name: "f1", State: "cleared"}},
+			content{Faults: map[string]FaultStatus{"a/f1": {Base: "a", ID: "f1", Since: at(1), Message: "silent"}}}},
+		"lost requests": {
+			[]Event{{Kind: Request, Name: "s", State: "notFound"}, {Kind: Request, Name: "s", State: "refused"}, {Kind: Request, Name: "s", State: "notFound"}},
+			content{Streams: map[string]StreamStatus{"s": {Name: "s", Lost: map[string]int{"notFound": 2, "refused": 1}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s State
+			for _, e := range tc.events {
+				s.Apply(e)
+			}
+			if diff := cmp.Diff(tc.want, contentOf(&s), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLeft(t *testing.T) {
+	named := func(version string) func(*PodState) {
+		return func(p *PodState) { p.Modules = []ModuleRef{{Name: "biz", Version: version}} }
+	}
+	installed := []Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "2", ModuleDeactivated)}
+	for name, tc := range map[string]struct {
+		events []Event
+		want   []string
+	}{
+		"nobody wants anything":           {nil, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"one is wanted":                   {[]Event{pod(3, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
+		"a Pod that goes answers for it":  {[]Event{pod(3, "p", "a", goes)}, []string{"a biz:2 DEACTIVATED"}},
+		"a Pod that is gone does not":     {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"wanted on another base":          {[]Event{pod(3, "p", "b", nothing)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"a Pod that names no version":     {[]Event{pod(3, "p", "a", named(""))}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"the base has ended":              {[]Event{base(BaseDown, "")}, nil},
+		"they were there before":          {[]Event{{Kind: Synced}}, nil},
+		"another base has its own module": {[]Event{{Kind: Base, Base: "b", State: "up"}, {Kind: Module, Base: "b", Module: "own", Version: "1", State: "ACTIVATED"}}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s State
+			for _, e := range append(slices.Clone(installed), tc.events...) {
+				s.Apply(e)
+			}
+			var got []string
+			for _, l := range s.Left() {
+				got = append(got, fmt.Sprintf("%s %s %s", l.Base, l.ModuleRef, l.State))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// anyEvent draws one event of a small world, so that events meet.
+func anyEvent(t *rapid.T) Event {
+	name := rapid.SampledFrom([]string{"a", "b"})
+	e := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time")), Base: name.Draw(t, "base")}
+	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced}).Draw(t, "kind")
+	draw := func(from ...string) string { return rapid.SampledFrom(from).Draw(t, "value") }
+	switch e.Kind {
+	case Base:
+		e.State, e.Identity = draw("added", "up", "ready", "connected", "disconnected", "down", "removed"), draw("", "1", "2")
+	case Module:
+		e.Module, e.Version, e.State = draw("biz", "other"), draw("1", "2"), draw("", "RESOLVED", "ACTIVATED", "DEACTIVATED", "STOPPED")
+	case Pod:
+		e.Pod = &PodState{Name: draw("p", "q"), Phase: draw("Pending", "Running"), Ready: rapid.Bool().Draw(t, "ready"), Gone: rapid.Bool().Draw(t, "gone")}
+	case Endpoints:
+		e.Name, e.Endpoints = draw("s", "t"), []Endpoint{{Pod: draw("p", "q")}}
+	case Node:
+		e.Name, e.State = draw("vnode.1", "other"), draw("", "Ready", "NotReady")
+	default:
+		e.Name, e.State = draw("x", "y"), draw("running", "exited", "set", "cleared", "notFound")
+	}
+	return e
+}
+
+// A copy changes nothing: neither in the State that goes on, be it the original or the copy, nor in
+// what was copied, whatever happens to the other.
+func TestCopiesAreIndependent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		events := rapid.SliceOfN(rapid.Custom(anyEvent), 0, 60).Draw(t, "events")
+		once, often := &State{}, &State{}
+		type moment struct {
+			s    *State
+			want content
+		}
+		var kept []moment
+		for _, e := range events {
+			if rapid.Bool().Draw(t, "copy") {
+				other := often.Copy()
+				kept = append(kept, moment{other, contentOf(once)})
+				switch rapid.IntRange(0, 2).Draw(t, "goes on") {
+				case 1: // with the copy
+					often, kept[len(kept)-1].s = other, often
+				case 2: // and something else happens to a copy of the copy
+					other.Copy().Apply(rapid.Custom(anyEvent).Draw(t, "elsewhere"))
+				}
+			}
+			once.Apply(e)
+			often.Apply(e)
+		}
+		kept = append(kept, moment{often, contentOf(once)})
+		for i, m := range kept {
+			if diff := cmp.Diff(m.want, contentOf(m.s), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("moment %d of %d (-in one go +with copies):\n%s", i, len(kept), diff)
+			}
+		}
+	})
+}
+
+// What was taken out of a State stays as it was.
+func TestWhatWasTakenOutStays(t *testing.T) {
+	var s State
+	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing), {Kind: Request, Name: "s", State: "refused"}} {
+		s.Apply(e)
+	}
+	b, p, lost := s.Bases.Get("a"), s.Pods.Get("uid-p"), s.Streams.Get("s")
+	for _, e := range []Event{module(2, "1", ModuleDeactivated), module(2, "0", ModuleActivated), {Kind: Synced}, pod(2, "p", "a", ready), {Kind: Request, Name: "s", State: "refused"}} {
+		s.Apply(e)
+	}
+	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Own, p.Ready, lost.Lost)
+	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// large is a State of n bases with two modules and a Pod each.
+func large(n int) *State {
+	s := &State{}
+	for i := range n {
+		name := fmt.Sprint("base-", i)
+		s.Apply(Event{Kind: Base, Base: name, Identity: fmt.Sprint("id-", i), State: string(BaseReady)})
+		for _, version := range []string{"1", "2"} {
+			s.Apply(Event{Kind: Module, Base: name, Module: "biz", Version: version, State: string(ModuleActivated)})
+		}
+		e := pod(0, fmt.Sprint("p-", i), name, ready)
+		s.Apply(e)
+	}
+	return s
+}
+
+func BenchmarkCopy(b *testing.B) {
+	s := large(1000)
+	b.Run("alone", func(b *testing.B) {
+		for b.Loop() {
+			s.Copy()
+		}
+	})
+	b.Run("and an event of a module", func(b *testing.B) {
+		b.ReportAllocs()
+		e := Event{Kind: Module, Base: "base-500", Module: "biz", Version: "2", State: string(ModuleDeactivated)}
+		for b.Loop() {
+			s.Copy()
+			s.Apply(e)
+		}
+	})
+	b.Run("none, only the event", func(b *testing.B) {
+		b.ReportAllocs()
+		e := Event{Kind: Module, Base: "base-500", Module: "biz", Version: "2", State: string(ModuleDeactivated)}
+		for b.Loop() {
+			s.Apply(e)
+		}
+	})
+}
