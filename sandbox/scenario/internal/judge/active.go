@@ -38,7 +38,7 @@ type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
 	ended  *gap                 // the last one in which nobody wanted the module
-	last   *timeline.PodState   // the Pod that was deleted last
+	last   *timeline.PodStatus  // the Pod that was deleted last
 }
 
 type gap struct {
@@ -55,7 +55,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 	}
 	switch e.Kind {
 	case timeline.Base:
-		if e.State != baseDown && e.State != baseUp {
+		if change := timeline.BaseChange(e.State); change != timeline.BaseDown && change != timeline.BaseUp {
 			return
 		}
 		for t, s := range c.tracks {
@@ -67,18 +67,17 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 	case timeline.Module:
 		c.module(w, e, o)
 	case timeline.Pod:
-		if e.pod == nil || e.pod.base == "" {
+		if e.pod == nil || e.pod.Base == "" {
 			return
 		}
 		for _, m := range e.pod.Modules {
-			t := track{e.pod.base, m.Name}
+			t := track{e.pod.Base, m.Name}
 			s := c.tracks[t]
 			if s == nil {
 				continue
 			}
-			if !e.before.Gone && !e.before.Deleting && (e.pod.Deleting || e.pod.Gone) {
-				state := e.pod.PodState
-				s.last = &state
+			if e.stayed && (e.pod.Deleting || e.pod.Gone) {
+				s.last = e.pod
 			}
 			c.look(w, t, e.Time, o, false, e.pod)
 			c.lookBack(s, e.pod, m.Name, e.Time, o)
@@ -88,9 +87,9 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 
 // lookBack judges a gap again that was over before the watch told of the Pod that
 // ended it.
-func (c *activeCheck) lookBack(s *served, came *pod, module string, now time.Time, o *Options) {
+func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
 	g := s.ended
-	if g == nil || !came.wants(module) {
+	if g == nil || !came.Wants(module) {
 		return
 	}
 	s.ended = nil
@@ -103,7 +102,7 @@ func (c *activeCheck) lookBack(s *served, came *pod, module string, now time.Tim
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
 	s := c.tracks[t]
-	if e.State == activated {
+	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
 		if s == nil {
 			s = &served{active: map[string]time.Time{}}
 			c.tracks[t], c.ever[t] = s, struct{}{}
@@ -128,7 +127,7 @@ func (c *activeCheck) module(w *world, e change, o *Options) {
 
 // look opens, closes and judges the gap of a track. came is the Pod that has
 // changed, if one has.
-func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended bool, came *pod) {
+func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended bool, came *timeline.PodStatus) {
 	s := c.tracks[t]
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
@@ -145,7 +144,7 @@ func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended b
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, free: !wanted, alone: !w.readyAnywhere(t.module)}
+		s.gap = &gap{track: t, from: now, excused: ended, free: !wanted, alone: !w.serves(t.module)}
 	case ended:
 		g.excused = true
 	case g.free && wanted && came != nil && s.replacedBy(came, g, o, now):
@@ -169,24 +168,14 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 
 // replacedBy tells whether a Pod that wants the module since now is the replacement
 // of the one whose deletion began the gap.
-func (s *served) replacedBy(p *pod, g *gap, o *Options, now time.Time) bool {
+func (s *served) replacedBy(p *timeline.PodStatus, g *gap, o *Options, now time.Time) bool {
 	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
 		return p.Owner == s.last.Owner
 	}
-	old := pod{PodState: *s.last}
-	return g.alone && old.version(g.module) != p.version(g.module)
-}
-
-func (w *world) readyAnywhere(module string) bool {
-	for _, p := range w.pods {
-		if p.serves() && p.has(module) {
-			return true
-		}
-	}
-	return false
+	return g.alone && s.last.Version(g.module) != p.Version(g.module)
 }
 
 func (c *activeCheck) result(end time.Time) Result {

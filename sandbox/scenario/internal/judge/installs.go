@@ -41,29 +41,29 @@ func (c *installCheck) note(_ *world, e change) {
 	key := install{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
 	switch e.Kind {
 	case timeline.Base:
-		switch e.State {
-		case baseUp, baseDown:
+		switch timeline.BaseChange(e.State) {
+		case timeline.BaseUp, timeline.BaseDown:
 			for k := range c.lives {
 				if k.base == e.Base {
 					delete(c.lives, k)
 				}
 			}
-		case "disconnected":
+		case timeline.BaseDisconnected:
 			c.disturbed[e.Base] = e.Time
 		}
 	case timeline.Fault:
-		if e.State != "cleared" {
+		if timeline.FaultChange(e.State) != timeline.FaultCleared {
 			c.disturbed[e.Base] = e.Time
 		}
 	case timeline.Component:
-		if e.State != "running" {
+		if timeline.ComponentState(e.State) != timeline.ComponentRunning {
 			c.disturbed[""] = e.Time
 		}
 	case timeline.Module:
 		c.module(key, e)
 	case timeline.Command:
 		l := c.lives[key]
-		if e.Name != installBiz || l == nil || l.broken {
+		if e.Name != timeline.CommandInstall || l == nil || l.broken {
 			return
 		}
 		began := e.Time.Add(-e.Elapsed) // when it arrived
@@ -78,10 +78,10 @@ func (c *installCheck) note(_ *world, e change) {
 
 func (c *installCheck) module(key install, e change) {
 	l := c.lives[key]
-	switch e.State {
-	case "", stopped, unresolved:
+	switch state := timeline.ModuleState(e.State); {
+	case state.Gone():
 		delete(c.lives, key)
-	case resolved:
+	case state == timeline.ModuleResolved:
 		if l != nil && !l.broken {
 			c.repeated(key, l, e.Time, "was resolved again after %v")
 		}
@@ -92,7 +92,7 @@ func (c *installCheck) module(key install, e change) {
 			l = &life{since: e.Time}
 			c.lives[key] = l
 		}
-		l.broken = e.State == broken
+		l.broken = state == timeline.ModuleBroken
 	}
 }
 

@@ -26,14 +26,14 @@ type orderCheck struct {
 type handover struct{ old, module string } // UID
 
 func (c *orderCheck) note(w *world, e change, o *Options) {
-	if e.Kind != timeline.Pod || e.pod == nil {
+	if e.pod == nil {
 		return
 	}
 	if c.wasReady == nil {
 		c.wasReady, c.open = map[string]bool{}, map[handover]*Violation{}
 	}
 	p := e.pod
-	if !p.serves() {
+	if !p.Serves() {
 		for h, v := range c.open {
 			if h.old == p.UID {
 				v.Length = e.Time.Sub(v.Time)
@@ -44,7 +44,7 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 		return
 	}
 	c.wasReady[p.UID] = true
-	if e.before.Ready && !e.before.Gone && !e.before.Deleting || p.base == "" {
+	if e.served || p.Base == "" {
 		return
 	}
 	for _, m := range p.Modules {
@@ -52,36 +52,36 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 	}
 }
 
-func (c *orderCheck) turnedReady(w *world, p *pod, m timeline.ModuleRef, now time.Time, o *Options) {
-	for _, old := range w.all() {
-		if !old.before(p) || old.base != p.base || old.Node != p.Node || old.Gone || !c.wasReady[old.UID] || !old.has(m.Name) || old.version(m.Name) == m.Version {
+func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.ModuleRef, now time.Time, o *Options) {
+	for old := range w.Pods.All() {
+		if !older(old, p) || old.Base != p.Base || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
 			continue
 		}
 		c.compared++
 		switch {
-		case !old.serves():
-		case w.aloneOn(p.base, m.Name, now.Add(-o.AloneWithin)):
+		case !old.Serves():
+		case w.aloneOn(p.Base, m.Name, now.Add(-o.AloneWithin)):
 			c.exempt++
 		default:
 			c.open[handover{old.UID, m.Name}] = &Violation{
-				Time: now, Base: p.base, Pod: p.Name,
+				Time: now, Base: p.Base, Pod: p.Name,
 				Message: fmt.Sprintf("Pod %s with %s:%s turned Ready on %s before Pod %s with version %s had turned Not Ready",
-					p.Name, m.Name, m.Version, p.base, old.Name, old.version(m.Name)),
+					p.Name, m.Name, m.Version, p.Base, old.Name, old.Version(m.Name)),
 			}
 		}
 	}
 }
 
-// before tells whether the Pod is older; those of one second go by first sight.
-func (p *pod) before(q *pod) bool {
-	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.number < q.number
+// older tells whether p is older than q; Pods of one second go by first sight.
+func older(p, q *timeline.PodStatus) bool {
+	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
 // aloneOn tells whether no other base has a Pod of the module that has been Ready
 // since then.
 func (w *world) aloneOn(base, module string, since time.Time) bool {
-	for _, p := range w.pods {
-		if p.base != base && p.has(module) && p.serves() && !p.readySince.After(since) {
+	for p := range w.Pods.All() {
+		if p.Base != base && p.Has(module) && p.Serves() && !p.ReadySince.After(since) {
 			return false
 		}
 	}

@@ -68,10 +68,10 @@ func (c *truthCheck) note(w *world, e change) {
 			c.lost = append(c.lost, loss{e.Base, e.Time.Add(-e.Elapsed), e.Time})
 		}
 	case timeline.Component:
-		c.outages.note(e.Name, "", e.State != "running", e.Time)
+		c.outages.note(e.Name, "", timeline.ComponentState(e.State) != timeline.ComponentRunning, e.Time)
 	case timeline.Base, timeline.Module:
-		if e.Kind == timeline.Base && (e.State == "disconnected" || e.State == "connected") {
-			c.outages.note("", e.Base, e.State == "disconnected", e.Time)
+		if change := timeline.BaseChange(e.State); change == timeline.BaseDisconnected || change == timeline.BaseConnected {
+			c.outages.note("", e.Base, change == timeline.BaseDisconnected, e.Time)
 		}
 		c.compare(w, e.Time, func(k claim) bool { return k.base == e.Base })
 	case timeline.Pod:
@@ -97,20 +97,20 @@ func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool
 			c.known[k] = struct{}{}
 			c.compared++
 		}
-		b := w.base(k.base)
-		missing := b.missing(p)
+		b, ended := w.Bases.Get(k.base), w.ended(k.base)
+		missing := missing(b, p)
 		l := c.open[k]
 		switch {
 		case missing == "":
 			c.close(k, now)
 		case l == nil:
-			l = &lie{claim: k, from: now, missing: missing, excused: !b.running}
+			l = &lie{claim: k, from: now, missing: missing, excused: ended}
 			c.open[k] = l
-		case !b.running:
+		case ended:
 			l.excused = true
 		}
 		if missing != "" {
-			l.serve(b.servesAll(p), now)
+			l.serve(servesAll(b, p), now)
 		}
 	}
 }
@@ -125,22 +125,22 @@ func (c *truthCheck) close(k claim, now time.Time) {
 }
 
 // claims are the Pods that are Ready and the endpoints that are ready.
-func (w *world) claims(concerned func(claim) bool) map[claim]*pod {
-	out := map[claim]*pod{}
-	byName := map[string]*pod{}
-	for _, p := range w.pods {
-		if p.Gone || p.base == "" {
+func (w *world) claims(concerned func(claim) bool) map[claim]*timeline.PodStatus {
+	out := map[claim]*timeline.PodStatus{}
+	byName := map[string]*timeline.PodStatus{}
+	for p := range w.Pods.All() {
+		if p.Base == "" {
 			continue
 		}
 		byName[p.Name] = p
-		if k := (claim{"", p.Name, p.UID, p.base}); p.serves() && concerned(k) {
+		if k := (claim{"", p.Name, p.UID, p.Base}); p.Serves() && concerned(k) {
 			out[k] = p
 		}
 	}
-	for service, endpoints := range w.endpoints {
-		for _, e := range endpoints {
+	for service := range w.Services.All() {
+		for _, e := range service.Endpoints {
 			if p := byName[e.Pod]; e.Ready && p != nil {
-				if k := (claim{service, p.Name, p.UID, p.base}); concerned(k) {
+				if k := (claim{service.Name, p.Name, p.UID, p.Base}); concerned(k) {
 					out[k] = p
 				}
 			}
@@ -149,12 +149,12 @@ func (w *world) claims(concerned func(claim) bool) map[claim]*pod {
 	return out
 }
 
-// missing names the modules of the Pod that are not active.
-func (b *base) missing(p *pod) string {
+// missing names the modules of the Pod that are not active on the base.
+func missing(b *timeline.BaseStatus, p *timeline.PodStatus) string {
 	var out []string
 	for _, m := range p.Modules {
-		if !b.isActive(m.Name, m.Version) {
-			out = append(out, strings.TrimSuffix(m.Name+":"+m.Version, ":"))
+		if !b.Active(m.Name, m.Version) {
+			out = append(out, m.String())
 		}
 	}
 	slices.Sort(out)
@@ -162,13 +162,8 @@ func (b *base) missing(p *pod) string {
 }
 
 // servesAll tells whether some version of each module of the Pod is active.
-func (b *base) servesAll(p *pod) bool {
-	for _, m := range p.Modules {
-		if !b.isActive(m.Name, "") {
-			return false
-		}
-	}
-	return true
+func servesAll(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
+	return !slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return !b.Active(m.Name, "") })
 }
 
 func (c *truthCheck) result(end time.Time, o *Options) Result {

@@ -3,193 +3,77 @@ package judge
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// States as events spell them.
 const (
-	resolved    = "RESOLVED"
-	activated   = "ACTIVATED"
-	broken      = "BROKEN"
-	stopped     = "STOPPED"
-	unresolved  = "UNRESOLVED"
-	baseUp      = "up"
-	baseReady   = "ready"
-	baseDown    = "down"
-	installBiz  = "installBiz"
 	controller  = "module-controller" // and -2, and so on
 	daemonSet   = "DaemonSet/"
 	statefulSet = "StatefulSet/"
 )
 
-// world is what there is.
+// world is what there is, and what of the past counts at the end.
 type world struct {
-	bases     map[string]*base
-	pods      map[string]*pod // by UID
-	endpoints map[string][]timeline.Endpoint
-	seen      int // Pods so far
-}
-
-// base is one base by its name, through all of its processes.
-type base struct {
-	name    string
-	running bool
-	ready   bool // it has started; what it has before are its own modules
-	worked  bool // it has had a module
-	modules map[timeline.ModuleRef]*module
-}
-
-// module is one version that is on a base.
-type module struct {
-	state string
-	since time.Time // when it came
-	own   bool      // from the base itself, or from before the run
-}
-
-// pod is a Pod, also when it is gone.
-type pod struct {
-	timeline.PodState
-	base       string
-	number     int       // order of first sight
-	readySince time.Time // zero while it is not Ready
+	timeline.State
+	worked map[string]bool                // bases that have had a module
+	ever   map[string]*timeline.PodStatus // all Pods, as they were last
 }
 
 // change is what an event has changed.
 type change struct {
 	timeline.Event
-	pod    *pod
-	before timeline.PodState // of the Pod; Gone for one that was not known
+	// pod is the Pod as it is now, also if it is gone; nil if the event is about none.
+	pod *timeline.PodStatus
+	// stayed tells whether it was there before and was not being deleted, served whether it served.
+	stayed, served bool
 }
 
 func newWorld() world {
-	return world{bases: map[string]*base{}, pods: map[string]*pod{}, endpoints: map[string][]timeline.Endpoint{}}
-}
-
-func (w *world) base(name string) *base {
-	b := w.bases[name]
-	if b == nil {
-		b = &base{name: name, running: true, ready: true, modules: map[timeline.ModuleRef]*module{}}
-		w.bases[name] = b
-	}
-	return b
+	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}}
 }
 
 func (w *world) apply(e timeline.Event) change {
+	w.Apply(e)
 	c := change{Event: e}
-	switch e.Kind {
-	case timeline.Synced:
-		for _, b := range w.bases { // so far it was told what had been before
-			for _, m := range b.modules {
-				m.own = true
-			}
+	switch {
+	case e.Kind == timeline.Module:
+		w.worked[e.Base] = w.worked[e.Base] || !timeline.ModuleState(e.State).Gone()
+	case e.Kind == timeline.Pod && e.Pod != nil:
+		key := e.Pod.PodKey()
+		before := w.ever[key]
+		if before == nil {
+			before = &timeline.PodStatus{PodState: timeline.PodState{Gone: true}}
 		}
-	case timeline.Base:
-		b := w.base(e.Base)
-		switch e.State {
-		case baseUp:
-			b.running, b.ready = true, false
-			clear(b.modules)
-		case baseReady:
-			b.running, b.ready = true, true
-		case baseDown:
-			b.running, b.ready = false, false
-			clear(b.modules)
+		c.stayed, c.served = !before.Gone && !before.Deleting, before.Serves()
+		if c.pod = w.Pods.Get(key); c.pod == nil {
+			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base)}
 		}
-	case timeline.Module:
-		w.base(e.Base).note(e)
-	case timeline.Pod:
-		if e.Pod != nil {
-			c.pod, c.before = w.notePod(e)
-		}
-	case timeline.Endpoints:
-		w.endpoints[e.Name] = e.Endpoints
+		w.ever[key] = c.pod
 	}
 	return c
 }
 
-func (b *base) note(e timeline.Event) {
-	ref := timeline.ModuleRef{Name: e.Module, Version: e.Version}
-	switch e.State {
-	case "", stopped, unresolved: // a base forgets what has stopped
-		delete(b.modules, ref)
-		return
-	}
-	m := b.modules[ref]
-	if m == nil {
-		m = &module{since: e.Time, own: !b.ready}
-		b.modules[ref], b.worked = m, true
-	}
-	m.state = e.State
-}
-
-func (w *world) notePod(e timeline.Event) (*pod, timeline.PodState) {
-	p := w.pods[e.Pod.UID]
-	before := timeline.PodState{Gone: true}
-	if p == nil {
-		w.seen++
-		p = &pod{number: w.seen}
-		w.pods[e.Pod.UID] = p
-	} else {
-		before = p.PodState
-	}
-	p.PodState = *e.Pod
-	if e.Base != "" {
-		p.base = e.Base
-	}
-	switch {
-	case !p.serves():
-		p.readySince = time.Time{}
-	case p.readySince.IsZero():
-		p.readySince = e.Time
-	}
-	return p, before
-}
-
-// wants tells whether the Pod is there so that the module is active.
-func (p *pod) wants(name string) bool {
-	return !p.Gone && !p.Deleting && p.Phase != "Failed" && p.Phase != "Succeeded" && p.has(name)
-}
-
-func (p *pod) has(name string) bool {
-	return slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return m.Name == name })
-}
-
-func (p *pod) version(name string) string {
-	for _, m := range p.Modules {
-		if m.Name == name {
-			return m.Version
-		}
-	}
-	return ""
-}
-
-// serves tells whether the Pod is Ready and stays: one that is being deleted is in
-// no Service any more, whatever its condition says.
-func (p *pod) serves() bool { return p.Ready && !p.Gone && !p.Deleting }
-
-// all returns the Pods in the order of their first sight.
-func (w *world) all() []*pod {
-	return slices.SortedFunc(maps.Values(w.pods), func(a, b *pod) int { return cmp.Compare(a.number, b.number) })
+// ended tells whether the process of a base has ended. One of which nothing was told runs.
+func (w *world) ended(base string) bool {
+	b := w.Bases.Get(base)
+	return b != nil && !b.Running
 }
 
 // wanted tells whether a Pod on the base wants the module.
 func (w *world) wanted(base, module string) bool {
-	for _, p := range w.pods {
-		if p.base == base && p.wants(module) {
+	for p := range w.Pods.All() {
+		if p.Base == base && p.Wants(module) {
 			return true
 		}
 	}
 	return false
 }
 
-// isActive tells whether the base has the version active; empty = any version.
-func (b *base) isActive(name, version string) bool {
-	for ref, m := range b.modules {
-		if ref.Name == name && (version == "" || ref.Version == version) && m.state == activated {
+// serves tells whether a Pod with the module serves anywhere.
+func (w *world) serves(module string) bool {
+	for p := range w.Pods.All() {
+		if p.Serves() && p.Has(module) {
 			return true
 		}
 	}
