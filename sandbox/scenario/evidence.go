@@ -91,12 +91,12 @@ func (e *execution) lastBases() string {
 			state := "no Node"
 			for _, n := range nodes {
 				if strings.HasPrefix(n.GetName(), "vnode."+b.Identity) {
-					state = "Node " + observe.NodeStateOf(n)
+					state = "Node " + string(observe.NodeStateOf(n))
 				}
 			}
 			text += ", " + state + ";"
-			for _, m := range slices.SortedFunc(maps.Keys(b.Modules), func(x, y timeline.ModuleRef) int { return strings.Compare(x.Name+x.Version, y.Name+y.Version) }) {
-				text += fmt.Sprintf(" %s:%s %s", m.Name, m.Version, b.Modules[m])
+			for _, m := range b.Modules {
+				text += fmt.Sprintf(" %s:%s %s", m.Name, m.Version, m.State)
 			}
 			lines = append(lines, strings.TrimSuffix(text, ";"))
 		}

@@ -9,11 +9,10 @@ import (
 
 // Board keeps the lanes of what it has observed. It is not for concurrent use.
 type Board struct {
+	state  timeline.State
 	lanes  map[laneKey]*Lane
 	spans  map[spanKey]*Span // those that last
-	bases  map[string]*base
-	pods   map[string]spanKey // by UID: where the Pod's span is
-	sorted []*Lane            // nil = to be made anew
+	sorted []*Lane           // nil = to be built anew
 }
 
 type laneKey struct {
@@ -27,13 +26,13 @@ type spanKey struct {
 	name  string
 }
 
-// base is what is known of a base's process.
-type base struct{ up, connected, ready bool }
-
 // NewBoard returns an empty board.
 func NewBoard() *Board {
-	return &Board{lanes: map[laneKey]*Lane{}, spans: map[spanKey]*Span{}, bases: map[string]*base{}, pods: map[string]spanKey{}}
+	return &Board{lanes: map[laneKey]*Lane{}, spans: map[spanKey]*Span{}}
 }
+
+// State returns what the events so far leave. It changes with the next event.
+func (b *Board) State() *timeline.State { return &b.state }
 
 // Lanes returns the lanes in the order in which they are to be shown. They change
 // with the next event.
@@ -62,7 +61,6 @@ func (b *Board) Forget(t time.Time) {
 			s.Segments = slices.DeleteFunc(s.Segments, func(g Segment) bool { return !g.To.IsZero() && g.To.Before(t) })
 			if g := s.open(); g != nil && g.State == Down && g.From.Before(t) {
 				b.close(spanKey{key, Life, key.name}, t) // a base that is gone for good
-				delete(b.bases, key.name)
 				return true
 			}
 			return len(s.Segments) == 0

@@ -1,9 +1,9 @@
 package lanes
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -12,24 +12,31 @@ import (
 // be read, and a Service may have thousands of endpoints.
 const mostNames = 8
 
-// Observe takes the next event. Events of a kind come in the order of time. Steps
-// are not for the board: a run lists them, with those that they group.
+// Observe takes the next event. Events of a kind come in the order of time. Steps are not for the
+// board: a run lists them, with those that they group.
 func (b *Board) Observe(e timeline.Event) {
+	base, pod := b.state.Bases.Get(e.Base), (*timeline.PodStatus)(nil)
+	if e.Pod != nil {
+		pod = b.state.Pods.Get(e.Pod.PodKey())
+	}
+	b.state.Apply(e)
 	switch e.Kind {
 	case timeline.Base:
-		b.base(e)
+		b.base(e, base, b.state.Bases.Get(e.Base))
 	case timeline.Module:
-		b.module(e)
+		b.module(e, b.state.Bases.Get(e.Base))
 	case timeline.Command:
 		b.command(e)
 	case timeline.Pod:
-		b.pod(e)
+		if e.Pod != nil {
+			b.pod(e, pod, b.state.Pods.Get(e.Pod.PodKey()))
+		}
 	case timeline.Endpoints:
 		b.endpoints(e)
 	case timeline.Node:
 		b.node(e)
 	case timeline.Component:
-		b.component(e)
+		b.span(spanKey{laneKey{Component, e.Name}, Process, e.Name}).turn(e.Time, e.State, e.Message)
 	case timeline.Fault:
 		b.fault(e)
 	case timeline.Request:
@@ -39,69 +46,48 @@ func (b *Board) Observe(e timeline.Event) {
 	}
 }
 
-func (b *Board) base(e timeline.Event) {
-	if e.Base == "" {
+func (b *Board) base(e timeline.Event, before, base *timeline.BaseStatus) {
+	if base == nil {
 		return // the end of what was there before the stream began
 	}
-	p := b.bases[e.Base]
-	if p == nil {
-		p = &base{}
-		b.bases[e.Base] = p
-	}
-	switch e.State {
-	case "up":
-		p.up = true
-	case "ready":
-		p.up, p.ready = true, true
-	case "connected":
-		p.up, p.connected = true, true
-	case "disconnected":
-		p.connected = false
-	case "down":
-		*p = base{}
-		b.stopped(e.Base, e.Time)
+	if before != nil && len(base.Modules) == 0 { // its process has taken them with it
+		for _, m := range before.Modules {
+			b.close(moduleKey(e.Base, m.ModuleRef), e.Time)
+		}
 	}
 	state := Starting
 	switch {
-	case !p.up:
+	case !base.Running:
 		state = Down
-	case p.connected && p.ready:
+	case base.Connected && base.Ready:
 		state = Ready
-	case p.connected:
+	case base.Connected:
 		state = Connected
-	case p.ready || e.State == "disconnected":
+	case base.Ready || timeline.BaseChange(e.State) == timeline.BaseDisconnected:
 		state = Disconnected
 	}
 	key := laneKey{Base, e.Base}
 	b.span(spanKey{key, Life, e.Base}).turn(e.Time, state, join("; ", e.Identity, e.Message))
 }
 
-// stopped ends what a base's process takes with it.
-func (b *Board) stopped(name string, t time.Time) {
-	for _, s := range b.lane(laneKey{Base, name}).Spans {
-		if s.Thing == Module && s.open() != nil {
-			b.close(moduleKey(name, s.Module, s.Version), t)
-		}
-	}
+func moduleKey(base string, m timeline.ModuleRef) spanKey {
+	return spanKey{laneKey{Base, base}, Module, m.Name + ":" + m.Version}
 }
 
-func moduleKey(base, module, version string) spanKey {
-	return spanKey{laneKey{Base, base}, Module, module + ":" + version}
-}
-
-func (b *Board) module(e timeline.Event) {
-	key := moduleKey(e.Base, e.Module, e.Version)
-	if e.State == "" {
-		b.close(key, e.Time)
+func (b *Board) module(e timeline.Event, base *timeline.BaseStatus) {
+	ref := timeline.ModuleRef{Name: e.Module, Version: e.Version}
+	m := base.Module(ref)
+	if m == nil {
+		b.close(moduleKey(e.Base, ref), e.Time)
 		return
 	}
-	s := b.span(key)
-	s.Module, s.Version = e.Module, e.Version
-	s.turn(e.Time, e.State, e.Message)
+	s := b.span(moduleKey(e.Base, ref))
+	s.Module, s.Version = m.Name, m.Version
+	s.turn(e.Time, string(m.State), e.Message)
 }
 
 func (b *Board) command(e timeline.Event) {
-	if Routine(e) {
+	if e.Routine() {
 		return
 	}
 	kind := Command
@@ -112,46 +98,29 @@ func (b *Board) command(e timeline.Event) {
 	b.mark(laneKey{Base, e.Base}, kind, e, join(": ", text, e.Code, e.Message))
 }
 
-func (b *Board) pod(e timeline.Event) {
-	p := e.Pod
+func (b *Board) pod(e timeline.Event, before, p *timeline.PodStatus) {
+	if before != nil && (p == nil || podKey(p) != podKey(before)) {
+		b.close(podKey(before), e.Time)
+	}
 	if p == nil {
 		return
 	}
-	id := p.UID
-	if id == "" {
-		id = p.Name
-	}
-	lane := laneKey{Base, e.Base}
-	switch {
-	case e.Base != "":
-	case p.Node != "":
-		lane.name = p.Node
-	default:
-		lane = laneKey{kind: Waiting}
-	}
-	key := spanKey{lane, Pod, id}
-	place, known := b.pods[id]
-	if p.Gone {
-		if known {
-			b.close(place, e.Time)
-		}
-		delete(b.pods, id)
-		return
-	}
-	switch {
-	case !known || place == key:
-	case e.Base == "" && place.lane.kind == Base:
-		key = place // the base behind its Node is not known any more
-	default:
-		b.close(place, e.Time)
-	}
-	b.pods[id] = key
-	s := b.span(key)
+	s := b.span(podKey(p))
 	s.Name = p.Name
 	if len(p.Modules) > 0 {
 		s.Module, s.Version = p.Modules[0].Name, p.Modules[0].Version
 	}
-	s.turn(e.Time, podState(p), podText(p))
+	s.turn(e.Time, podState(&p.PodState), podText(&p.PodState))
+}
+
+// podKey is where a Pod is shown: on its base, or on its Node as long as nobody knows the base behind
+// it, or among those that wait for one.
+func podKey(p *timeline.PodStatus) spanKey {
+	lane := laneKey{kind: Waiting}
+	if name := cmp.Or(p.Base, p.Node); name != "" {
+		lane = laneKey{Base, name}
+	}
+	return spanKey{lane, Pod, p.PodKey()}
 }
 
 func podState(p *timeline.PodState) string {
@@ -176,7 +145,7 @@ func podText(p *timeline.PodState) string {
 	}
 	modules := make([]string, 0, len(p.Modules))
 	for _, m := range p.Modules {
-		modules = append(modules, join(":", m.Name, m.Version))
+		modules = append(modules, m.String())
 	}
 	return join("; ", join(", ", text, p.Reason), names(modules), p.Owner)
 }
@@ -192,7 +161,7 @@ func (b *Board) endpoints(e timeline.Event) {
 		case p.Serving && p.Terminating:
 			serving++
 		}
-		rest = append(rest, firstOf(p.Base, p.Pod, p.IP))
+		rest = append(rest, cmp.Or(p.Base, p.Pod, p.IP))
 	}
 	state := SomeReady
 	switch {
@@ -223,32 +192,22 @@ func (b *Board) node(e timeline.Event) {
 		return
 	}
 	s := b.span(key)
-	s.Name = firstOf(e.Name, e.Base)
+	s.Name = cmp.Or(e.Name, e.Base)
 	s.turn(e.Time, e.State, e.Message)
-}
-
-func (b *Board) component(e timeline.Event) {
-	b.span(spanKey{laneKey{Component, e.Name}, Process, e.Name}).turn(e.Time, e.State, e.Message)
 }
 
 func (b *Board) fault(e timeline.Event) {
 	lane := laneKey{kind: Faults}
 	name := join(" on ", e.Name, e.Base)
 	key := spanKey{lane, Fault, name}
-	switch e.State {
-	case "set":
+	switch timeline.FaultChange(e.State) {
+	case timeline.FaultSet:
 		b.span(key).turn(e.Time, e.State, e.Message)
-	case "cleared":
+	case timeline.FaultCleared:
 		b.close(key, e.Time)
 	default:
 		b.mark(lane, Fired, e, join(": ", name, e.Message))
 	}
-}
-
-// Routine tells whether an event is a question that a base has answered well: the
-// controller asks all the time.
-func Routine(e timeline.Event) bool {
-	return e.Kind == timeline.Command && e.Code == "" && (e.Name == "health" || strings.HasPrefix(e.Name, "query"))
 }
 
 // join joins what is not empty.
@@ -271,13 +230,4 @@ func names(list []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostNames], ", "), more)
 	}
 	return strings.Join(list, ", ")
-}
-
-func firstOf(names ...string) string {
-	for _, n := range names {
-		if n != "" {
-			return n
-		}
-	}
-	return ""
 }

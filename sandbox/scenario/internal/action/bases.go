@@ -10,10 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // Setup adds the bases that a scenario starts with, all sets at once.
@@ -108,7 +110,7 @@ func (s *Stage) nodesReady(ctx context.Context, names []string) error {
 		ready := map[string]bool{} // by identity
 		found, _ := v.Objects(nodes, "", nil)
 		for _, o := range found {
-			ready[identityOf(o)] = observe.NodeStateOf(o) == "Ready" && !tainted(o)
+			ready[identityOf(o)] = observe.NodeStateOf(o) == timeline.NodeReady && !tainted(o)
 		}
 		missing = missing[:0]
 		bases := v.Bases()
@@ -125,7 +127,7 @@ func (s *Stage) nodesReady(ctx context.Context, names []string) error {
 }
 
 func identityOf(node *unstructured.Unstructured) string {
-	return node.GetAnnotations()["base.koupleless.io/identity"]
+	return node.GetAnnotations()[labels.Identity]
 }
 
 // tainted tells whether Kubernetes keeps Pods off a Node: it does for the first

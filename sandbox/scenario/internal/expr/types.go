@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // The names of the types that expressions can reach the fields of.
@@ -64,23 +65,21 @@ func (r Run) Value() map[string]any {
 	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env, "attempt": int64(r.Attempt)}
 }
 
-// Base is a base as bases["SET-N"] has it.
+// Base is a base of the run, as bases["SET-N"] has it.
 type Base struct {
-	Set                       string
-	Index                     int
-	Identity, Version         string
-	Running, Connected, Ready bool
-	Modules                   []Module
+	timeline.BaseStatus
+	// Set and Index are the parts of its name.
+	Set   string
+	Index int
+	// Version that it reports.
+	Version string
 }
-
-// Module is a module on a base.
-type Module struct{ Name, Version, State string }
 
 // Value returns the base as Data has it.
 func (b Base) Value() map[string]any {
 	modules := make([]any, len(b.Modules))
 	for i, m := range b.Modules {
-		modules[i] = map[string]any{"name": m.Name, "version": m.Version, "state": m.State}
+		modules[i] = map[string]any{"name": m.Name, "version": m.Version, "state": string(m.State)}
 	}
 	return map[string]any{"set": b.Set, "index": int64(b.Index), "identity": b.Identity, "version": b.Version,
 		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}

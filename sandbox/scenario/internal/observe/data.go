@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -53,7 +54,7 @@ func SubjectOf(name, namespace, group string) (Subject, bool) {
 
 // NodesOf are the Nodes of a group of bases.
 func NodesOf(group string) Subject {
-	return Subject{Resource: Nodes, Selector: "base.koupleless.io/cluster-name=" + group}
+	return Subject{Resource: Nodes, Selector: labels.BaseCluster + "=" + group}
 }
 
 // Data returns what expressions see under the names. Its values stay as they are.
@@ -99,14 +100,9 @@ func (v View) list(s Subject) []any {
 }
 
 func (v View) basesData() map[string]any {
-	out := make(map[string]any, len(v.w.bases))
-	for name, b := range v.w.bases {
-		seen := expr.Base{Set: b.Set, Index: b.Index, Identity: b.Identity, Version: b.Version,
-			Running: b.Running, Connected: b.Connected, Ready: b.Ready}
-		for _, m := range b.modules() {
-			seen.Modules = append(seen.Modules, expr.Module{Name: m.Name, Version: m.Version, State: b.Modules[m]})
-		}
-		out[name] = seen.Value()
+	out := map[string]any{}
+	for name, b := range v.Bases() {
+		out[name] = b.Value()
 	}
 	return out
 }
@@ -116,14 +112,15 @@ func (v View) basesData() map[string]any {
 func (v View) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {
-		results, told := map[traffic.Result]int{}, 0
-		maps.Copy(results, s.Results)
-		s.Results = results
-		for result, n := range v.w.lost[name] {
-			told += n
-			s.Results[result] = max(s.Results[result], n)
+		if seen := v.w.state.Streams.Get(name); seen != nil {
+			results, told := map[traffic.Result]int{}, 0
+			maps.Copy(results, s.Results)
+			for result, n := range seen.Lost {
+				told += n
+				results[traffic.Result(result)] = max(results[traffic.Result(result)], n)
+			}
+			s.Results, s.Lost = results, max(s.Lost, told)
 		}
-		s.Lost = max(s.Lost, told)
 		out[name] = map[string]any(expr.Stream(s))
 	}
 	return out

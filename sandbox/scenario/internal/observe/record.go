@@ -2,14 +2,15 @@ package observe
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -20,21 +21,16 @@ var (
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-const (
-	hostLabel          = "base.koupleless.io/host-name"
-	identityAnnotation = "base.koupleless.io/identity"
-)
-
-// film notes the event of a change, if its kind has any, and describes the change.
+// record notes the event of a change, if its kind has any, and describes the change.
 // w.mu is held.
-func (w *World) film(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool) string {
+func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool) string {
 	switch r {
 	case Pods:
-		return w.filmPod(o, gone)
+		return w.recordPod(o, gone)
 	case Nodes:
-		return w.filmNode(o, gone)
+		return w.recordNode(o, gone)
 	case EndpointSlices:
-		return w.filmEndpoints(o)
+		return w.recordEndpoints(o)
 	}
 	verb := "written"
 	if gone {
@@ -43,89 +39,45 @@ func (w *World) film(r schema.GroupVersionResource, o *unstructured.Unstructured
 	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
 }
 
-// podFilm is what has been told of a Pod.
-type podFilm struct {
-	writes int
-	last   timeline.Event
-}
-
-func (w *World) filmPod(o *unstructured.Unstructured, gone bool) string {
+func (w *World) recordPod(o *unstructured.Unstructured, gone bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
 		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
 		return "Pod " + o.GetName()
 	}
-	f := w.pods[string(pod.UID)]
-	if f == nil {
-		f = &podFilm{}
-		w.pods[string(pod.UID)] = f
+	state := timeline.PodStateOf(&pod)
+	state.Gone = gone
+	if before := w.state.Pods.Get(state.PodKey()); before != nil {
+		state.Writes = before.Writes
 	}
 	if !gone {
-		f.writes++
+		state.Writes++
 	}
-	state := timeline.PodStateOf(&pod)
-	state.Gone, state.Writes = gone, f.writes
-	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Pod, Base: w.hosts[pod.Spec.NodeName], Pod: state}
-	f.last = e
-	w.append(e)
+	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Pod, Base: w.state.BaseOf(pod.Spec.NodeName), Pod: state}
+	w.apply(e)
 	return Describe(e)
 }
 
-// Leftovers are modules that a Pod has wanted on a base and none wants any more, as
-// base module:version.
-func (v View) Leftovers() []string {
-	type on struct {
-		base   string
-		module timeline.ModuleRef
-	}
-	ever, now := map[on]bool{}, map[on]bool{}
-	for _, f := range v.w.pods {
-		for _, m := range f.last.Pod.Modules {
-			ever[on{f.last.Base, m}] = true
-			if !f.last.Pod.Gone {
-				now[on{f.last.Base, m}] = true
-			}
-		}
-	}
-	var left []string
-	for name, b := range v.w.bases {
-		for m := range b.Modules {
-			if x := (on{name, m}); ever[x] && !now[x] {
-				left = append(left, name+" "+m.Name+":"+m.Version)
-			}
-		}
-	}
-	slices.Sort(left)
-	return left
-}
-
-func (w *World) filmNode(o *unstructured.Unstructured, gone bool) string {
-	name, state := o.GetName(), ""
-	if host := w.shortName(o.GetLabels()[hostLabel]); host != "" {
-		w.hosts[name] = host
+func (w *World) recordNode(o *unstructured.Unstructured, gone bool) string {
+	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Node, Base: w.shortName(o.GetLabels()[labels.BaseHost]),
+		Identity: o.GetAnnotations()[labels.Identity], Name: o.GetName()}
+	if e.Base == "" {
+		e.Base = w.state.BaseOf(e.Name)
 	}
 	if !gone {
-		state = NodeStateOf(o)
+		e.State = string(NodeStateOf(o))
 	}
-	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Node, Base: w.hosts[name], Identity: o.GetAnnotations()[identityAnnotation],
-		Name: name, State: state}
-	before, known := w.nodes[name]
-	if gone {
-		delete(w.nodes, name)
-	} else {
-		w.nodes[name] = state
-	}
-	if !known || before != state || gone {
-		w.append(e)
+	if before := w.state.Nodes.Get(e.Name); gone || before == nil || string(before.State) != e.State || before.Base != e.Base {
+		w.apply(e)
 	}
 	return Describe(e)
 }
 
 // isReady tells whether a Pod or a Node is Ready.
-func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == "Ready" }
+func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == timeline.NodeReady }
 
-// NodeStateOf is Ready, NotReady or Unknown.
-func NodeStateOf(node *unstructured.Unstructured) string {
+// NodeStateOf reads the condition Ready of a Node; without one it is unknown.
+func NodeStateOf(node *unstructured.Unstructured) timeline.NodeState {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -134,16 +86,16 @@ func NodeStateOf(node *unstructured.Unstructured) string {
 		}
 		switch c["status"] {
 		case string(corev1.ConditionTrue):
-			return "Ready"
+			return timeline.NodeReady
 		case string(corev1.ConditionFalse):
-			return "NotReady"
+			return timeline.NodeNotReady
 		}
 	}
-	return "Unknown"
+	return timeline.NodeUnknown
 }
 
-// filmEndpoints tells all endpoints of the Service that a slice belongs to.
-func (w *World) filmEndpoints(changed *unstructured.Unstructured) string {
+// recordEndpoints tells all endpoints of the Service that a slice belongs to.
+func (w *World) recordEndpoints(changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
 	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Endpoints, Name: service, Endpoints: []timeline.Endpoint{}}
 	t := w.tables[Subject{Resource: EndpointSlices, Namespace: w.o.Namespace}]
@@ -161,19 +113,13 @@ func (w *World) filmEndpoints(changed *unstructured.Unstructured) string {
 			e.Endpoints = append(e.Endpoints, w.endpoint(p))
 		}
 	}
-	w.append(e)
+	w.apply(e)
 	return Describe(e)
 }
 
 func (w *World) endpoint(p discoveryv1.Endpoint) timeline.Endpoint {
-	is := func(b *bool, otherwise bool) bool {
-		if b == nil {
-			return otherwise
-		}
-		return *b
-	}
 	e := timeline.Endpoint{
-		Ready: is(p.Conditions.Ready, true), Serving: is(p.Conditions.Serving, true), Terminating: is(p.Conditions.Terminating, false),
+		Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true), Terminating: ptr.Deref(p.Conditions.Terminating, false),
 	}
 	if len(p.Addresses) > 0 {
 		e.IP = p.Addresses[0]
@@ -182,7 +128,7 @@ func (w *World) endpoint(p discoveryv1.Endpoint) timeline.Endpoint {
 		e.Pod = p.TargetRef.Name
 	}
 	if p.NodeName != nil {
-		e.Base = w.hosts[*p.NodeName]
+		e.Base = w.state.BaseOf(*p.NodeName)
 	}
 	return e
 }

@@ -7,13 +7,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// States of a module: of one that another version has replaced, and of one that is
-// gone, which no list of modules shows any more (protocol 5.1).
-const (
-	deactivated = "DEACTIVATED"
-	stopped     = "STOPPED"
-)
-
 // switched begins what a base says of the version that it switches from (protocol
 // 5.2); the other half of the switch follows at once.
 const switched = "switch to new "
@@ -37,7 +30,7 @@ func (w *World) hold(e timeline.Event) bool {
 			w.announce(first)
 		}
 	}
-	if e.Kind != timeline.Module || e.State != deactivated || !strings.HasPrefix(e.Message, switched) {
+	if e.Kind != timeline.Module || timeline.ModuleState(e.State) != timeline.ModuleDeactivated || !strings.HasPrefix(e.Message, switched) {
 		return false
 	}
 	w.held[e.Base] = e

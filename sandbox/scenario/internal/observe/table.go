@@ -199,7 +199,7 @@ func (t *table) put(u *unstructured.Unstructured) {
 	}
 	t.objects[u.GetName()] = u
 	t.version = max(t.version, versionOf(u))
-	t.w.changed(t.topic, t.w.film(t.subject.Resource, u, false))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false))
 }
 
 // Delete is called by the reflector for an object that is gone.
@@ -221,7 +221,7 @@ func (t *table) Delete(o any) error {
 func (t *table) take(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
 	t.former[u.GetName()] = u
-	t.w.changed(t.topic, t.w.film(t.subject.Resource, u, true))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true))
 }
 
 // Replace is called by the reflector with all objects that there are, at the

@@ -1,15 +1,3 @@
-// Package observe sees what happens to a run: the objects of its namespace, its
-// bases, its requests. Everything goes through one lock, so that it has one order:
-// that in which it was seen.
-//
-//	world.go   World: notes events, tells watchers, lets others wait
-//	table.go   the objects of one kind, followed by a watch
-//	film.go    objects -> events of the timeline
-//	base.go    bases as the daemon tells of them
-//	switch.go  two events that are one change
-//	data.go    what expressions see
-//
-// Nothing is polled but the figures of the ledger, which no stream tells.
 package observe
 
 import (
@@ -49,12 +37,9 @@ type World struct {
 	mu       sync.Mutex
 	events   []timeline.Event
 	tables   map[Subject]*table
-	bases    map[string]*Base
-	hosts    map[string]string // Node name -> base
-	nodes    map[string]string // Node name -> state, as last told
-	pods     map[string]*podFilm
+	state    timeline.State
+	versions map[string]string // of bases, as the daemon says
 	traffic  map[string]traffic.Summary
-	lost     map[string]map[traffic.Result]int
 	cached   map[string]any // what expressions see, by name, until it changes
 	watchers []*watcher
 	change   chan struct{}             // closed at the next change
@@ -91,8 +76,7 @@ func New(o Options) *World {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &World{
-		o: o, tables: map[Subject]*table{}, bases: map[string]*Base{}, hosts: map[string]string{}, nodes: map[string]string{},
-		pods: map[string]*podFilm{}, traffic: map[string]traffic.Summary{}, lost: map[string]map[traffic.Result]int{},
+		o: o, tables: map[Subject]*table{}, versions: map[string]string{}, traffic: map[string]traffic.Summary{},
 		cached: map[string]any{}, change: make(chan struct{}), held: map[string]timeline.Event{},
 	}
 }
@@ -129,17 +113,6 @@ func (w *World) Note(e timeline.Event) {
 	w.announce(e)
 }
 
-// apply makes an event a part of what is. w.mu is held.
-func (w *World) apply(e timeline.Event) {
-	switch e.Kind {
-	case timeline.Base, timeline.Module:
-		w.noteBase(e)
-	case timeline.Request:
-		w.noteLost(e)
-	}
-	w.append(e)
-}
-
 // announce tells of an event that has been applied. w.mu is held.
 func (w *World) announce(e timeline.Event) {
 	switch e.Kind {
@@ -153,12 +126,13 @@ func (w *World) announce(e timeline.Event) {
 	}
 }
 
-// append notes an event. w.mu is held.
-func (w *World) append(e timeline.Event) {
+// apply makes an event a part of the recording and of what is. w.mu is held.
+func (w *World) apply(e timeline.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
 	}
 	w.events = append(w.events, e)
+	w.state.Apply(e)
 	w.o.Observe(e)
 }
 

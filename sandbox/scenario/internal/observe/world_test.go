@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,7 +66,7 @@ func told(w *World) []string {
 	return all
 }
 
-func TestPodsAreFilmed(t *testing.T) {
+func TestPodsAreRecorded(t *testing.T) {
 	w, pods := newWorld(t)
 	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	must(t, pods.Replace([]any{pod(t, "1", "a", "", "False")}, "5"))
@@ -117,10 +118,10 @@ func TestListAfterABreak(t *testing.T) {
 func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	w, _ := newWorld(t)
 	note := func(e timeline.Event) { w.Note(e) }
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseUp})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseUp)})
 	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseConnected})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseReady})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseConnected)})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseReady)})
 	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "RESOLVED"})
 	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "2", State: "ACTIVATED"})
 	note(timeline.Event{Kind: timeline.Module, Base: "base-1", Module: "stock", Version: "1", State: "ACTIVATED"})
@@ -138,15 +139,15 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 		})
 	}
 	look(up)
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: baseDown})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", Identity: "id-1", State: string(timeline.BaseDown)})
 	down := up["base-1"].(map[string]any)
 	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
 	look(up)
 	w.Forget("base-1")
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseDown}) // its last word comes late
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseDown)}) // its last word comes late
 	look(map[string]any{})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseReady})
-	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: baseRemoved})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
+	note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseRemoved)})
 	look(map[string]any{})
 }
 
@@ -187,13 +188,21 @@ func TestSwitchIsOneChange(t *testing.T) {
 		module := func(version, state, message string, after time.Duration) {
 			w.Note(timeline.Event{Time: at.Add(after), Kind: timeline.Module, Base: "base-1", Module: "stock", Version: version, State: state, Message: message})
 		}
-		w.Note(timeline.Event{Time: at, Kind: timeline.Base, Base: "base-1", State: baseReady})
+		w.Note(timeline.Event{Time: at, Kind: timeline.Base, Base: "base-1", State: string(timeline.BaseReady)})
 		module("1", "ACTIVATED", "", 0)
 		module("2", "RESOLVED", "", 0)
 		var seen []string
 		stop := w.Watch(func(c Change) {
-			states := c.View.Bases()["base-1"].Modules
-			seen = append(seen, states[timeline.ModuleRef{Name: "stock", Version: "1"}]+" "+states[timeline.ModuleRef{Name: "stock", Version: "2"}])
+			b := c.State().Bases.Get("base-1")
+			var states []string
+			for _, version := range []string{"1", "2"} {
+				state := ""
+				if m := b.Module(timeline.ModuleRef{Name: "stock", Version: version}); m != nil {
+					state = string(m.State)
+				}
+				states = append(states, state)
+			}
+			seen = append(seen, strings.Join(states, " "))
 		})
 		module("1", "DEACTIVATED", "switch to new biz stock:2", time.Second)
 		module("2", "ACTIVATED", "switch from old biz: stock:1", time.Second)

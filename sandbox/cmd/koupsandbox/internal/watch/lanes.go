@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
@@ -131,11 +132,11 @@ func modules(l *lanes.Lane, colours palette) func(period) cell {
 			case s.Thing == lanes.Life:
 				life = cell{"·", weak}
 			case s.Thing != lanes.Module:
-			case g.State == "ACTIVATED":
+			case timeline.ModuleState(g.State) == timeline.ModuleActivated:
 				serves = cell{"█", colours.of(s.Version)}
-			case g.State == "RESOLVED":
+			case timeline.ModuleState(g.State) == timeline.ModuleResolved:
 				comes = cell{"▒", colours.of(s.Version)}
-			case g.State == "BROKEN":
+			case timeline.ModuleState(g.State) == timeline.ModuleBroken:
 				rests = cell{"×", bad}
 			default:
 				rests = cell{"░", colours.of(s.Version)}
@@ -202,8 +203,8 @@ func states(l *lanes.Lane, looks map[string]cell) func(period) cell {
 }
 
 var (
-	processes = map[string]cell{"running": {"─", good}, "paused": {"=", warn}, "exited": {"x", bad}}
-	faults    = map[string]cell{"set": {"▒", warn}}
+	processes = map[string]cell{string(timeline.ComponentRunning): {"─", good}, string(timeline.ComponentPaused): {"=", warn}, string(timeline.ComponentExited): {"x", bad}}
+	faults    = map[string]cell{string(timeline.FaultSet): {"▒", warn}}
 	waiting   = map[string]cell{lanes.Pending: {"○", weak}}
 )
 
@@ -221,7 +222,7 @@ func now(l *lanes.Lane, t time.Time, colours palette) string {
 				parts = append(parts, paint(warn, g.State))
 			}
 		case lanes.Node:
-			if g.State != "Ready" {
+			if g.State != string(timeline.NodeReady) {
 				parts = append(parts, paint(warn, "Node "+plain.Text(g.State)))
 			}
 		case lanes.Module:

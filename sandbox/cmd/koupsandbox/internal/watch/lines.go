@@ -6,14 +6,13 @@ import (
 	"io"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
-	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
 // Plain returns a sink for Follow that writes a line for people for each event, but
 // for questions that bases have answered well.
 func Plain(w io.Writer) func(timeline.Event) error {
 	return func(e timeline.Event) error {
-		if lanes.Routine(e) {
+		if e.Routine() {
 			return nil
 		}
 		if _, err := fmt.Fprintln(w, Line(e)); err != nil {

@@ -9,23 +9,13 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// The documents use two keys for one label. No Pod matches both selectors: two
-// watches of one Pod could tell its states in the wrong order.
-const (
-	component      = "virtual-kubelet.koupleless.io/component"
-	otherComponent = "module-controller.koupleless.io/component"
-)
-
-var selectors = []string{component + "=module", otherComponent + "=module," + component + "!=module"}
-
-// seen is what was told of a Pod.
-type seen struct {
-	version string
-	writes  int
-}
+// selectors find the Pods of modules by either spelling of the label. No Pod matches both: two watches
+// of one Pod could tell its states in the wrong order.
+var selectors = []string{labels.Component + "=" + labels.Module, labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
 // pods tells the changes of Pods, from when the bases are known.
 func (f *follower) pods(ctx context.Context) error {
@@ -34,7 +24,7 @@ func (f *follower) pods(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	told := map[string]seen{}
+	told := map[string]string{} // resource versions by UID
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { f.pod(told, o, false) },
 		UpdateFunc: func(_, o any) { f.pod(told, o, false) },
@@ -61,7 +51,7 @@ func (f *follower) pods(ctx context.Context) error {
 }
 
 // pod tells a change; what a new list of all Pods repeats is none.
-func (f *follower) pod(told map[string]seen, o any, gone bool) {
+func (f *follower) pod(told map[string]string, o any, gone bool) {
 	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = d.Obj
 	}
@@ -73,16 +63,19 @@ func (f *follower) pod(told map[string]seen, o any, gone bool) {
 	defer f.mu.Unlock()
 	id := string(pod.UID)
 	before, known := told[id]
-	if gone && !known || !gone && before.version == pod.ResourceVersion {
+	if gone && !known || !gone && before == pod.ResourceVersion {
 		return
 	}
 	state := timeline.PodStateOf(pod)
-	state.Gone, state.Writes = gone, before.writes
+	state.Gone = gone
+	if before := f.state.Pods.Get(id); before != nil {
+		state.Writes = before.Writes
+	}
 	if gone {
 		delete(told, id)
 	} else {
 		state.Writes++
-		told[id] = seen{pod.ResourceVersion, state.Writes}
+		told[id] = pod.ResourceVersion
 	}
-	f.tell(timeline.Event{Time: f.o.Clock.Now(), Kind: timeline.Pod, Base: f.hosts[pod.Spec.NodeName], Pod: state})
+	f.tell(timeline.Event{Time: f.o.Clock.Now(), Kind: timeline.Pod, Base: f.state.BaseOf(pod.Spec.NodeName), Pod: state})
 }

@@ -52,7 +52,6 @@ type Screen struct {
 	events  []string
 	lost    int
 	synced  bool
-	names   map[string]bool // of bases that are up
 }
 
 // NewScreen returns a screen that has seen nothing.
@@ -60,7 +59,7 @@ func NewScreen(o ScreenOptions) *Screen {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Screen{o: o, board: lanes.NewBoard(), colours: palette{}, names: map[string]bool{}}
+	return &Screen{o: o, board: lanes.NewBoard(), colours: palette{}}
 }
 
 // Observe is a sink for Follow. It never fails.
@@ -74,10 +73,8 @@ func (s *Screen) Observe(e timeline.Event) error {
 	case timeline.Synced:
 		s.synced = true
 		return nil
-	case timeline.Base:
-		s.names[e.Base] = e.State != "down"
 	}
-	if s.synced && !lanes.Routine(e) { // what was there before is in the lanes
+	if s.synced && !e.Routine() { // what was there before is in the lanes
 		s.events = append(s.events, Line(e))
 		if len(s.events) > 2*mostEvents {
 			s.events = append([]string(nil), s.events[len(s.events)-mostEvents:]...)
@@ -213,8 +210,8 @@ func (m *model) draw() string {
 func (m *model) head(at time.Time) string {
 	s := m.screen
 	bases, ready, pods := 0, 0, 0
-	for _, up := range s.names {
-		if up {
+	for b := range s.board.State().Bases.All() {
+		if b.Running {
 			bases++
 		}
 	}

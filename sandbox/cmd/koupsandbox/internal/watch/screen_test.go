@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,5 +200,14 @@ func BenchmarkDraw(b *testing.B) {
 	m := &model{screen: s, span: 2, width: 150, height: 50}
 	for b.Loop() {
 		m.draw()
+	}
+}
+
+// A base that was removed does not count, although its removal is told after its end.
+func TestHeadCountsRunningBases(t *testing.T) {
+	m := screenAt(t, 25000, append(slices.Clone(rollout), timeline.Event{Kind: timeline.Base, Time: after(21000), Base: "base-2", State: "removed"})...)
+	m.Update(tea.WindowSizeMsg{Width: 120, Height: 20})
+	if head, _, _ := strings.Cut(ansi.Strip(m.View().Content), "\n"); !strings.Contains(head, "bases 1 ") {
+		t.Errorf("want one base in %q", head)
 	}
 }

@@ -44,7 +44,7 @@ func Follow(ctx context.Context, o Options, sink func(timeline.Event) error) err
 		o.Clock = clock.RealClock{}
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	f := &follower{o: o, sink: sink, hosts: map[string]string{}, synced: make(chan struct{})}
+	f := &follower{o: o, sink: sink, synced: make(chan struct{})}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	f.stop = stop
@@ -73,20 +73,14 @@ type follower struct {
 
 	mu    sync.Mutex
 	sink  func(timeline.Event) error
-	hosts map[string]string // of bases by the names of their Nodes
+	state timeline.State
 }
-
-// nodePrefix begins the name of a base's Node; its identity follows.
-const nodePrefix = "vnode."
 
 // event takes an event of the daemon.
 func (f *follower) event(e timeline.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case e.Kind == timeline.Base && e.Identity != "":
-		f.hosts[nodePrefix+e.Identity] = e.Base
-	case e.Kind == timeline.Synced:
+	if e.Kind == timeline.Synced {
 		close(f.synced)
 	}
 	f.tell(e)
@@ -94,6 +88,7 @@ func (f *follower) event(e timeline.Event) {
 
 // tell calls the sink. f.mu is held.
 func (f *follower) tell(e timeline.Event) {
+	f.state.Apply(e)
 	if err := f.sink(e); err != nil {
 		f.stop(err)
 	}
