@@ -15,7 +15,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
 )
 
 var (
@@ -42,7 +41,7 @@ func TestGolden(t *testing.T) {
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := tc.write(&got, sample.Report()); err != nil {
+			if err := tc.write(&got, sampleReport()); err != nil {
 				t.Fatal(err)
 			}
 			file := filepath.Join("testdata", tc.file)
@@ -81,14 +80,14 @@ func TestLook(t *testing.T) {
 	if *look == "" {
 		t.Skip("nobody wants to look: -look FILE")
 	}
-	if err := report.Save(*look, sample.Report(), report.WriteHTML); err != nil {
+	if err := report.Save(*look, sampleReport(), report.WriteHTML); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // The JSON report holds all that the report held: what reads it back gets the same.
 func TestJSONIsTheReport(t *testing.T) {
-	want := sample.Report()
+	want := sampleReport()
 	var text bytes.Buffer
 	if err := report.WriteJSON(&text, want); err != nil {
 		t.Fatal(err)
@@ -106,7 +105,7 @@ func TestJSONIsTheReport(t *testing.T) {
 }
 
 func TestRunsAndSummaryMakeTheText(t *testing.T) {
-	r := sample.Report()
+	r := sampleReport()
 	var whole, parts bytes.Buffer
 	if err := report.WriteText(&whole, r, report.TextOptions{}); err != nil {
 		t.Fatal(err)

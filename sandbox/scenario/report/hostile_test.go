@@ -23,7 +23,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
 )
 
 // hostile draws texts that would end an attribute, an element, a script, CDATA or
@@ -118,7 +117,7 @@ func skeleton(t interface{ Fatal(...any) }, page []byte) []string {
 // line of script differs from the page of a harmless report.
 func TestNoTextBreaksOutOfThePage(t *testing.T) {
 	write := func(t interface{ Fatal(...any) }, text func() string) []byte {
-		r := sample.Report()
+		r := sampleReport()
 		poison(r, text)
 		var page bytes.Buffer
 		if err := report.WriteHTML(&page, r); err != nil {
@@ -142,7 +141,7 @@ func TestNoTextBreaksOutOfThePage(t *testing.T) {
 // What CI reads stays XML, and has one testcase a run.
 func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := sample.Report()
+		r := sampleReport()
 		poison(r, hostile(t))
 		var text bytes.Buffer
 		if err := report.WriteJUnit(&text, r); err != nil {
@@ -172,7 +171,7 @@ func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 // Nothing commands the terminal, and nothing forges a line of the report's own.
 func TestNoTextCommandsTheTerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := sample.Report()
+		r := sampleReport()
 		poison(r, hostile(t))
 		var text bytes.Buffer
 		if err := report.WriteText(&text, r, report.TextOptions{Verbose: true}); err != nil {
@@ -194,7 +193,7 @@ func TestNoTextCommandsTheTerminal(t *testing.T) {
 // The policy lets exactly the page's own script and style work.
 func TestPolicyNamesWhatThePageHas(t *testing.T) {
 	var text bytes.Buffer
-	if err := report.WriteHTML(&text, sample.Report()); err != nil {
+	if err := report.WriteHTML(&text, sampleReport()); err != nil {
 		t.Fatal(err)
 	}
 	page := text.String()

@@ -8,12 +8,11 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
 )
 
 func large(bases, perBase int) *scenario.Report {
-	r := sample.Report()
-	r.Runs = []*scenario.Run{sample.Large(bases, perBase, time.Minute)}
+	r := sampleReport()
+	r.Runs = []*scenario.Run{largeRun(bases, perBase, time.Minute)}
 	return r
 }
 

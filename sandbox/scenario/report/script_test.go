@@ -11,7 +11,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/report/internal/sample"
 )
 
 // drawn is what the page's script has drawn of a run: how many boxes for the whole
@@ -60,7 +59,7 @@ func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
 }
 
 func TestScriptDrawsWhatTheReportSays(t *testing.T) {
-	got := browse(t, sample.Report(),
+	got := browse(t, sampleReport(),
 		place{"base-1", 1.6e6, 30}, place{"base-1", 1.432e6, 20}, place{"base-1", 0.9e6, 6}, place{"module-controller", 1.8e6, 9}, place{"Service stock", 0.8e6, 9},
 		place{"requests: traffic", 0.9285e6, 30}, place{"steps", 1.165e6, 20}, place{"faults", 0.905e6, 9})
 	if len(got) != 3 { // one of the four was skipped, and has no timeline

@@ -1,4 +1,4 @@
-package sample
+package report_test
 
 import (
 	"fmt"

@@ -1,10 +1,4 @@
-// Package sample makes up reports that look like real ones: to show what the
-// forms of a report look like, and to test them.
-//
-//	sample.go   Report: a run that passed, one that failed, and others
-//	rollout.go  a rollout, told as the events that a watcher would see
-//	large.go    Large: as many bases and events as wanted
-package sample
+package report_test
 
 import (
 	"fmt"
@@ -15,22 +9,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Start is when the made-up reports start.
-var Start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
+// sampleStart is when the made-up reports start.
+var sampleStart = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
-// Report returns a report with four runs: a lossless rolling update, a DaemonSet
+// sampleReport returns a report with four runs: a lossless rolling update, a DaemonSet
 // that deletes first and loses requests, a run that was skipped, and one that
 // could not be judged.
-func Report() *scenario.Report {
+func sampleReport() *scenario.Report {
 	return &scenario.Report{
-		Sandbox: "koup", Provider: "embedded", Version: "v1.36.3", Seed: 42, Started: Start, Elapsed: 9412 * time.Millisecond,
-		Runs: []*scenario.Run{Lossless(), Lossy(), skipped(), errored()},
+		Sandbox: "koup", Provider: "embedded", Version: "v1.36.3", Seed: 42, Started: sampleStart, Elapsed: 9412 * time.Millisecond,
+		Runs: []*scenario.Run{lossless(), lossy(), skipped(), errored()},
 	}
 }
 
-// Lossless is a rolling update of 4 bases during which the controller is killed.
-func Lossless() *scenario.Run {
-	r := newRollout(Start.Add(120*time.Millisecond), "base", 4)
+// lossless is a rolling update of 4 bases during which the controller is killed.
+func lossless() *scenario.Run {
+	r := newRollout(sampleStart.Add(120*time.Millisecond), "base", 4)
 	r.step("apply", "the module in version 1", 0, 900)
 	for n := range 4 {
 		r.install(n, 100+20*n, "1.0.0", fmt.Sprintf("stock-6b8f7c9d5-%c%c7x2", 'a'+n, 'k'+n))
@@ -69,9 +63,9 @@ func Lossless() *scenario.Run {
 	return run
 }
 
-// Lossy is a DaemonSet that removes the old Pod before the new one is there.
-func Lossy() *scenario.Run {
-	r := newRollout(Start.Add(5400*time.Millisecond), "base", 1)
+// lossy is a DaemonSet that removes the old Pod before the new one is there.
+func lossy() *scenario.Run {
+	r := newRollout(sampleStart.Add(5400*time.Millisecond), "base", 1)
 	r.component("module-controller", "running", "", 0)
 	r.component("broker", "running", "", 0)
 	r.step("apply", "the module in version 1", 0, 600)
@@ -112,12 +106,12 @@ func Lossy() *scenario.Run {
 func skipped() *scenario.Run {
 	return &scenario.Run{
 		Scenario: "two-controllers", File: "scenarios/two-controllers.yaml", Description: "Two controllers share the bases, and one dies.",
-		Attempt: 1, Verdict: scenario.Skipped, Started: Start.Add(8500 * time.Millisecond), Failure: "an earlier run failed, and --fail-fast was given",
+		Attempt: 1, Verdict: scenario.Skipped, Started: sampleStart.Add(8500 * time.Millisecond), Failure: "an earlier run failed, and --fail-fast was given",
 	}
 }
 
 func errored() *scenario.Run {
-	at := Start.Add(8600 * time.Millisecond)
+	at := sampleStart.Add(8600 * time.Millisecond)
 	return &scenario.Run{
 		Scenario: "metaspace-full", File: "scenarios/metaspace-full.yaml", Description: "A module that does not fit is refused.",
 		Attempt: 1, Seed: 44, Again: "koupsandbox scenario run --seed 42 scenarios/metaspace-full.yaml", Namespace: "metaspace-full-7hh2c", Verdict: scenario.Errored, Started: at, Elapsed: 412 * time.Millisecond,

@@ -1,4 +1,4 @@
-package sample
+package report_test
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// Large returns a run with about that many events for each base, spread over a
+// largeRun returns a run with about that many events for each base, spread over a
 // time: modules that change their state, Pods, commands, endpoints and requests
 // that are lost.
-func Large(bases, perBase int, length time.Duration) *scenario.Run {
-	r := newRollout(Start, "base", bases)
+func largeRun(bases, perBase int, length time.Duration) *scenario.Run {
+	r := newRollout(sampleStart, "base", bases)
 	total := int(length.Milliseconds())
 	rounds := max(1, perBase/10) // an update and its removal are ten events that stay with their base
 	for n := range bases {
