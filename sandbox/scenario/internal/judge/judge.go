@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (j *Judge) Results(end time.Time) []Result {
 // came in an order that says nothing.
 func sorted(all []Violation) []Violation {
 	slices.SortStableFunc(all, func(a, b Violation) int {
-		return compare(a.Time.Compare(b.Time), a.Base, b.Base, a.Pod, b.Pod, a.Message, b.Message)
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Message, b.Message))
 	})
 	return all
 }

@@ -40,13 +40,13 @@ func (all *outages) note(component, base string, away bool, now time.Time) {
 
 // countable is how much of a time on a base lies in no outage.
 func (all outages) countable(base string, from, to time.Time) time.Duration {
-	counted := time.Duration(0)
+	counted, at, end := time.Duration(0), time.Duration(0), to.Sub(from)
 	for _, o := range all { // in the order of their beginnings
 		if o.base != "" && o.base != base {
 			continue
 		}
-		if o.from.After(from) {
-			counted += minTime(o.from, to).Sub(from)
+		if began := o.from.Sub(from); began > at {
+			counted += min(began, end) - at
 		}
 		if o.to.IsZero() {
 			return counted
@@ -55,21 +55,7 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 		if strings.HasPrefix(o.component, controller) {
 			recovery = controllerRecovery
 		}
-		from = maxTime(from, minTime(to, o.to.Add(recovery)))
+		at = max(at, min(end, o.to.Add(recovery).Sub(from)))
 	}
-	return counted + max(0, to.Sub(from))
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return counted + max(0, end-at)
 }

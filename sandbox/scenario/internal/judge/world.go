@@ -80,14 +80,6 @@ func (w *world) serves(module string) bool {
 	return false
 }
 
-// compare orders by the first difference: first n, then the pairs.
-func compare(n int, pairs ...string) int {
-	for i := 0; n == 0 && i < len(pairs); i += 2 {
-		n = cmp.Compare(pairs[i], pairs[i+1])
-	}
-	return n
-}
-
 // many says a number with its noun.
 func many(n int, one string) string {
 	if n == 1 {

@@ -10,6 +10,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -128,14 +129,6 @@ func (c *Client) Find(ctx context.Context, k Kind, namespace, name string, with 
 	for i := range list.Items {
 		found[i] = &list.Items[i]
 	}
-	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
-		switch {
-		case a.GetName() < b.GetName():
-			return -1
-		case a.GetName() > b.GetName():
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return found, nil
 }

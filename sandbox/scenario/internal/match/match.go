@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Difference is one field that is not as wanted.
@@ -41,10 +43,11 @@ func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 
 // Compare looks for every value of want in got. A mapping may have more fields
 // than want's. The elements of a list must be there in want's order, with others
 // between them; an empty list or mapping wants an empty one. Null wants a field
-// that is absent or null. Numbers are equal by value, whatever their types.
+// that is absent or null. Numbers are equal by value, whatever their types. got must have the types
+// of an object of the API, as Plain gives.
 func Compare(want, got any) Result {
 	c := &comparison{}
-	c.value("", Plain(want), Plain(got), true)
+	c.value("", Plain(want), got, true)
 	return c.Result
 }
 
@@ -149,60 +152,22 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// Plain brings values to the types that objects of the API have: mappings by
-// string, lists of any, int64, float64, string and bool.
+// Plain brings values to the types that objects of the API have: mappings by string, lists of any,
+// int64, float64, string and bool. Values that no JSON can hold stay as they are.
 func Plain(v any) any {
-	switch v := v.(type) {
+	switch v.(type) {
 	case nil, string, bool, int64, float64:
 		return v
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for name, field := range v {
-			out[name] = Plain(field)
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i, element := range v {
-			out[i] = Plain(element)
-		}
-		return out
-	case json.Number:
-		if whole, err := v.Int64(); err == nil {
-			return whole
-		}
-		f, _ := v.Float64() // a number that JSON has read
-		return f
 	}
-	return plainByKind(reflect.ValueOf(v))
-}
-
-// plainByKind is Plain for types of their own, such as v1alpha1.Object.
-func plainByKind(v reflect.Value) any {
-	switch v.Kind() {
-	case reflect.Map:
-		out := make(map[string]any, v.Len())
-		for _, name := range v.MapKeys() {
-			out[fmt.Sprint(name.Interface())] = Plain(v.MapIndex(name).Interface())
-		}
-		return out
-	case reflect.Slice, reflect.Array:
-		out := make([]any, v.Len())
-		for i := range v.Len() {
-			out[i] = Plain(v.Index(i).Interface())
-		}
-		return out
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32:
-		return v.Int()
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return int64(v.Uint())
-	case reflect.Float32:
-		return v.Float()
-	case reflect.String:
-		return v.String()
-	default:
-		return v.Interface()
+	var plain any
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = utiljson.Unmarshal(text, &plain)
 	}
+	if err != nil {
+		return v
+	}
+	return plain
 }
 
 func join(path, name string) string {

@@ -3,6 +3,7 @@ package match
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -50,18 +51,11 @@ func text(v any) string {
 
 // Object prints an object as YAML, without what only the API server reads.
 func Object(object map[string]any) string {
-	shown := make(map[string]any, len(object))
-	for name, v := range object {
-		shown[name] = v
-	}
+	shown := maps.Clone(object)
 	if metadata, ok := object["metadata"].(map[string]any); ok {
-		m := make(map[string]any, len(metadata))
-		for name, v := range metadata {
-			if name != "managedFields" {
-				m[name] = v
-			}
-		}
-		shown["metadata"] = m
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		shown["metadata"] = metadata
 	}
 	b, err := yaml.Marshal(shown)
 	if err != nil {

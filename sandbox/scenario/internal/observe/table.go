@@ -177,10 +177,18 @@ func (t *table) Add(o any) error { return t.set(o) }
 // Update is called by the reflector for an object that was written.
 func (t *table) Update(o any) error { return t.set(o) }
 
-func (t *table) set(o any) error {
+func (t *table) object(o any) (*unstructured.Unstructured, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
-		return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+		return nil, fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+	}
+	return u, nil
+}
+
+func (t *table) set(o any) error {
+	u, err := t.object(o)
+	if err != nil {
+		return err
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -204,9 +212,9 @@ func (t *table) put(u *unstructured.Unstructured) {
 
 // Delete is called by the reflector for an object that is gone.
 func (t *table) Delete(o any) error {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok {
-		return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+	u, err := t.object(o)
+	if err != nil {
+		return err
 	}
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -232,9 +240,9 @@ func (t *table) Replace(list []any, version string) error {
 	left := maps.Clone(t.objects)
 	there := make([]*unstructured.Unstructured, len(list))
 	for i, o := range list {
-		u, ok := o.(*unstructured.Unstructured)
-		if !ok {
-			return fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+		u, err := t.object(o)
+		if err != nil {
+			return err
 		}
 		there[i] = u
 		delete(left, u.GetName())
