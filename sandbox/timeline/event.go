@@ -19,8 +19,8 @@ const (
 	Endpoints Kind = "endpoints"
 	// Node: a Node came, went or changed its readiness.
 	Node Kind = "node"
-	// Component: the controller, the broker or the API server started, ended,
-	// was paused or resumed.
+	// Component: the controller, the broker or the API server started, ended, was paused or
+	// resumed.
 	Component Kind = "component"
 	// Fault: a fault was set or cleared, or happened.
 	Fault Kind = "fault"
@@ -28,8 +28,8 @@ const (
 	Step Kind = "step"
 	// Request: a request was lost. Name is its stream, State its result, Route what led it.
 	Request Kind = "request"
-	// Synced ends the events that tell, at the beginning of a stream, what is; all
-	// that follow tell of changes. Nothing but its time is set.
+	// Synced ends the events that tell, at the beginning of a stream, what is; all that follow tell
+	// of changes. Nothing but its time is set.
 	Synced Kind = "synced"
 )
 
@@ -43,10 +43,10 @@ type Event struct {
 	// Identity of the base's process at that time.
 	Identity string `json:"identity,omitempty"`
 
-	// State is the new state: of a base up, ready, down, connected, disconnected, removed;
-	// of a module as arklet spells it, empty when it is gone; of a component
-	// running, paused, exited; of a fault set, cleared; of a step began, passed,
-	// failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
+	// State is the new state: of a base up, ready, down, connected, disconnected, removed; of a
+	// module as arklet spells it, empty when it is gone; of a component running, paused, exited; of
+	// a fault set, cleared; of a step began, passed, failed, skipped; of a Node Ready, NotReady,
+	// Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`
 	// Module and Version of a module or command.
 	Module  string `json:"module,omitempty"`

@@ -42,9 +42,10 @@ func PodStateOf(pod *corev1.Pod) *PodState {
 }
 
 // versionOf reads the version of a module as the module controller does: from the first variable of
-// the name that holds one, either as a value or as a reference to an annotation or a label of the Pod,
-// which may change while the Pod runs. Blanks around it do not count. It is empty if there is none, or the annotation or label is
-// missing: the controller installs nothing for such a container.
+// the name that holds one, either as a value or as a reference to an annotation or a label of the
+// Pod, which may change while the Pod runs. Blanks around it do not count. It is empty if there is
+// none, or the annotation or label is missing: the controller installs nothing for such a
+// container.
 func versionOf(pod *corev1.Pod, env []corev1.EnvVar) string {
 	for _, v := range env {
 		switch {

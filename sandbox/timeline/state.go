@@ -14,8 +14,8 @@ import (
 // for late words of a base that was removed. A State must not be used concurrently, but each of its
 // copies may be used by a goroutine of its own.
 //
-// It keeps nothing of the past but the names of bases that were removed: Pods, Nodes and faults that
-// are gone leave it.
+// It keeps nothing of the past but the names of bases that were removed: Pods, Nodes and faults
+// that are gone leave it.
 type State struct {
 	// Bases by name, those that were removed among them.
 	Bases Table[BaseStatus]
@@ -36,9 +36,9 @@ type State struct {
 	pods  int           // that were ever seen
 }
 
-// Copy returns a State of its own with the same content. It takes the time of a dozen words, however
-// much there is; the first event of a kind after it, in the copy or in the original, copies the
-// map of that kind: some 100 µs and 54 KB for 1,000 bases (BenchmarkCopy).
+// Copy returns a State of its own with the same content. It takes the time of a dozen words,
+// however much there is; the first event of a kind after it, in the copy or in the original, copies
+// the map of that kind: some 100 µs and 54 KB for 1,000 bases (BenchmarkCopy).
 func (s *State) Copy() *State {
 	return &State{
 		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
@@ -82,8 +82,8 @@ func (s *State) Apply(e Event) {
 // nodePrefix begins the name of a base's Node; its identity follows.
 const nodePrefix = "vnode."
 
-// BaseOf returns the host name of the base behind a Node, also of one that is gone; empty if the Node
-// is no base's.
+// BaseOf returns the host name of the base behind a Node, also of one that is gone; empty if the
+// Node is no base's.
 func (s *State) BaseOf(node string) string {
 	if host := s.hosts.Get(node); host != nil {
 		return *host
@@ -122,7 +122,8 @@ func (s *State) base(e Event) {
 	s.Bases.put(b.Name, &b)
 }
 
-// module changes what a base has. A base of which nothing else was told runs: the stream began later.
+// module changes what a base has. A base of which nothing else was told runs: the stream began
+// later.
 func (s *State) module(e Event) {
 	if e.Base == "" {
 		return
@@ -213,9 +214,9 @@ type Left struct {
 	ModuleStatus
 }
 
-// Left returns the modules on bases that run which are not the base's own and which no Pod on the base
-// wants, sorted by base, name and version. A Pod that is being deleted still answers for its modules; one that names no
-// version of a module answers for none, since none is installed for it.
+// Left returns the modules on bases that run which are not the base's own and which no Pod on the
+// base wants, sorted by base, name and version. A Pod that is being deleted still answers for its
+// modules; one that names no version of a module answers for none, since none is installed for it.
 func (s *State) Left() []Left {
 	type on struct {
 		base string

@@ -14,8 +14,8 @@ type BaseStatus struct {
 	// Running tells whether its process runs, Ready whether that has started, Connected whether it
 	// is connected to the broker.
 	Running, Ready, Connected bool
-	// Removed tells that it will not come back. Its name is kept, since events of it may still be on
-	// their way.
+	// Removed tells that it will not come back. Its name is kept, since events of it may still be
+	// on their way.
 	Removed bool
 	// Modules that are on it, sorted by name and version.
 	Modules []ModuleStatus
@@ -27,12 +27,13 @@ type ModuleStatus struct {
 	State ModuleState
 	// Since is when the version came to the base.
 	Since time.Time
-	// Own tells that no command brought it: it came before the base was ready, or was there when the
-	// stream of events began.
+	// Own tells that no command brought it: it came before the base was ready, or was there when
+	// the stream of events began.
 	Own bool
 }
 
-// Module returns a version of a module on the base, or nil. The base may be nil, one without modules.
+// Module returns a version of a module on the base, or nil. The base may be nil, one without
+// modules.
 func (b *BaseStatus) Module(ref ModuleRef) *ModuleStatus {
 	if b == nil {
 		return nil
@@ -52,7 +53,8 @@ func (b *BaseStatus) Active(name, version string) bool {
 	})
 }
 
-// with returns the modules with one changed, in a slice of its own; a state that is gone takes it out.
+// with returns the modules with one changed, in a slice of its own; a state that is gone takes it
+// out.
 func (b *BaseStatus) with(e Event) []ModuleStatus {
 	ref := ModuleRef{Name: e.Module, Version: e.Version}
 	at, found := slices.BinarySearchFunc(b.Modules, ref, func(m ModuleStatus, r ModuleRef) int {
@@ -75,8 +77,8 @@ func (b *BaseStatus) with(e Event) []ModuleStatus {
 // PodStatus is a Pod that exists.
 type PodStatus struct {
 	PodState
-	// Base is the host name of the base it is on, also when that is not known any more; empty = none
-	// so far.
+	// Base is the host name of the base it is on, also when that is not known any more; empty =
+	// none so far.
 	Base string
 	// Number counts Pods from 1, in the order in which they were first seen.
 	Number int

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Table holds things of one kind by name. A thing in it is never changed: a new one takes its place,
-// so what Get and All have returned stays as it was. The zero value is empty.
+// Table holds things of one kind by name. A thing in it is never changed: a new one takes its
+// place, so what Get and All have returned stays as it was. The zero value is empty.
 type Table[T any] struct {
 	things map[string]*T
 	shared bool // with a copy: the next write makes a map of its own

@@ -9,8 +9,8 @@ import (
 )
 
 // Text returns the text as one line in which no character is more than a character: control
-// characters, line ends and tabs among them, and those that change the direction of writing
-// are shown as Go escapes, such as \n or \x1b. Bytes that are no UTF-8 become U+FFFD.
+// characters, line ends and tabs among them, and those that change the direction of writing are
+// shown as Go escapes, such as \n or \x1b. Bytes that are no UTF-8 become U+FFFD.
 func Text(text string) string { return escape(text, obeyed) }
 
 // Lines is Text for a text of several lines: line ends and tabs stay as they are.
@@ -18,8 +18,8 @@ func Lines(text string) string {
 	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
 }
 
-// obeyed tells whether a terminal obeys a character instead of showing it. The two that XML
-// cannot hold are among them.
+// obeyed tells whether a terminal obeys a character instead of showing it. The two that XML cannot
+// hold are among them.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF
 }

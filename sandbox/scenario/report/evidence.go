@@ -12,13 +12,11 @@ import (
 )
 
 const (
-	// mostViolations of a check are shown, mostLosses groups of lost requests of a
-	// stream: enough to see what happens, few enough to find the first. The HTML
-	// report has all.
+	// mostViolations of a check are shown, mostLosses groups of lost requests of a stream: enough
+	// to see what happens, few enough to find the first. The HTML report has all.
 	mostViolations = 5
 	mostLosses     = 8
-	// firstLines and lastLines of a long text are shown: what it is about, and what
-	// came last.
+	// firstLines and lastLines of a long text are shown: what it is about, and what came last.
 	firstLines, lastLines = 4, 14
 )
 
@@ -116,11 +114,12 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// lateEnough is from when on the generator's own delay is worth a word: a quarter of the time that a request has unless a scenario says
-// otherwise, and it counts from when the request was due.
+// lateEnough is from when on the generator's own delay is worth a word: a quarter of the time that
+// a request has unless a scenario says otherwise, and it counts from when the request was due.
 const lateEnough = 500 * time.Millisecond
 
-// doubts are what a reader of a stream's verdict should know of its generator, each a sentence. The verdict is what it is.
+// doubts are what a reader of a stream's verdict should know of its generator, each a sentence. The
+// verdict is what it is.
 func doubts(t scenario.Traffic) []string {
 	var list []string
 	if t.Late >= lateEnough {
@@ -139,15 +138,13 @@ func (p *printer) doubts(t scenario.Traffic) {
 	}
 }
 
-// loss is a group of requests that were lost for the same reason at the same
-// place.
+// loss is a group of requests that were lost for the same reason at the same place.
 type loss struct {
 	result         traffic.Result
 	base, pod, why string
 }
 
-// losses shows what was lost, grouped: thousands of requests are lost for a
-// few reasons.
+// losses shows what was lost, grouped: thousands of requests are lost for a few reasons.
 func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 	if len(t.Lost) == 0 {
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Save writes a report to a file, such as Save(path, r, WriteHTML), and makes its
-// folder. The file is replaced when it is complete, so that nobody reads a half;
-// after an error it is as it was before.
+// Save writes a report to a file, such as Save(path, r, WriteHTML), and makes its folder. The file
+// is replaced when it is complete, so that nobody reads a half; after an error it is as it was
+// before.
 func Save(path string, r *scenario.Report, write func(io.Writer, *scenario.Report) error) (err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

@@ -20,8 +20,8 @@ var files embed.FS
 // page is the part of the page that is the same for all reports.
 var page = newFrame()
 
-// frame is a page without its texts. Its policy lets the browser run this script
-// and no other, load nothing and send nothing, whatever the texts of a report say.
+// frame is a page without its texts. Its policy lets the browser run this script and no other, load
+// nothing and send nothing, whatever the texts of a report say.
 type frame struct {
 	template      *template.Template
 	script, style string
@@ -73,15 +73,14 @@ type content struct {
 	Script, Data template.JS
 }
 
-// Open tells whether the page shows a run at once: those that have not passed,
-// or the only one.
+// Open tells whether the page shows a run at once: those that have not passed, or the only one.
 func (c content) Open(i int) bool {
 	v := c.Report.Runs[i].Verdict
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 
-// nested are steps of a run, and how deep they lie in others; deeper than the
-// style sheet knows looks no different.
+// nested are steps of a run, and how deep they lie in others; deeper than the style sheet knows
+// looks no different.
 type nested struct {
 	Run   *scenario.Run
 	Steps []*scenario.Step
@@ -91,8 +90,8 @@ type nested struct {
 // Depth of the steps.
 func (n nested) Depth() int { return min(n.depth, 3) }
 
-// WriteHTML writes one file that shows everything in a browser without a network:
-// the verdicts, the evidence, and a timeline of each run.
+// WriteHTML writes one file that shows everything in a browser without a network: the verdicts, the
+// evidence, and a timeline of each run.
 func WriteHTML(w io.Writer, r *scenario.Report) error {
 	data, err := json.Marshal(viewOf(r)) // it writes <, > and & as \u…: no text ends the script element
 	if err != nil {

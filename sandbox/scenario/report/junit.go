@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// WriteJUnit writes JUnit XML as CI servers read it: a testsuite for each
-// scenario, a testcase for each run. A run that could not be judged is an error,
-// one that was judged and found wrong a failure.
+// WriteJUnit writes JUnit XML as CI servers read it: a testsuite for each scenario, a testcase for
+// each run. A run that could not be judged is an error, one that was judged and found wrong a
+// failure.
 func WriteJUnit(w io.Writer, r *scenario.Report) error {
 	doc := junitReport{Name: "koupsandbox", Time: junitSeconds(r.Elapsed), Timestamp: junitTime(r.Started)}
 	suites := map[string]*junitSuite{}
@@ -105,8 +105,7 @@ type junitOutcome struct {
 	junitText
 }
 
-// junitText has lines; it has been cleaned, since CDATA cannot escape what XML
-// cannot hold.
+// junitText has lines; it has been cleaned, since CDATA cannot escape what XML cannot hold.
 type junitText struct {
 	Text string `xml:",cdata"`
 }

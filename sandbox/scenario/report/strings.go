@@ -1,7 +1,6 @@
 package report
 
-// texts gives each text a number, so that a timeline of many events has each of
-// its few texts once.
+// texts gives each text a number, so that a timeline of many events has each of its few texts once.
 type texts struct {
 	list []string
 	ids  map[string]int

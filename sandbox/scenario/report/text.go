@@ -17,8 +17,8 @@ import (
 type TextOptions struct {
 	// Color uses the terminal's colours. Default: none, as for a file.
 	Color bool
-	// Verbose shows steps and checks of runs that have passed too, and leaves
-	// nothing out of long texts. Default: one line for a run that has passed.
+	// Verbose shows steps and checks of runs that have passed too, and leaves nothing out of long
+	// texts. Default: one line for a run that has passed.
 	Verbose bool
 }
 
@@ -32,8 +32,7 @@ func WriteText(w io.Writer, r *scenario.Report, o TextOptions) error {
 	return p.end()
 }
 
-// WriteRun writes one run as WriteText does: when it has ended, while others go
-// on.
+// WriteRun writes one run as WriteText does: when it has ended, while others go on.
 func WriteRun(w io.Writer, run *scenario.Run, o TextOptions) error {
 	p := newPrinter(w, o)
 	p.run(run)
@@ -91,8 +90,8 @@ func (p *printer) run(run *scenario.Run) {
 	}
 }
 
-// Name is the name of a run: the scenario, the cell of the matrix, and the
-// attempt unless it is the first.
+// Name is the name of a run: the scenario, the cell of the matrix, and the attempt unless it is the
+// first.
 func Name(run *scenario.Run) string {
 	name := run.Scenario
 	if len(run.Cell) > 0 {
@@ -121,8 +120,8 @@ func value(v any) string {
 	return strings.Join(values, "/")
 }
 
-// requests says how many requests a run has sent and lost, and how many of them
-// kube-proxy has led; empty if it had no traffic.
+// requests says how many requests a run has sent and lost, and how many of them kube-proxy has led;
+// empty if it had no traffic.
 func requests(runs ...*scenario.Run) string {
 	sent, lost, open, streams, proxied := 0, 0, 0, 0, 0
 	for _, run := range runs {

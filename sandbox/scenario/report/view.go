@@ -13,9 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
-// view is what the page's script draws. Texts are numbers of the list of texts;
-// times are microseconds from the start of the run. What there are many of lies
-// flat in one array, since half a million objects would take a browser's memory.
+// view is what the page's script draws. Texts are numbers of the list of texts; times are
+// microseconds from the start of the run. What there are many of lies flat in one array, since half
+// a million objects would take a browser's memory.
 type view struct {
 	Texts []string  `json:"texts"`
 	Runs  []runView `json:"runs"`
@@ -52,8 +52,8 @@ type laneView struct {
 
 type rowView struct {
 	Thing int `json:"thing"`
-	// Bars: from, to, state, version (-1 = none), name, text; they do not overlap
-	// and stand in the order of time.
+	// Bars: from, to, state, version (-1 = none), name, text; they do not overlap and stand in the
+	// order of time.
 	Bars []int64 `json:"bars"`
 }
 
@@ -114,8 +114,8 @@ func (v *viewer) view() runView {
 	return r
 }
 
-// traffics are the streams of the run. A stream that never came to its end has at
-// least what the timeline tells of its lost requests.
+// traffics are the streams of the run. A stream that never came to its end has at least what the
+// timeline tells of its lost requests.
 func (v *viewer) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
@@ -197,8 +197,8 @@ func (v *viewer) lane(l *lanes.Lane) laneView {
 	return view
 }
 
-// steps lays the steps out: one that groups others lies above them, and steps
-// that overlap lie beneath each other.
+// steps lays the steps out: one that groups others lies above them, and steps that overlap lie
+// beneath each other.
 func (v *viewer) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row

@@ -34,8 +34,8 @@ func NewBoard() *Board {
 // State returns what the events so far leave. It changes with the next event.
 func (b *Board) State() *timeline.State { return &b.state }
 
-// Lanes returns the lanes in the order in which they are to be shown. They change
-// with the next event.
+// Lanes returns the lanes in the order in which they are to be shown. They change with the next
+// event.
 func (b *Board) Lanes() []*Lane {
 	if b.sorted == nil {
 		b.sorted = make([]*Lane, 0, len(b.lanes))

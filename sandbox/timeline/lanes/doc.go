@@ -1,6 +1,6 @@
-// Package lanes turns a timeline into what is drawn: a lane for each base,
-// component and Service, with bars that last and marks that are instants. The
-// HTML report draws a whole timeline, koupsandbox watch a live one.
+// Package lanes turns a timeline into what is drawn: a lane for each base, component and Service,
+// with bars that last and marks that are instants. The HTML report draws a whole timeline,
+// koupsandbox watch a live one.
 //
 //	lanes.go    Lane, Span, Segment, Mark
 //	board.go    Board: takes events one by one, gives lanes

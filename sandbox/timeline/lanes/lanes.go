@@ -39,8 +39,7 @@ const (
 	Process Thing = "process"
 	// Fault: set.
 	Fault Thing = "fault"
-	// Endpoints of a Service: all, some or none of them ready; empty when there
-	// is none.
+	// Endpoints of a Service: all, some or none of them ready; empty when there is none.
 	Endpoints Thing = "endpoints"
 )
 
@@ -63,8 +62,8 @@ const (
 // Lane is one row.
 type Lane struct {
 	Kind Kind
-	// Name of the base, the component or the Service; empty for the lanes of which
-	// there is but one.
+	// Name of the base, the component or the Service; empty for the lanes of which there is but
+	// one.
 	Name string
 	// Spans in the order in which they began.
 	Spans []*Span
@@ -97,8 +96,7 @@ type Span struct {
 	Name string
 	// Module and Version of a module, or the first ones of a Pod.
 	Module, Version string
-	// Track counts from 0 within the lane and the thing: spans of one track do not
-	// overlap.
+	// Track counts from 0 within the lane and the thing: spans of one track do not overlap.
 	Track int
 	// Segments follow each other without a gap.
 	Segments []Segment

@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// mostNames is how many names a text lists before it only counts: more could not
-// be read, and a Service may have thousands of endpoints.
+// mostNames is how many names a text lists before it only counts: more could not be read, and a
+// Service may have thousands of endpoints.
 const mostNames = 8
 
 // Observe takes the next event. Events of a kind come in the order of time. Steps are not for the
@@ -113,8 +113,8 @@ func (b *Board) pod(e timeline.Event, before, p *timeline.PodStatus) {
 	s.turn(e.Time, podState(&p.PodState), podText(&p.PodState))
 }
 
-// podKey is where a Pod is shown: on its base, or on its Node as long as nobody knows the base behind
-// it, or among those that wait for one.
+// podKey is where a Pod is shown: on its base, or on its Node as long as nobody knows the base
+// behind it, or among those that wait for one.
 func podKey(p *timeline.PodStatus) spanKey {
 	lane := laneKey{kind: Waiting}
 	if name := cmp.Or(p.Base, p.Node); name != "" {

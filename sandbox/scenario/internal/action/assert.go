@@ -124,8 +124,7 @@ func absent(t target, want any) check {
 	}
 }
 
-// condition finds nothing wrong when an expression is true and has compared
-// something.
+// condition finds nothing wrong when an expression is true and has compared something.
 func (s *Stage) condition(p *expr.Program) check {
 	return func(v observe.View) *Failure {
 		r, err := p.Eval(s.Data(v, p))

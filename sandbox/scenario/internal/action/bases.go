@@ -63,8 +63,8 @@ func (s *Stage) definition(name string) (v1alpha1.BaseSet, bool) {
 	return set, ok
 }
 
-// add adds bases of a set and waits until their Nodes are Ready, if the controller
-// is to see them at all. It returns their names.
+// add adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
+// at all. It returns their names.
 func (s *Stage) add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	added, err := s.o.Sandbox.AddBases(ctx, control.AddRequest{Count: count, Group: s.o.Group, Set: set.Name, Spec: &set, Seed: s.o.Seed})
 	if err != nil {
@@ -130,8 +130,8 @@ func identityOf(node *unstructured.Unstructured) string {
 	return node.GetAnnotations()[labels.Identity]
 }
 
-// tainted tells whether Kubernetes keeps Pods off a Node: it does for the first
-// moment of each Node, and a Pod that the scheduler looks at then waits for seconds.
+// tainted tells whether Kubernetes keeps Pods off a Node: it does for the first moment of each
+// Node, and a Pod that the scheduler looks at then waits for seconds.
 func tainted(node *unstructured.Unstructured) bool {
 	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
 	return slices.ContainsFunc(taints, func(t any) bool {
@@ -166,8 +166,8 @@ func (s *Stage) nodesGone(ctx context.Context, bases []observe.Base) error {
 	})
 }
 
-// resolve returns the bases that names stand for, in order of their names; a name
-// that stands for none is a failure.
+// resolve returns the bases that names stand for, in order of their names; a name that stands for
+// none is a failure.
 func (s *Stage) resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
 	if len(names) == 0 {
 		return nil, fail("no bases are named")
@@ -217,8 +217,7 @@ func (s *Stage) base(ctx context.Context, a *v1alpha1.BaseAction) (string, error
 	return "", fmt.Errorf("the step says nothing to do with bases")
 }
 
-// addMore adds bases to a set; their settings are those of the set but for what
-// the step says.
+// addMore adds bases to a set; their settings are those of the set but for what the step says.
 func (s *Stage) addMore(ctx context.Context, more v1alpha1.BaseSet) (string, error) {
 	if _, known := s.definition(more.Name); !known {
 		s.define(more)
@@ -251,8 +250,8 @@ func (s *Stage) end(ctx context.Context, bases []observe.Base) error {
 	return nil
 }
 
-// restart restarts bases one after the other, and ends when all have a Ready Node;
-// the Nodes of identities that are no more go later.
+// restart restarts bases one after the other, and ends when all have a Ready Node; the Nodes of
+// identities that are no more go later.
 func (s *Stage) restart(ctx context.Context, a *v1alpha1.BaseRestart) (string, error) {
 	bases, err := s.resolve(a.Bases)
 	if err != nil {
@@ -270,9 +269,9 @@ func (s *Stage) restart(ctx context.Context, a *v1alpha1.BaseRestart) (string, e
 	return "restarted " + namesOf(bases), s.nodesReady(ctx, names)
 }
 
-// upgrade replaces bases batch by batch. It ends when all new ones have a Ready Node;
-// the Nodes of the old ones go when the controller has given them up, as at a
-// release of a real base, which says no farewell either.
+// upgrade replaces bases batch by batch. It ends when all new ones have a Ready Node; the Nodes of
+// the old ones go when the controller has given them up, as at a release of a real base, which says
+// no farewell either.
 func (s *Stage) upgrade(ctx context.Context, a *v1alpha1.BaseUpgrade) (string, error) {
 	set, known := s.definition(a.Set)
 	if !known {

@@ -28,8 +28,7 @@ func controllerName(a *v1alpha1.ComponentAction) string {
 // repair is what brings a component back to what it was.
 type repair control.Action
 
-// repairs says what undoes an action on a component; empty = nothing is to be
-// undone any more.
+// repairs says what undoes an action on a component; empty = nothing is to be undone any more.
 var repairs = map[control.Action]repair{
 	control.Kill: repair(control.Start), control.Stop: repair(control.Start), control.Pause: repair(control.Resume),
 	control.Resume: "", control.Restart: "", control.Start: "",
@@ -50,8 +49,8 @@ func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.Componen
 	return fmt.Sprintf("%s of %s", a.Do, name), nil
 }
 
-// Repair starts and resumes the components that the run has left ended or paused,
-// the controllers last.
+// Repair starts and resumes the components that the run has left ended or paused, the controllers
+// last.
 func (s *Stage) Repair(ctx context.Context) error {
 	s.mu.Lock()
 	left := maps.Clone(s.touched)

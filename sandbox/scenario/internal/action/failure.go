@@ -35,8 +35,8 @@ func (f *Failure) with(title, text string) *Failure {
 	return f
 }
 
-// ended turns the end of a step's time into a failure that says what was last
-// seen; other errors stay as they are.
+// ended turns the end of a step's time into a failure that says what was last seen; other errors
+// stay as they are.
 func ended(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err

@@ -287,8 +287,8 @@ func (s *Stage) remove(ctx context.Context, a *v1alpha1.Delete) (string, error) 
 	return text, ended(ctx, err, func() *Failure { return fail("still there: %s", strings.Join(left, ", ")) })
 }
 
-// References are the kinds that an action names, so that they can be followed from
-// the beginning of a run.
+// References are the kinds that an action names, so that they can be followed from the beginning of
+// a run.
 func References(a *v1alpha1.Action) []v1alpha1.Ref {
 	var refs []v1alpha1.Ref
 	add := func(r *v1alpha1.Ref) {
@@ -316,8 +316,8 @@ func References(a *v1alpha1.Action) []v1alpha1.Ref {
 	return refs
 }
 
-// Prefollow follows a kind from now on, so that a later step finds it known. A
-// kind that the API does not have yet is left for that step.
+// Prefollow follows a kind from now on, so that a later step finds it known. A kind that the API
+// does not have yet is left for that step.
 func (s *Stage) Prefollow(ctx context.Context, r v1alpha1.Ref) error {
 	t, err := s.target(r)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// again is the pause before a script runs again: nothing tells when its outcome
-	// would be another.
+	// again is the pause before a script runs again: nothing tells when its outcome would be
+	// another.
 	again = 200 * time.Millisecond
-	// farewell is how long the output of a script may stay open after its end, by
-	// processes that it left behind.
+	// farewell is how long the output of a script may stay open after its end, by processes that it
+	// left behind.
 	farewell = time.Second
 	// mostOutput is how much of a script's output is kept, of either stream.
 	mostOutput = 1 << 20
@@ -89,8 +89,7 @@ func evidence(f *Failure, r result) *Failure {
 	return f.with("standard output", r.stdout).with("standard error", r.stderr)
 }
 
-// shell runs a script in a process group of its own, which is killed when ctx
-// ends.
+// shell runs a script in a process group of its own, which is killed when ctx ends.
 func (s *Stage) shell(ctx context.Context, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
 	cmd.Dir = s.o.Folder

@@ -12,8 +12,8 @@
 //	assert.go      assert: a part of an object, or a condition
 //	shown.go       what a condition was evaluated over, for people
 //
-// An action ends when what it asked for has been seen by the World, so that what
-// comes next does not judge the state before.
+// An action ends when what it asked for has been seen by the World, so that what comes next does
+// not judge the state before.
 package action
 
 import (
@@ -95,8 +95,8 @@ func New(o Options) (*Stage, error) {
 	}, nil
 }
 
-// Do does an action that is not a group of steps, nor waits for one, and says what
-// it has done. A *Failure tells more about an error.
+// Do does an action that is not a group of steps, nor waits for one, and says what it has done. A
+// *Failure tells more about an error.
 func (s *Stage) Do(ctx context.Context, a *v1alpha1.Action) (string, error) {
 	switch {
 	case a.Apply != nil:
@@ -163,8 +163,7 @@ func (s *Stage) Uses(name string) bool {
 	return false
 }
 
-// Follow has the World follow what an expression uses, and returns when it is
-// known.
+// Follow has the World follow what an expression uses, and returns when it is known.
 func (s *Stage) Follow(ctx context.Context, p *expr.Program) error {
 	for _, name := range p.Uses() {
 		if subject, ok := observe.SubjectOf(name, s.o.Namespace, s.o.Group); ok {
@@ -215,8 +214,7 @@ func Affected(p *expr.Program, topic string) bool {
 	return false
 }
 
-// Expand evaluates the expressions in a step that were left for the run, which use
-// outputs.
+// Expand evaluates the expressions in a step that were left for the run, which use outputs.
 func (s *Stage) Expand(value any) (any, error) {
 	return s.env.Expand(value, s.Known())
 }

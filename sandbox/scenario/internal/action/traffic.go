@@ -102,8 +102,8 @@ func (s *Stage) stopTraffic(ctx context.Context, name string) (*Stream, error) {
 	return stream, nil
 }
 
-// StopAll stops the streams that still run, and returns the first that was not as
-// its judge wants it.
+// StopAll stops the streams that still run, and returns the first that was not as its judge wants
+// it.
 func (s *Stage) StopAll(ctx context.Context) error {
 	var first error
 	for _, stream := range s.Streams() {

@@ -24,8 +24,8 @@ func (s *Stage) wait(ctx context.Context, a *v1alpha1.Wait) (string, error) {
 	return "", fmt.Errorf("the wait says nothing to wait for")
 }
 
-// progress waits until all objects of a Ref have come to where judge wants them;
-// there must be one. Objects that are being deleted do not count.
+// progress waits until all objects of a Ref have come to where judge wants them; there must be one.
+// Objects that are being deleted do not count.
 func (s *Stage) progress(ctx context.Context, r v1alpha1.Ref, done string, judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := s.target(r)
 	if err != nil {
@@ -68,8 +68,7 @@ func (s *Stage) progress(ctx context.Context, r v1alpha1.Ref, done string, judge
 	return fmt.Sprintf(done+": %s", t, last.Message), nil
 }
 
-// catchUp waits until the World has seen what the API has now: a script may have
-// written it.
+// catchUp waits until the World has seen what the API has now: a script may have written it.
 func (s *Stage) catchUp(ctx context.Context, t target) error {
 	if err := s.o.World.Follow(ctx, t.subject); err != nil {
 		return err

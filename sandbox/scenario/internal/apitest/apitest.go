@@ -23,8 +23,8 @@ func Object(t testing.TB, text string) *unstructured.Unstructured {
 	return o
 }
 
-// Gapless makes a watch tell everything since the list before it, as the real API
-// does: the fake loses what happens between the two.
+// Gapless makes a watch tell everything since the list before it, as the real API does: the fake
+// loses what happens between the two.
 func Gapless(client *fake.FakeDynamicClient) {
 	type place struct{ resource, namespace string }
 	var mu sync.Mutex

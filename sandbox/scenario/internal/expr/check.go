@@ -32,8 +32,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames reports streams and bases that there are none of: to CEL they are
-// keys of a map.
+// checkNames reports streams and bases that there are none of: to CEL they are keys of a map.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
@@ -173,8 +172,7 @@ func find(a *ast.AST, id int64) ast.Expr {
 	return found
 }
 
-// Meant returns "; did you mean X?" for the name that is nearest to an unknown
-// one, or nothing.
+// Meant returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
 func Meant(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {

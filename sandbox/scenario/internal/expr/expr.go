@@ -43,8 +43,8 @@ type Static struct {
 	Sets []string
 }
 
-// Data has the values of names for one evaluation: vars, matrix, run and so on.
-// A value may be a func() any, which is called when the name is needed.
+// Data has the values of names for one evaluation: vars, matrix, run and so on. A value may be a
+// func() any, which is called when the name is needed.
 type Data map[string]any
 
 // Env compiles expressions. It may be used concurrently.

@@ -8,8 +8,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit bounds one evaluation, in CEL's units: loops over a thousand Pods, or
-// over pairs of them, stay far below; what is beyond would take seconds.
+// costLimit bounds one evaluation, in CEL's units: loops over a thousand Pods, or over pairs of
+// them, stay far below; what is beyond would take seconds.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
@@ -26,9 +26,8 @@ type Program struct {
 type Result struct {
 	// Value is what JSON has; bool for all kinds but Value.
 	Value any
-	// Nothing are the lists that were empty, so that a part of the expression
-	// compared nothing; nil = every part has compared something. A true that
-	// compared nothing proves nothing.
+	// Nothing are the lists that were empty, so that a part of the expression compared nothing; nil
+	// = every part has compared something. A true that compared nothing proves nothing.
 	Nothing []string
 }
 
@@ -65,16 +64,15 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 	return p, nil
 }
 
-// Uses are the names that the expression uses, sorted: those of objects as they
-// are, such as pods, and vars.NAME, matrix.NAME, run.NAME, outputs.NAME,
-// traffic.NAME.
+// Uses are the names that the expression uses, sorted: those of objects as they are, such as pods,
+// and vars.NAME, matrix.NAME, run.NAME, outputs.NAME, traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
 // Text is the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. An error says that it has no value with this
-// data, for example because a field is not there.
+// Eval evaluates the expression. An error says that it has no value with this data, for example
+// because a field is not there.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))
 	if err != nil {

@@ -32,8 +32,8 @@ type piece struct {
 	program *Program // nil: plain text
 }
 
-// Template compiles a string with expressions in it. The error is of type
-// Problems. The same text is compiled once only.
+// Template compiles a string with expressions in it. The error is of type Problems. The same text
+// is compiled once only.
 func (e *Env) Template(text string) (*Template, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,8 +99,7 @@ func (e *Env) template(text string) (*Template, error) {
 	return t, nil
 }
 
-// endOf finds the }} that ends an expression: not within a string, nor the end of
-// maps in maps.
+// endOf finds the }} that ends an expression: not within a string, nor the end of maps in maps.
 func endOf(text string) int {
 	depth := 0
 	var quote byte
@@ -142,8 +141,8 @@ func (t *Template) Uses() []string {
 	return slices.Compact(names)
 }
 
-// Eval returns the value: that of the expression if the string is nothing else,
-// or the text with the values in their places.
+// Eval returns the value: that of the expression if the string is nothing else, or the text with
+// the values in their places.
 func (t *Template) Eval(data Data) (any, error) {
 	if t.whole() {
 		r, err := t.pieces[0].program.Eval(data)
@@ -188,8 +187,8 @@ func printable(t *cel.Type) bool {
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
 }
 
-// Fits says, in one sentence, why the value cannot be that of a field of the Go
-// type, as far as is known before the run.
+// Fits says, in one sentence, why the value cannot be that of a field of the Go type, as far as is
+// known before the run.
 func (t *Template) Fits(want reflect.Type) error {
 	for want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -224,8 +223,8 @@ func (t *Template) Fits(want reflect.Type) error {
 	return fmt.Errorf("must be %s, but the expression is of the type %s%s", what, typeName(got), hint)
 }
 
-// Expand returns a copy of a value with every string in it evaluated: maps,
-// lists and strings of YAML. It changes nothing in keys.
+// Expand returns a copy of a value with every string in it evaluated: maps, lists and strings of
+// YAML. It changes nothing in keys.
 func (e *Env) Expand(value any, data Data) (any, error) {
 	switch v := value.(type) {
 	case string:

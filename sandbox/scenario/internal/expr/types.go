@@ -85,8 +85,8 @@ func (b Base) Value() map[string]any {
 		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}
 }
 
-// Stream returns the figures of a stream of requests: traffic.NAME of a condition,
-// and all of Data for Judge.
+// Stream returns the figures of a stream of requests: traffic.NAME of a condition, and all of Data
+// for Judge.
 func Stream(s traffic.Summary) Data {
 	versions := make(map[string]any, len(s.Versions))
 	for version, n := range s.Versions {

@@ -47,8 +47,8 @@ func partsOf(checked *cel.Ast) []part {
 	return parts
 }
 
-// ranges returns what the outermost loops in e go over; of loops over the result
-// of loops, the last counts.
+// ranges returns what the outermost loops in e go over; of loops over the result of loops, the last
+// counts.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
@@ -81,8 +81,7 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// nothing names the empty lists of the parts that went over lists and found
-// nothing in any of them.
+// nothing names the empty lists of the parts that went over lists and found nothing in any of them.
 func nothing(parts []part, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {

@@ -8,8 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// activeCheck looks for times in which a base that served a module has no active
-// version of it.
+// activeCheck looks for times in which a base that served a module has no active version of it.
 //
 // Such a gap begins when the last active version goes. It is a violation
 //   - if, at any time in it, a Pod on the base wants the module: one that exists, is
@@ -19,10 +18,10 @@ import (
 //     same DaemonSet or StatefulSet as owner; or it has another version, and the module
 //     had no Ready Pod anywhere when the base lost it (delete first, install after).
 //
-// It is none if nobody wants the module: the last Pod was deleted or scaled away. What
-// comes there later is a first installation. It is excused if the base's process ended;
-// until the module is active again, or nobody wants it any more. No other fault takes
-// a module away by itself: what an error or a delay makes of a rollout counts.
+// It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
+// later is a first installation. It is excused if the base's process ended; until the module is
+// active again, or nobody wants it any more. No other fault takes a module away by itself: what an
+// error or a delay makes of a rollout counts.
 type activeCheck struct {
 	tracks map[track]*served
 	ever   map[track]struct{} // that have been looked at
@@ -85,8 +84,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 	}
 }
 
-// lookBack judges a gap again that was over before the watch told of the Pod that
-// ended it.
+// lookBack judges a gap again that was over before the watch told of the Pod that ended it.
 func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
 	g := s.ended
 	if g == nil || !came.Wants(module) {
@@ -125,8 +123,7 @@ func (c *activeCheck) module(w *world, e change, o *Options) {
 	c.look(w, t, e.Time, o, false, nil)
 }
 
-// look opens, closes and judges the gap of a track. came is the Pod that has
-// changed, if one has.
+// look opens, closes and judges the gap of a track. came is the Pod that has changed, if one has.
 func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended bool, came *timeline.PodStatus) {
 	s := c.tracks[t]
 	wanted := w.wanted(t.base, t.module)
@@ -166,8 +163,8 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	c.found = append(c.found, *g)
 }
 
-// replacedBy tells whether a Pod that wants the module since now is the replacement
-// of the one whose deletion began the gap.
+// replacedBy tells whether a Pod that wants the module since now is the replacement of the one
+// whose deletion began the gap.
 func (s *served) replacedBy(p *timeline.PodStatus, g *gap, o *Options, now time.Time) bool {
 	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
 		return false

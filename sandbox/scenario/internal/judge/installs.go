@@ -7,12 +7,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// installCheck looks for installations of what is installed: an installBiz that came
-// after the version had come to the base, other than the one that had brought it, while it
-// was neither gone, by an uninstall, a failure or a restart, nor broken; or, where
-// commands are not told, a version that is resolved twice. A repetition is excused if, since the version came, the base was
-// disconnected, a fault happened or was set there, or a component ended or was
-// paused: the answer to the first one may never have arrived.
+// installCheck looks for installations of what is installed: an installBiz that came after the
+// version had come to the base, other than the one that had brought it, while it was neither gone,
+// by an uninstall, a failure or a restart, nor broken; or, where commands are not told, a version
+// that is resolved twice. A repetition is excused if, since the version came, the base was
+// disconnected, a fault happened or was set there, or a component ended or was paused: the answer
+// to the first one may never have arrived.
 type installCheck struct {
 	lives map[install]*life
 	// disturbed is when something may last have swallowed an answer, by base; "" = anywhere.

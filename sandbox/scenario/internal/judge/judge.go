@@ -20,23 +20,21 @@ const (
 
 // Options of a Judge.
 type Options struct {
-	// TruthWithin is how long Ready may differ from what the base serves. Between the
-	// base's change and the controller's write lie an answer, a query and a write, some
-	// milliseconds each; a kubelet that probes at its defaults takes 10 s to 30 s.
-	// Default: 1s.
+	// TruthWithin is how long Ready may differ from what the base serves. Between the base's change
+	// and the controller's write lie an answer, a query and a write, some milliseconds each; a
+	// kubelet that probes at its defaults takes 10 s to 30 s. Default: 1s.
 	TruthWithin time.Duration
-	// SwitchWithin is the same where another version serves: requests are answered, and
-	// the handover needs its writes one after the other. Default: 5s.
+	// SwitchWithin is the same where another version serves: requests are answered, and the
+	// handover needs its writes one after the other. Default: 5s.
 	SwitchWithin time.Duration
-	// ReplacedWithin is how soon a Pod must come to a base that has lost the module by
-	// the deletion of a Pod so that it counts as its replacement. Default: 10s.
+	// ReplacedWithin is how soon a Pod must come to a base that has lost the module by the deletion
+	// of a Pod so that it counts as its replacement. Default: 10s.
 	ReplacedWithin time.Duration
-	// AloneWithin is how long another base's Pod must have been Ready so that the old
-	// Pod of a handover was not alone: the controller decides before it writes.
-	// Default: 250ms.
+	// AloneWithin is how long another base's Pod must have been Ready so that the old Pod of a
+	// handover was not alone: the controller decides before it writes. Default: 250ms.
 	AloneWithin time.Duration
-	// Window is how late an event may come behind younger ones: the bases' come on
-	// another way than those of the API. Default: 1s.
+	// Window is how late an event may come behind younger ones: the bases' come on another way than
+	// those of the API. Default: 1s.
 	Window time.Duration
 	// MaxPodWrites is how often a Pod may be written. Default: any number.
 	MaxPodWrites *int
@@ -50,8 +48,8 @@ type Result struct {
 	Compared int
 	// Violations in the order of time.
 	Violations []Violation
-	// Excused are others that look like violations but are the end of a base's
-	// process, or short enough, in the order of time.
+	// Excused are others that look like violations but are the end of a base's process, or short
+	// enough, in the order of time.
 	Excused []Violation
 	// Summary is a sentence with the figures.
 	Summary string
@@ -68,8 +66,7 @@ type Violation struct {
 	Message string
 }
 
-// Judge looks at the events of one run. Its methods must not be called
-// concurrently.
+// Judge looks at the events of one run. Its methods must not be called concurrently.
 type Judge struct {
 	o       Options
 	pending []timeline.Event // by time
@@ -93,8 +90,7 @@ func New(o Options) *Judge {
 	return &Judge{o: o, w: newWorld()}
 }
 
-// Observe takes the next event. Events may come a little out of order; see
-// Options.Window.
+// Observe takes the next event. Events may come a little out of order; see Options.Window.
 func (j *Judge) Observe(e timeline.Event) {
 	at := len(j.pending)
 	for at > 0 && j.pending[at-1].Time.After(e.Time) {
@@ -119,8 +115,8 @@ func (j *Judge) take(e timeline.Event) {
 	j.install.note(&j.w, c)
 }
 
-// Results returns what the checks have found until end, always in the same order.
-// What lasts is as long as it is then. More events may follow.
+// Results returns what the checks have found until end, always in the same order. What lasts is as
+// long as it is then. More events may follow.
 func (j *Judge) Results(end time.Time) []Result {
 	for _, e := range j.pending {
 		j.take(e)
@@ -132,8 +128,8 @@ func (j *Judge) Results(end time.Time) []Result {
 	}
 }
 
-// sorted puts violations in the order of time, then of place: those of one moment
-// came in an order that says nothing.
+// sorted puts violations in the order of time, then of place: those of one moment came in an order
+// that says nothing.
 func sorted(all []Violation) []Violation {
 	slices.SortStableFunc(all, func(a, b Violation) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Message, b.Message))

@@ -9,12 +9,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// orderCheck looks at each handover: a Pod with a newer version of a module turns
-// Ready on a base where an older Pod has been Ready for another version. The older one
-// must be Not Ready by then, or be on its way out, in the order of the watch. It need not
-// be if it was the only Ready Pod of the module: then the Service would have no
-// endpoint in between. Pods of one version hand nothing over, nor do Pods of a process
-// of the base that has ended: they have another Node.
+// orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
+// where an older Pod has been Ready for another version. The older one must be Not Ready by then,
+// or be on its way out, in the order of the watch. It need not be if it was the only Ready Pod of
+// the module: then the Service would have no endpoint in between. Pods of one version hand nothing
+// over, nor do Pods of a process of the base that has ended: they have another Node.
 type orderCheck struct {
 	wasReady map[string]bool // by UID
 	open     map[handover]*Violation
@@ -77,8 +76,7 @@ func older(p, q *timeline.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
-// aloneOn tells whether no other base has a Pod of the module that has been Ready
-// since then.
+// aloneOn tells whether no other base has a Pod of the module that has been Ready since then.
 func (w *world) aloneOn(base, module string, since time.Time) bool {
 	for p := range w.Pods.All() {
 		if p.Base != base && p.Has(module) && p.Serves() && !p.ReadySince.After(since) {

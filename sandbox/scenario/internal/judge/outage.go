@@ -7,8 +7,7 @@ import (
 
 // How long after its return a component has to catch up.
 const (
-	// A controller may have to wait for the Lease of the one before, 40 s, and looks
-	// every 10 s.
+	// A controller may have to wait for the Lease of the one before, 40 s, and looks every 10 s.
 	controllerRecovery = 50 * time.Second
 	// Bases connect again after a second, and are asked for their modules every 15 s.
 	otherRecovery = 20 * time.Second

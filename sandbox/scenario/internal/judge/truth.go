@@ -9,16 +9,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready
-// and stays, and an endpoint that is ready, must have each of its modules active, in its
-// version.
+// truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
+// and an endpoint that is ready, must have each of its modules active, in its version.
 //
-// Each disagreement is reported with its length. It is a violation if it is longer
-// than Options.TruthWithin, or, as long as another version serves, than
-// Options.SwitchWithin; or if a request to this base was lost in it. It is excused if the
-// base's process ended: see the package. Time does not count in which a component was
-// away, or the base disconnected, and until it can have caught up: nobody could know, or
-// write, what has changed.
+// Each disagreement is reported with its length. It is a violation if it is longer than
+// Options.TruthWithin, or, as long as another version serves, than Options.SwitchWithin; or if a
+// request to this base was lost in it. It is excused if the base's process ended: see the package.
+// Time does not count in which a component was away, or the base disconnected, and until it can
+// have caught up: nobody could know, or write, what has changed.
 type truthCheck struct {
 	open  map[claim]*lie
 	known map[claim]struct{} // claims that hold at present

@@ -6,9 +6,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns the object with a node selector that keeps a module's Pods, or
-// those of a workload's template, on the bases of a group; any other object as it
-// is. It also tells whether it has bound it.
+// Bind returns the object with a node selector that keeps a module's Pods, or those of a workload's
+// template, on the bases of a group; any other object as it is. It also tells whether it has bound
+// it.
 func Bind(o *unstructured.Unstructured, group string) (*unstructured.Unstructured, bool) {
 	metadata, spec := []string{"metadata"}, []string{"spec"}
 	if o.GetKind() != "Pod" {

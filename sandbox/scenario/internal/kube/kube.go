@@ -1,5 +1,4 @@
-// Package kube does to the Kubernetes API what steps of scenarios ask for, as
-// kubectl does.
+// Package kube does to the Kubernetes API what steps of scenarios ask for, as kubectl does.
 //
 //	kube.go       Client: which resource a kind is, get and list
 //	write.go      apply, patch, delete, scale
@@ -33,8 +32,8 @@ import (
 // FieldManager names scenarios as the writer of fields.
 const FieldManager = "koupsandbox"
 
-// Client reaches a Kubernetes API without a limit of its own. Its methods may be
-// called concurrently. It can be used for many runs.
+// Client reaches a Kubernetes API without a limit of its own. Its methods may be called
+// concurrently. It can be used for many runs.
 type Client struct {
 	// Typed and Dynamic are the clients beneath.
 	Typed   kubernetes.Interface
@@ -69,8 +68,8 @@ func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.REST
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// lateMapper asks the API which kinds there are when the first is looked for, and
-// again when one is not found.
+// lateMapper asks the API which kinds there are when the first is looked for, and again when one is
+// not found.
 func lateMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }
@@ -99,8 +98,7 @@ func (c *Client) Kind(apiVersion, kind string) (Kind, error) {
 	return Kind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// On returns the client for the objects of a kind; the namespace does not count
-// for kinds without.
+// On returns the client for the objects of a kind; the namespace does not count for kinds without.
 func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
 	if k.Namespaced {
 		return c.Dynamic.Resource(k.Resource).Namespace(namespace)
@@ -108,8 +106,8 @@ func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
 	return c.Dynamic.Resource(k.Resource)
 }
 
-// Find returns the objects of a kind with a name, or, without, with the labels;
-// sorted by name. There may be none.
+// Find returns the objects of a kind with a name, or, without, with the labels; sorted by name.
+// There may be none.
 func (c *Client) Find(ctx context.Context, k Kind, namespace, name string, with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {
 		o, err := c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})

@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// revisionAnnotation is where the Deployment controller notes the revision of a
-// ReplicaSet.
+// revisionAnnotation is where the Deployment controller notes the revision of a ReplicaSet.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // revision is an earlier template of a workload.
@@ -26,9 +25,9 @@ type revision struct {
 	kind  types.PatchType
 }
 
-// Rollback takes a Deployment, DaemonSet or StatefulSet back to a revision, as
-// kubectl rollout undo does; 0 is the one before the present one. It returns the
-// number of that revision, and the workload as it is then.
+// Rollback takes a Deployment, DaemonSet or StatefulSet back to a revision, as kubectl rollout undo
+// does; 0 is the one before the present one. It returns the number of that revision, and the
+// workload as it is then.
 func (c *Client) Rollback(ctx context.Context, k Kind, namespace, name string, to int64) (int64, *unstructured.Unstructured, error) {
 	revisions, err := c.revisions(ctx, k, namespace, name)
 	if err != nil {
@@ -100,8 +99,8 @@ func replaceTemplate(t *corev1.PodTemplateSpec) ([]byte, error) {
 	return patch, nil
 }
 
-// controllerRevisions are those that DaemonSets and StatefulSets keep, which are
-// patches themselves.
+// controllerRevisions are those that DaemonSets and StatefulSets keep, which are patches
+// themselves.
 func (c *Client) controllerRevisions(ctx context.Context, namespace string, owner types.UID) ([]revision, error) {
 	list, err := c.Typed.AppsV1().ControllerRevisions(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -24,9 +24,9 @@ func failed(format string, args ...any) Progress {
 	return Progress{Failed: true, Message: fmt.Sprintf(format, args...)}
 }
 
-// Rollout says how far the rollout of a Deployment, DaemonSet or StatefulSet is,
-// by the rules of kubectl rollout status. One that wants no Pod at all is not
-// complete: nothing would have been looked at.
+// Rollout says how far the rollout of a Deployment, DaemonSet or StatefulSet is, by the rules of
+// kubectl rollout status. One that wants no Pod at all is not complete: nothing would have been
+// looked at.
 func Rollout(o *unstructured.Unstructured) Progress {
 	switch o.GetKind() {
 	case "Deployment":
@@ -116,8 +116,7 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 	return Progress{Done: true, Message: fmt.Sprintf("%d Pods are Ready, %d of the new version", s.ReadyReplicas, updated)}
 }
 
-// Ready tells whether the condition Ready of an object is True, and otherwise
-// what it says.
+// Ready tells whether the condition Ready of an object is True, and otherwise what it says.
 func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {

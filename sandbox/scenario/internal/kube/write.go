@@ -11,9 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Apply creates or updates an object as kubectl apply --server-side
-// --force-conflicts does, in the namespace when it names none, and returns it as
-// it is then.
+// Apply creates or updates an object as kubectl apply --server-side --force-conflicts does, in the
+// namespace when it names none, and returns it as it is then.
 func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind, *unstructured.Unstructured, error) {
 	k, err := c.Kind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
@@ -38,8 +37,8 @@ var patchTypes = map[string]types.PatchType{
 	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
 }
 
-// Patch changes an object. An empty type is strategic, or merge for kinds that
-// client-go does not know, which are custom resources.
+// Patch changes an object. An empty type is strategic, or merge for kinds that client-go does not
+// know, which are custom resources.
 func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string, patch any) (*unstructured.Unstructured, error) {
 	if patchType == "" {
 		patchType = "strategic"

@@ -30,8 +30,7 @@ type Difference struct {
 
 // Result of a comparison.
 type Result struct {
-	// Compared is how many values were compared; 0 = want had none, which proves
-	// nothing.
+	// Compared is how many values were compared; 0 = want had none, which proves nothing.
 	Compared int
 	// Differences in the order of the fields' names; empty = it matches.
 	Differences []Difference
@@ -40,11 +39,10 @@ type Result struct {
 // Matches tells whether something was compared and nothing differed.
 func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 0 }
 
-// Compare looks for every value of want in got. A mapping may have more fields
-// than want's. The elements of a list must be there in want's order, with others
-// between them; an empty list or mapping wants an empty one. Null wants a field
-// that is absent or null. Numbers are equal by value, whatever their types. got must have the types
-// of an object of the API, as Plain gives.
+// Compare looks for every value of want in got. A mapping may have more fields than want's. The
+// elements of a list must be there in want's order, with others between them; an empty list or
+// mapping wants an empty one. Null wants a field that is absent or null. Numbers are equal by
+// value, whatever their types. got must have the types of an object of the API, as Plain gives.
 func Compare(want, got any) Result {
 	c := &comparison{}
 	c.value("", Plain(want), got, true)
@@ -87,8 +85,8 @@ func (c *comparison) fields(path string, want, got map[string]any) {
 	}
 }
 
-// elements finds for each wanted element the next one that matches; where none
-// does, the one that differs least tells what is wrong.
+// elements finds for each wanted element the next one that matches; where none does, the one that
+// differs least tells what is wrong.
 func (c *comparison) elements(path string, want, got []any) {
 	next := 0
 	for i, w := range want {
@@ -118,8 +116,8 @@ func (c *comparison) elements(path string, want, got []any) {
 	}
 }
 
-// closer tells whether a is more like what is wanted than b: the first field by
-// which people tell elements apart counts most, then the number of differences.
+// closer tells whether a is more like what is wanted than b: the first field by which people tell
+// elements apart counts most, then the number of differences.
 func closer(a, b Result) bool {
 	named := func(r Result) int {
 		n := 0

@@ -9,8 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Lines describes differences, one a line: the field, what is wanted, what is
-// there.
+// Lines describes differences, one a line: the field, what is wanted, what is there.
 func Lines(differences []Difference) string {
 	lines := make([]string, len(differences))
 	for i, d := range differences {

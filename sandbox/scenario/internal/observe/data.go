@@ -39,8 +39,8 @@ var topics = func() map[schema.GroupResource]string {
 	return m
 }()
 
-// SubjectOf returns what must be followed so that expressions see the name; false
-// for names that are no objects.
+// SubjectOf returns what must be followed so that expressions see the name; false for names that
+// are no objects.
 func SubjectOf(name, namespace, group string) (Subject, bool) {
 	r, ok := lists[name]
 	switch {
@@ -107,8 +107,8 @@ func (v View) basesData() map[string]any {
 	return out
 }
 
-// trafficData has the figures of the streams. Lost requests count from the moment
-// at which they are told, before the next figures come.
+// trafficData has the figures of the streams. Lost requests count from the moment at which they are
+// told, before the next figures come.
 func (v View) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {

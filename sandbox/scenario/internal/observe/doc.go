@@ -1,5 +1,5 @@
-// Package observe sees what happens to a run: the objects of its namespace, its bases, its requests.
-// Everything goes through one lock, so that it has one order: that in which it was seen.
+// Package observe sees what happens to a run: the objects of its namespace, its bases, its
+// requests. Everything goes through one lock, so that it has one order: that in which it was seen.
 //
 //	world.go   World: notes events, tells watchers, lets others wait
 //	table.go   the objects of one kind, followed by a watch

@@ -21,8 +21,7 @@ var (
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record notes the event of a change, if its kind has any, and describes the change.
-// w.mu is held.
+// record notes the event of a change, if its kind has any, and describes the change. w.mu is held.
 func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool) string {
 	switch r {
 	case Pods:

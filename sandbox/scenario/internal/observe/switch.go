@@ -7,17 +7,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// switched begins what a base says of the version that it switches from (protocol
-// 5.2); the other half of the switch follows at once.
+// switched begins what a base says of the version that it switches from (protocol 5.2); the other
+// half of the switch follows at once.
 const switched = "switch to new "
 
 // otherHalf is how long the other half may take to come: a busy machine's worst.
 const otherHalf = time.Second
 
-// hold keeps the first half of a switch until the second has come, and tells
-// whether it has taken care of the event. A base that switches from one version to
-// another does so at one moment, and tells it by two events of that moment:
-// conditions must not be evaluated between them. w.mu is held.
+// hold keeps the first half of a switch until the second has come, and tells whether it has taken
+// care of the event. A base that switches from one version to another does so at one moment, and
+// tells it by two events of that moment: conditions must not be evaluated between them. w.mu is
+// held.
 func (w *World) hold(e timeline.Event) bool {
 	if e.Base == "" || e.Kind != timeline.Module && e.Kind != timeline.Base {
 		return false

@@ -18,15 +18,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Subject is what a watch follows: the objects of a resource, in a namespace
-// (empty = of the cluster), with a label selector (empty = all).
+// Subject is what a watch follows: the objects of a resource, in a namespace (empty = of the
+// cluster), with a label selector (empty = all).
 type Subject struct {
 	Resource            schema.GroupVersionResource
 	Namespace, Selector string
 }
 
-// table holds the objects of a subject. It is the store of a reflector, which
-// calls it in the order of the watch.
+// table holds the objects of a subject. It is the store of a reflector, which calls it in the order
+// of the watch.
 type table struct {
 	w       *World
 	subject Subject
@@ -38,9 +38,8 @@ type table struct {
 	synced  chan struct{} // closed when filled
 }
 
-// Follow has the objects of a subject followed for as long as Start runs, and
-// returns when those that are there are known; ctx bounds only that. What is
-// followed already is not followed twice.
+// Follow has the objects of a subject followed for as long as Start runs, and returns when those
+// that are there are known; ctx bounds only that. What is followed already is not followed twice.
 func (w *World) Follow(ctx context.Context, s Subject) error {
 	t := w.table(s)
 	select {
@@ -92,8 +91,8 @@ func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
 	}, client)
 }
 
-// Seen blocks until the watch of a subject has told the version of an object that
-// was written, so that what follows does not judge what was before.
+// Seen blocks until the watch of a subject has told the version of an object that was written, so
+// that what follows does not judge what was before.
 func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
 	version := versionOf(o)
 	return w.Until(ctx, func(v View) (bool, error) {
@@ -109,9 +108,9 @@ func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructure
 	})
 }
 
-// CatchUp blocks until the watch of a subject has told what the API has now. The
-// watches of two kinds are not in step: that of a workload may tell that its rollout is
-// complete before that of the Pods tells of the last Pod.
+// CatchUp blocks until the watch of a subject has told what the API has now. The watches of two
+// kinds are not in step: that of a workload may tell that its rollout is complete before that of
+// the Pods tells of the last Pod.
 func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	list, err := apiOf(w.o.Client, s).List(ctx, metav1.ListOptions{LabelSelector: s.Selector})
 	if err != nil {
@@ -125,8 +124,7 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	return nil
 }
 
-// versionOf reads a resource version: a number that grows with each write of the
-// whole cluster.
+// versionOf reads a resource version: a number that grows with each write of the whole cluster.
 func versionOf(o *unstructured.Unstructured) uint64 {
 	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -135,9 +133,8 @@ func versionOf(o *unstructured.Unstructured) uint64 {
 	return n
 }
 
-// Objects returns the objects of a subject with the name, or, without, with the
-// labels, sorted by name; ever tells whether there has been such an object at any
-// time.
+// Objects returns the objects of a subject with the name, or, without, with the labels, sorted by
+// name; ever tells whether there has been such an object at any time.
 func (v View) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
 	t := v.w.tables[s]
 	if t == nil {
@@ -162,8 +159,7 @@ func (v View) Objects(s Subject, name string, with map[string]string) (found []*
 	return found, ever
 }
 
-// Former returns the objects of a subject that are gone, as they were last, by
-// name.
+// Former returns the objects of a subject that are gone, as they were last, by name.
 func (v View) Former(s Subject) map[string]*unstructured.Unstructured {
 	if t := v.w.tables[s]; t != nil {
 		return t.former
@@ -232,8 +228,8 @@ func (t *table) take(u *unstructured.Unstructured) {
 	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true))
 }
 
-// Replace is called by the reflector with all objects that there are, at the
-// beginning and after a watch broke.
+// Replace is called by the reflector with all objects that there are, at the beginning and after a
+// watch broke.
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -265,9 +261,9 @@ func (t *table) Replace(list []any, version string) error {
 	return nil
 }
 
-// earlier orders objects that a list tells at once. What happened while nobody
-// watched has no order that could be known, so nothing must come of it: Pods that
-// are not Ready are told before those that are, and otherwise the last writes tell.
+// earlier orders objects that a list tells at once. What happened while nobody watched has no order
+// that could be known, so nothing must come of it: Pods that are not Ready are told before those
+// that are, and otherwise the last writes tell.
 func (t *table) earlier(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
 		if isReady(b) {

@@ -21,8 +21,8 @@ type Options struct {
 	Client dynamic.Interface
 	// Namespace and Group of the run. Required.
 	Namespace, Group string
-	// Observe hears of every event, one at a time and in order, with the World
-	// locked: it must be quick and must not call it. Default: nobody.
+	// Observe hears of every event, one at a time and in order, with the World locked: it must be
+	// quick and must not call it. Default: nobody.
 	Observe func(timeline.Event)
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
@@ -53,15 +53,14 @@ type watcher struct{ changed func(Change) }
 // Change is one thing that has changed. It is valid during the call only.
 type Change struct {
 	View
-	// Topic is the name by which expressions know what has changed: pods, bases,
-	// traffic and so on; empty for kinds that expressions do not see.
+	// Topic is the name by which expressions know what has changed: pods, bases, traffic and so on;
+	// empty for kinds that expressions do not see.
 	Topic string
 	// What describes it for people.
 	What string
 }
 
-// View reads a World that is locked. It is valid during the call only that it is
-// given to.
+// View reads a World that is locked. It is valid during the call only that it is given to.
 type View struct{ w *World }
 
 // New returns a World that has seen nothing.
@@ -81,8 +80,8 @@ func New(o Options) *World {
 	}
 }
 
-// Start follows what Follow has been called for, and will be, until ctx ends. It
-// returns nil when all watches have ended; it can be called once.
+// Start follows what Follow has been called for, and will be, until ctx ends. It returns nil when
+// all watches have ended; it can be called once.
 func (w *World) Start(ctx context.Context) error {
 	var following sync.WaitGroup
 	w.mu.Lock()
@@ -146,9 +145,8 @@ func (w *World) changed(topic, what string) {
 	w.change = make(chan struct{})
 }
 
-// Watch calls changed at every change from now on, one at a time, in order and
-// with the World locked, until stop is called. It is called once at the beginning,
-// for what is.
+// Watch calls changed at every change from now on, one at a time, in order and with the World
+// locked, until stop is called. It is called once at the beginning, for what is.
 func (w *World) Watch(changed func(Change)) (stop func()) {
 	x := &watcher{changed}
 	w.mu.Lock()
@@ -162,9 +160,9 @@ func (w *World) Watch(changed func(Change)) (stop func()) {
 	}
 }
 
-// Until calls done for what is, and again when something has changed, until it
-// returns true or an error, or ctx ends: then Until returns the cause of that. It
-// may skip changes that were followed by others at once.
+// Until calls done for what is, and again when something has changed, until it returns true or an
+// error, or ctx ends: then Until returns the cause of that. It may skip changes that were followed
+// by others at once.
 func (w *World) Until(ctx context.Context, done func(View) (bool, error)) error {
 	for {
 		w.mu.Lock()

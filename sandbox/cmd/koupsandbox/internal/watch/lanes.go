@@ -13,8 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
 
-// The colours are those of the terminal's own palette, so that they suit its
-// background.
+// The colours are those of the terminal's own palette, so that they suit its background.
 var (
 	good     = lipgloss.Color("2")
 	bad      = lipgloss.Color("9")
@@ -90,8 +89,8 @@ func during(s *lanes.Span, p period) *lanes.Segment {
 	return nil
 }
 
-// disorder is by how much marks may be out of order: a request is told when its
-// fate is known, some seconds after it was sent.
+// disorder is by how much marks may be out of order: a request is told when its fate is known, some
+// seconds after it was sent.
 const disorder = 10 * time.Second
 
 // marked tells whether a mark of the kind lies in the period.
@@ -108,8 +107,8 @@ func marked(l *lanes.Lane, kind lanes.MarkKind, p period) bool {
 	return false
 }
 
-// modules draws what a base has: the version that is active, one that is being
-// installed, one that is no longer active; and over it what went wrong.
+// modules draws what a base has: the version that is active, one that is being installed, one that
+// is no longer active; and over it what went wrong.
 func modules(l *lanes.Lane, colours palette) func(period) cell {
 	return func(p period) cell {
 		switch {

@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// Plain returns a sink for Follow that writes a line for people for each event, but
-// for questions that bases have answered well.
+// Plain returns a sink for Follow that writes a line for people for each event, but for questions
+// that bases have answered well.
 func Plain(w io.Writer) func(timeline.Event) error {
 	return func(e timeline.Event) error {
 		if e.Routine() {
@@ -22,8 +22,8 @@ func Plain(w io.Writer) func(timeline.Event) error {
 	}
 }
 
-// JSON returns a sink for Follow that writes each event as a line of JSON: a
-// timeline.Event, as in the timelines of scenario reports.
+// JSON returns a sink for Follow that writes each event as a line of JSON: a timeline.Event, as in
+// the timelines of scenario reports.
 func JSON(w io.Writer) func(timeline.Event) error {
 	encoder := json.NewEncoder(w)
 	return func(e timeline.Event) error {

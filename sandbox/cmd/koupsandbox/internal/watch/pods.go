@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// selectors find the Pods of modules by either spelling of the label. No Pod matches both: two watches
-// of one Pod could tell its states in the wrong order.
+// selectors find the Pods of modules by either spelling of the label. No Pod matches both: two
+// watches of one Pod could tell its states in the wrong order.
 var selectors = []string{labels.Component + "=" + labels.Module, labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
 // pods tells the changes of Pods, from when the bases are known.
@@ -34,8 +34,8 @@ func (f *follower) pods(ctx context.Context) error {
 		factory := informers.NewSharedInformerFactoryWithOptions(f.o.API, 0, informers.WithNamespace(f.o.Group),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 		informer := factory.Core().V1().Pods().Informer()
-		// An API server that is away shows as a component; the library would log it
-		// across the screen.
+		// An API server that is away shows as a component; the library would log it across the
+		// screen.
 		err := informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 		if err == nil {
 			_, err = informer.AddEventHandler(handler)

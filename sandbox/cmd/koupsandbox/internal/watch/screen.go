@@ -26,8 +26,8 @@ const (
 	tidy = 10 * time.Second
 	// mostEvents is how many lines of events the screen keeps.
 	mostEvents = 200
-	// leastName is the width of the column with the names, which grows with them to
-	// a quarter of the screen; nowWidth that of what is beside a lane, on a wide one.
+	// leastName is the width of the column with the names, which grows with them to a quarter of
+	// the screen; nowWidth that of what is beside a lane, on a wide one.
 	leastName, nowWidth = 20, 44
 )
 
@@ -83,9 +83,8 @@ func (s *Screen) Observe(e timeline.Event) error {
 	return nil
 }
 
-// Run shows the screen on a terminal until follow ends, whose error it returns, or
-// until the user ends it, and returns nil. follow is to call Observe; it runs
-// meanwhile and is waited for.
+// Run shows the screen on a terminal until follow ends, whose error it returns, or until the user
+// ends it, and returns nil. follow is to call Observe; it runs meanwhile and is waited for.
 func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -229,8 +228,7 @@ func (m *model) head(at time.Time) string {
 	return text
 }
 
-// lanes returns how to draw each lane; of a thousand only those that are in sight
-// are drawn.
+// lanes returns how to draw each lane; of a thousand only those that are in sight are drawn.
 func (m *model) lanes(at time.Time) []func() string {
 	s := m.screen
 	names := 0

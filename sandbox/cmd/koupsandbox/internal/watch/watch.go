@@ -17,8 +17,7 @@ import (
 // ErrEnded is returned, wrapped, when the sandbox goes down.
 var ErrEnded = errors.New("the sandbox has ended")
 
-// Source tells what happens to bases, components, faults and requests: a
-// control.Client.
+// Source tells what happens to bases, components, faults and requests: a control.Client.
 type Source interface {
 	Watch(ctx context.Context, r control.WatchRequest, sink func(timeline.Event)) error
 }
@@ -35,10 +34,9 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Follow calls sink for every event, one at a time: first for what is, then
-// timeline.Synced, then for what changes. It blocks until ctx ends, and returns
-// its cause; until the sandbox ends, and returns ErrEnded, wrapped; or until sink
-// fails, and returns its error.
+// Follow calls sink for every event, one at a time: first for what is, then timeline.Synced, then
+// for what changes. It blocks until ctx ends, and returns its cause; until the sandbox ends, and
+// returns ErrEnded, wrapped; or until sink fails, and returns its error.
 func Follow(ctx context.Context, o Options, sink func(timeline.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
