@@ -100,6 +100,15 @@ func (p *PodState) Has(module string) bool {
 	return slices.ContainsFunc(p.Modules, func(m ModuleRef) bool { return m.Name == module })
 }
 
+// ModuleNames are its modules as NAME:VERSION.
+func (p *PodState) ModuleNames() []string {
+	names := make([]string, len(p.Modules))
+	for i, m := range p.Modules {
+		names[i] = m.String()
+	}
+	return names
+}
+
 // Version returns the version of a module that the Pod has; empty if it has none, or names none.
 func (p *PodState) Version(module string) string {
 	for _, m := range p.Modules {

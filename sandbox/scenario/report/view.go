@@ -234,17 +234,7 @@ func (v *viewer) stream(t scenario.Traffic) streamView {
 		view.Seconds = append(view.Seconds, answers...)
 	}
 	for _, l := range t.Lost {
-		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(lossText(l)))
+		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(timeline.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))
 	}
 	return view
-}
-
-func lossText(l traffic.Record) string {
-	var parts []string
-	for _, p := range []string{l.Base, l.Pod, l.Endpoint, l.Error} {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
-	return strings.Join(parts, "; ")
 }

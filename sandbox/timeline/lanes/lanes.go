@@ -153,7 +153,9 @@ func (s *Span) turn(t time.Time, state, text string) {
 // end ends the span at t.
 func (s *Span) end(t time.Time) {
 	if g := s.open(); g != nil {
-		g.To = later(t, g.From)
+		if g.To = t; t.Before(g.From) {
+			g.To = g.From
+		}
 	}
 }
 
@@ -178,11 +180,4 @@ type Mark struct {
 	// From is when it began: commands take time. To is when it was over.
 	From, To time.Time
 	Text     string
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -41,7 +41,7 @@ func (b *Board) Observe(e timeline.Event) {
 		b.fault(e)
 	case timeline.Request:
 		if e.Base != "" {
-			b.mark(laneKey{Base, e.Base}, Lost, e, join(": ", e.State, e.Message))
+			b.mark(laneKey{Base, e.Base}, Lost, e, timeline.Join(": ", e.State, e.Message))
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (b *Board) base(e timeline.Event, before, base *timeline.BaseStatus) {
 		state = Disconnected
 	}
 	key := laneKey{Base, e.Base}
-	b.span(spanKey{key, Life, e.Base}).turn(e.Time, state, join("; ", e.Identity, e.Message))
+	b.span(spanKey{key, Life, e.Base}).turn(e.Time, state, timeline.Join("; ", e.Identity, e.Message))
 }
 
 func moduleKey(base string, m timeline.ModuleRef) spanKey {
@@ -94,8 +94,8 @@ func (b *Board) command(e timeline.Event) {
 	if e.Code != "" {
 		kind = Failure
 	}
-	text := join(" ", e.Name, join(":", e.Module, e.Version))
-	b.mark(laneKey{Base, e.Base}, kind, e, join(": ", text, e.Code, e.Message))
+	text := timeline.Join(" ", e.Name, timeline.Join(":", e.Module, e.Version))
+	b.mark(laneKey{Base, e.Base}, kind, e, timeline.Join(": ", text, e.Code, e.Message))
 }
 
 func (b *Board) pod(e timeline.Event, before, p *timeline.PodStatus) {
@@ -143,11 +143,7 @@ func podText(p *timeline.PodState) string {
 			text = p.Phase + ", not Ready"
 		}
 	}
-	modules := make([]string, 0, len(p.Modules))
-	for _, m := range p.Modules {
-		modules = append(modules, m.String())
-	}
-	return join("; ", join(", ", text, p.Reason), names(modules), p.Owner)
+	return timeline.Join("; ", timeline.Join(", ", text, p.Reason), names(p.ModuleNames()), p.Owner)
 }
 
 func (b *Board) endpoints(e timeline.Event) {
@@ -198,7 +194,7 @@ func (b *Board) node(e timeline.Event) {
 
 func (b *Board) fault(e timeline.Event) {
 	lane := laneKey{kind: Faults}
-	name := join(" on ", e.Name, e.Base)
+	name := timeline.Join(" on ", e.Name, e.Base)
 	key := spanKey{lane, Fault, name}
 	switch timeline.FaultChange(e.State) {
 	case timeline.FaultSet:
@@ -206,23 +202,8 @@ func (b *Board) fault(e timeline.Event) {
 	case timeline.FaultCleared:
 		b.close(key, e.Time)
 	default:
-		b.mark(lane, Fired, e, join(": ", name, e.Message))
+		b.mark(lane, Fired, e, timeline.Join(": ", name, e.Message))
 	}
-}
-
-// join joins what is not empty.
-func join(separator string, parts ...string) string {
-	var text strings.Builder
-	for _, p := range parts {
-		if p == "" {
-			continue
-		}
-		if text.Len() > 0 {
-			text.WriteString(separator)
-		}
-		text.WriteString(p)
-	}
-	return text.String()
 }
 
 func names(list []string) string {

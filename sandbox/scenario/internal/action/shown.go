@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // shown says in a few lines what an expression was evaluated over.
@@ -54,11 +57,8 @@ func brief(o map[string]any) string {
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
-		conditions, _ := status["conditions"].([]any)
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Ready" && c["status"] == "True" {
-				ready = "Ready"
-			}
+		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == timeline.NodeReady { // Pods have the same condition
+			ready = "Ready"
 		}
 		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
 	}

@@ -20,6 +20,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,10 +156,8 @@ func (s *Stage) Uses(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.programs {
-		for _, used := range p.Uses() {
-			if used == name || len(used) > len(name) && used[:len(name)+1] == name+"." {
-				return true
-			}
+		if slices.Contains(topicsOf(p), name) {
+			return true
 		}
 	}
 	return false
@@ -189,29 +189,18 @@ func (s *Stage) Data(v observe.View, p *expr.Program) expr.Data {
 	return data
 }
 
-// topicsOf are the names of what is seen, among those that an expression uses.
+// topicsOf are the names that an expression uses, without their fields.
 func topicsOf(p *expr.Program) []string {
-	topics := make([]string, 0, len(p.Uses()))
-	for _, name := range p.Uses() {
-		if len(name) > 8 && name[:8] == "traffic." {
-			name = "traffic"
-		}
-		topics = append(topics, name)
+	topics := slices.Clone(p.Uses())
+	for i := range topics {
+		topics[i], _, _ = strings.Cut(topics[i], ".")
 	}
 	return topics
 }
 
 // Affected tells whether a change of the topic may change an expression.
 func Affected(p *expr.Program, topic string) bool {
-	if topic == "" {
-		return false
-	}
-	for _, name := range topicsOf(p) {
-		if name == topic {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(topicsOf(p), topic)
 }
 
 // Expand evaluates the expressions in a step that were left for the run, which use outputs.

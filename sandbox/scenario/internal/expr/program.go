@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -109,12 +110,8 @@ func uses(a *ast.AST) []string {
 	names = slices.Compact(names)
 	known := append([]string{"bases", "vars", "matrix", "run", "outputs", "traffic"}, Objects...)
 	return slices.DeleteFunc(names, func(name string) bool {
-		for _, k := range known {
-			if name == k || len(name) > len(k) && name[:len(k)+1] == k+"." {
-				return false
-			}
-		}
-		return true
+		root, _, _ := strings.Cut(name, ".")
+		return !slices.Contains(known, root)
 	})
 }
 

@@ -159,14 +159,6 @@ func (v View) Objects(s Subject, name string, with map[string]string) (found []*
 	return found, ever
 }
 
-// Former returns the objects of a subject that are gone, as they were last, by name.
-func (v View) Former(s Subject) map[string]*unstructured.Unstructured {
-	if t := v.w.tables[s]; t != nil {
-		return t.former
-	}
-	return nil
-}
-
 // Add is called by the reflector for a new object.
 func (t *table) Add(o any) error { return t.set(o) }
 

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -203,20 +204,15 @@ func Describe(e timeline.Event) string {
 	case timeline.Module:
 		subject = fmt.Sprintf("module %s:%s on %s", e.Module, e.Version, e.Base)
 	case timeline.Command:
-		subject = e.Name + " on " + e.Base
+		of := ""
 		if e.Module != "" {
-			subject = fmt.Sprintf("%s of %s:%s on %s", e.Name, e.Module, e.Version, e.Base)
+			of = fmt.Sprintf(" of %s:%s", e.Module, e.Version)
 		}
+		subject = e.Name + of + " on " + e.Base
 	case timeline.Pod:
 		return describePod(e)
 	case timeline.Endpoints:
-		ready := 0
-		for _, p := range e.Endpoints {
-			if p.Ready {
-				ready++
-			}
-		}
-		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), ready)
+		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), e.ReadyEndpoints())
 	case timeline.Node:
 		subject = "Node of " + e.Base
 	case timeline.Component, timeline.Fault, timeline.Step:
@@ -224,21 +220,11 @@ func Describe(e timeline.Event) string {
 	case timeline.Request:
 		subject = fmt.Sprintf("a request of %s to %s", e.Name, e.Base)
 	}
-	state := e.State
-	if state == "" {
-		state = "gone"
+	state := cmp.Or(e.State, "gone")
+	if e.Kind == timeline.Command {
+		state = cmp.Or(e.Code, "ok")
 	}
-	switch {
-	case e.Kind == timeline.Command && e.Code == "":
-		state = "ok"
-	case e.Kind == timeline.Command:
-		state = e.Code
-	}
-	text := subject + ": " + state
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
+	return timeline.Join(": ", subject, state, e.Message)
 }
 
 func describePod(e timeline.Event) string {

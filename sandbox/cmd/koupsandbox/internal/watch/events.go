@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -23,36 +24,30 @@ func Line(e timeline.Event) string {
 func describe(e timeline.Event) (who, what string) {
 	switch e.Kind {
 	case timeline.Base:
-		return e.Base, join(": ", e.State, e.Message)
+		return e.Base, timeline.Join(": ", e.State, e.Message)
 	case timeline.Module:
-		return e.Base, join(": ", fmt.Sprintf("%s:%s %s", e.Module, e.Version, change(e.From, e.State)), e.Message)
+		return e.Base, timeline.Join(": ", fmt.Sprintf("%s:%s %s", e.Module, e.Version, change(e.From, e.State)), e.Message)
 	case timeline.Command:
 		result := "ok"
 		if e.Code != "" {
 			result = e.Code
 		}
-		what := join(" ", e.Name, join(":", e.Module, e.Version), result, "after "+e.Elapsed.Round(time.Millisecond).String())
-		return e.Base, join(": ", what, e.Message)
+		what := timeline.Join(" ", e.Name, timeline.Join(":", e.Module, e.Version), result, "after "+e.Elapsed.Round(time.Millisecond).String())
+		return e.Base, timeline.Join(": ", what, e.Message)
 	case timeline.Pod:
 		return podLine(e)
 	case timeline.Endpoints:
-		ready := 0
-		for _, p := range e.Endpoints {
-			if p.Ready {
-				ready++
-			}
-		}
-		return e.Name, fmt.Sprintf("%d of %d endpoints ready", ready, len(e.Endpoints))
+		return e.Name, fmt.Sprintf("%d of %d endpoints ready", e.ReadyEndpoints(), len(e.Endpoints))
 	case timeline.Node:
-		return e.Base, join(": ", change("", e.State), e.Message)
+		return e.Base, timeline.Join(": ", change("", e.State), e.Message)
 	case timeline.Fault:
-		return e.Base, join(": ", join(" ", e.Name, e.State), e.Message)
+		return e.Base, timeline.Join(": ", timeline.Join(" ", e.Name, e.State), e.Message)
 	case timeline.Request:
-		return e.Name, join(": ", join(" ", "lost: "+e.State, e.Base, traffic.Through(e.Route)), e.Message)
+		return e.Name, timeline.Join(": ", timeline.Join(" ", "lost: "+e.State, e.Base, traffic.Through(e.Route)), e.Message)
 	case timeline.Synced:
 		return "", "that is what there is; now what changes"
 	default:
-		return e.Name, join(": ", e.State, e.Message)
+		return e.Name, timeline.Join(": ", e.State, e.Message)
 	}
 }
 
@@ -73,33 +68,9 @@ func podLine(e timeline.Event) (who, what string) {
 	if p.Deleting && !p.Gone {
 		state += ", being deleted"
 	}
-	modules := make([]string, 0, len(p.Modules))
-	for _, m := range p.Modules {
-		modules = append(modules, join(":", m.Name, m.Version))
-	}
-	if who = e.Base; who == "" {
-		who = p.Node
-	}
-	return who, fmt.Sprintf("%s (%s): %s", p.Name, strings.Join(modules, ", "), state)
+	return cmp.Or(e.Base, p.Node), fmt.Sprintf("%s (%s): %s", p.Name, strings.Join(p.ModuleNames(), ", "), state)
 }
 
 func change(from, to string) string {
-	if to == "" {
-		to = "gone"
-	}
-	if from == "" {
-		return to
-	}
-	return from + " → " + to
-}
-
-// join joins what is not empty.
-func join(separator string, parts ...string) string {
-	var kept []string
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
-		}
-	}
-	return strings.Join(kept, separator)
+	return timeline.Join(" → ", from, cmp.Or(to, "gone"))
 }

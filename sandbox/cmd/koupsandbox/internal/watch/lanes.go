@@ -228,7 +228,7 @@ func now(l *lanes.Lane, t time.Time, colours palette) string {
 			parts = append(parts, fmt.Sprintf("%s %s", paint(colours.of(s.Version), plain.Text(s.Name)), strings.ToLower(plain.Text(g.State))))
 		case lanes.Pod:
 		case lanes.Fault:
-			parts = append(parts, plain.Text(join(": ", s.Name, g.Text)))
+			parts = append(parts, plain.Text(timeline.Join(": ", s.Name, g.Text)))
 		default:
 			parts = append(parts, plain.Text(g.State))
 		}
