@@ -102,7 +102,7 @@ func (s *State) base(e Event) {
 		b.Running = change == BaseDisconnected // so it has been connected
 	}
 	if b.Removed && change != BaseAdded && change != BaseUp && change != BaseReady {
-		return // its last words
+		return // a late event
 	}
 	b.Removed = false
 	s.identify(&b, e)

@@ -10,7 +10,6 @@
 //	view.go      what its script gets to draw
 //	strings.go   that each text is written once
 //	file.go      Save: a file is whole or not there
-//	lanes/       a timeline as lanes; shared with koupsandbox watch
 //
 // # JSON
 //

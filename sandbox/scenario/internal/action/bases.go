@@ -271,7 +271,7 @@ func (s *Stage) restart(ctx context.Context, a *v1alpha1.BaseRestart) (string, e
 
 // upgrade replaces bases batch by batch. It ends when all new ones have a Ready Node; the Nodes of
 // the old ones go when the controller has given them up, as at a release of a real base, which says
-// no farewell either.
+// no goodbye either.
 func (s *Stage) upgrade(ctx context.Context, a *v1alpha1.BaseUpgrade) (string, error) {
 	set, known := s.definition(a.Set)
 	if !known {

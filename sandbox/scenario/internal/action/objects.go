@@ -86,8 +86,8 @@ func (s *Stage) find(ctx context.Context, r v1alpha1.Ref) (target, []*unstructur
 	return t, found, nil
 }
 
-// one is find for actions on one object.
-func (s *Stage) one(ctx context.Context, r v1alpha1.Ref) (target, *unstructured.Unstructured, error) {
+// findOne is find for actions on one object.
+func (s *Stage) findOne(ctx context.Context, r v1alpha1.Ref) (target, *unstructured.Unstructured, error) {
 	t, found, err := s.find(ctx, r)
 	switch {
 	case err != nil:
@@ -200,7 +200,7 @@ func (s *Stage) fileEnv(vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, err
 }
 
 func (s *Stage) patch(ctx context.Context, a *v1alpha1.Patch) (string, error) {
-	t, o, err := s.one(ctx, a.Ref)
+	t, o, err := s.findOne(ctx, a.Ref)
 	if err != nil {
 		return "", err
 	}
@@ -219,7 +219,7 @@ func (s *Stage) scale(ctx context.Context, a *v1alpha1.Scale) (string, error) {
 	if !ok || replicas < 0 {
 		return "", fail("replicas: %v is no number of replicas", a.Replicas)
 	}
-	t, o, err := s.one(ctx, a.Ref)
+	t, o, err := s.findOne(ctx, a.Ref)
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +231,7 @@ func (s *Stage) scale(ctx context.Context, a *v1alpha1.Scale) (string, error) {
 }
 
 func (s *Stage) rollback(ctx context.Context, a *v1alpha1.Rollback) (string, error) {
-	t, o, err := s.one(ctx, a.Ref)
+	t, o, err := s.findOne(ctx, a.Ref)
 	if err != nil {
 		return "", err
 	}

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// again is the pause before a script runs again: nothing tells when its outcome would be
+	// retryPause is the pause before a script runs again: nothing tells when its outcome would be
 	// another.
-	again = 200 * time.Millisecond
-	// farewell is how long the output of a script may stay open after its end, by processes that it
-	// left behind.
-	farewell = time.Second
+	retryPause = 200 * time.Millisecond
+	// outputGrace is how long the output of a script may stay open after its end, by processes that
+	// it left behind.
+	outputGrace = time.Second
 	// mostOutput is how much of a script's output is kept, of either stream.
 	mostOutput = 1 << 20
 )
@@ -59,7 +59,7 @@ func (s *Stage) script(ctx context.Context, a *v1alpha1.Script) (string, error) 
 			return "", evidence(f, r)
 		}
 		select {
-		case <-time.After(again):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 			return "", ended(ctx, context.Cause(ctx), func() *Failure { return evidence(f, r) })
 		}
@@ -99,7 +99,7 @@ func (s *Stage) shell(ctx context.Context, a *v1alpha1.Script) (result, error) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = farewell
+	cmd.WaitDelay = outputGrace
 	var stdout, stderr limited
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -2,7 +2,7 @@
 // built-in checks. It is pure: events in, results out, no clock.
 //
 //	judge.go     Judge: New, Observe, Results; puts events into the order of their times
-//	world.go     the bases, Pods and endpoints as the events leave them
+//	world.go     what there is, a timeline.State, and what counts of the past
 //	active.go    activeVersion: no base is without an active version
 //	truth.go     truth: Ready, and ready endpoints, against what the base serves
 //	outage.go    when nobody could know or write what a base serves

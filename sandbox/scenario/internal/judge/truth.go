@@ -18,19 +18,19 @@ import (
 // Time does not count in which a component was away, or the base disconnected, and until it can
 // have caught up: nobody could know, or write, what has changed.
 type truthCheck struct {
-	open  map[claim]*lie
+	open  map[claim]*mismatch
 	known map[claim]struct{} // claims that hold at present
 	// compared counts how often something became Ready.
-	compared int
-	lies     []lie
-	lost     []loss
-	outages  outages
+	compared   int
+	mismatches []mismatch
+	lost       []loss
+	outages    outages
 }
 
 // claim is a Pod that says it is Ready, or an endpoint of a Service for it.
 type claim struct{ service, pod, uid, base string }
 
-type lie struct {
+type mismatch struct {
 	claim
 	from, to time.Time
 	missing  string
@@ -41,7 +41,7 @@ type lie struct {
 }
 
 // serve notes whether some version of each module serves.
-func (l *lie) serve(serves bool, now time.Time) {
+func (l *mismatch) serve(serves bool, now time.Time) {
 	switch {
 	case !serves && l.bareSince.IsZero():
 		l.bareSince = now
@@ -58,7 +58,7 @@ type loss struct {
 
 func (c *truthCheck) note(w *world, e change) {
 	if c.open == nil {
-		c.open, c.known = map[claim]*lie{}, map[claim]struct{}{}
+		c.open, c.known = map[claim]*mismatch{}, map[claim]struct{}{}
 	}
 	switch e.Kind {
 	case timeline.Request:
@@ -102,7 +102,7 @@ func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool
 		case missing == "":
 			c.close(k, now)
 		case l == nil:
-			l = &lie{claim: k, from: now, missing: missing, excused: ended}
+			l = &mismatch{claim: k, from: now, missing: missing, excused: ended}
 			c.open[k] = l
 		case ended:
 			l.excused = true
@@ -117,7 +117,7 @@ func (c *truthCheck) close(k claim, now time.Time) {
 	if l := c.open[k]; l != nil {
 		l.to = now
 		l.serve(true, now)
-		c.lies = append(c.lies, *l)
+		c.mismatches = append(c.mismatches, *l)
 		delete(c.open, k)
 	}
 }
@@ -166,16 +166,16 @@ func servesAll(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
 
 func (c *truthCheck) result(end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
-	lies := slices.Clone(c.lies)
+	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
 		last := *l
 		last.to = end
 		last.serve(true, end)
-		lies = append(lies, last)
+		mismatches = append(mismatches, last)
 	}
 	var longest, longestExcused time.Duration
 	disagreements := 0
-	for _, l := range lies {
+	for _, l := range mismatches {
 		if l.to.Equal(l.from) {
 			continue // told in one moment
 		}

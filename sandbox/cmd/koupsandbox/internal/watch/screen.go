@@ -186,15 +186,15 @@ func (m *model) draw() string {
 		m.forgot = at
 	}
 	body := m.lanes(at)
-	room := m.height - 3 // head, line, keys
-	log := min(len(s.events), max(room/4, 2))
-	room -= log
-	m.scroll = min(m.scroll, max(len(body)-room, 0))
+	free := m.height - 3 // head, line, keys
+	log := min(len(s.events), max(free/4, 2))
+	free -= log
+	m.scroll = min(m.scroll, max(len(body)-free, 0))
 	lines := []string{m.head(at)}
-	for _, row := range body[m.scroll:min(m.scroll+room, len(body))] {
+	for _, row := range body[m.scroll:min(m.scroll+free, len(body))] {
 		lines = append(lines, row())
 	}
-	for len(lines) < room+1 {
+	for len(lines) < free+1 {
 		lines = append(lines, "")
 	}
 	lines = append(lines, paint(weak, strings.Repeat("─", m.width)))
