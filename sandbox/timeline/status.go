@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // BaseStatus is a base by its name, through all of its processes.
@@ -92,7 +94,7 @@ func (p *PodState) Serves() bool { return p.Ready && !p.Gone && !p.Deleting }
 
 // Wants tells whether the Pod is there so that a module of the name is active.
 func (p *PodState) Wants(module string) bool {
-	return !p.Gone && !p.Deleting && p.Phase != "Failed" && p.Phase != "Succeeded" && p.Has(module)
+	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) && p.Has(module)
 }
 
 // Has tells whether the Pod has a module of the name.

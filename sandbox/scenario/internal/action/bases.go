@@ -101,33 +101,38 @@ func (s *Stage) seen(set v1alpha1.BaseSet) bool {
 
 // nodesReady waits until the Nodes of bases are Ready and Pods may go there.
 func (s *Stage) nodesReady(ctx context.Context, names []string) error {
-	nodes := observe.NodesOf(s.o.Group)
-	if err := s.o.World.Follow(ctx, nodes); err != nil {
-		return err
-	}
-	var missing []string
-	err := s.o.World.Until(ctx, func(v observe.View) (bool, error) {
-		ready := map[string]bool{} // by identity
-		found, _ := v.Objects(nodes, "", nil)
-		for _, o := range found {
-			ready[identityOf(o)] = observe.NodeStateOf(o) == timeline.NodeReady && !tainted(o)
-		}
-		missing = missing[:0]
+	return s.untilNone(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
 		bases := v.Bases()
 		for _, name := range names {
-			if b, there := bases[name]; !there || !ready[b.Identity] {
+			b, there := bases[name]
+			if n := nodes[b.Identity]; !there || n == nil || observe.NodeStateOf(n) != timeline.NodeReady || tainted(n) {
 				missing = append(missing, name)
 			}
 		}
-		return len(missing) == 0, nil
-	})
-	return ended(ctx, err, func() *Failure {
+		return missing
+	}, func(missing []string) *Failure {
 		return fail("%d of %d bases have no Ready Node: %s", len(missing), len(names), strings.Join(missing, ", "))
 	})
 }
 
-func identityOf(node *unstructured.Unstructured) string {
-	return node.GetAnnotations()[labels.Identity]
+// untilNone waits until nobody is left by the Nodes of the group, which it gives by identity. why
+// says what it means that somebody is.
+func (s *Stage) untilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
+	subject := observe.NodesOf(s.o.Group)
+	if err := s.o.World.Follow(ctx, subject); err != nil {
+		return err
+	}
+	var left []string
+	err := s.o.World.Until(ctx, func(v observe.View) (bool, error) {
+		nodes := map[string]*unstructured.Unstructured{}
+		found, _ := v.Objects(subject, "", nil)
+		for _, o := range found {
+			nodes[o.GetAnnotations()[labels.Identity]] = o
+		}
+		left = who(v, nodes)
+		return len(left) == 0, nil
+	})
+	return ended(ctx, err, func() *Failure { return why(left) })
 }
 
 // tainted tells whether Kubernetes keeps Pods off a Node: it does for the first moment of each
@@ -142,26 +147,14 @@ func tainted(node *unstructured.Unstructured) bool {
 
 // nodesGone waits until there are no Nodes of the identities.
 func (s *Stage) nodesGone(ctx context.Context, bases []observe.Base) error {
-	nodes := observe.NodesOf(s.o.Group)
-	if err := s.o.World.Follow(ctx, nodes); err != nil {
-		return err
-	}
-	var left []string
-	err := s.o.World.Until(ctx, func(v observe.View) (bool, error) {
-		there := map[string]bool{}
-		found, _ := v.Objects(nodes, "", nil)
-		for _, o := range found {
-			there[identityOf(o)] = true
-		}
-		left = left[:0]
+	return s.untilNone(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
 		for _, b := range bases {
-			if there[b.Identity] {
+			if nodes[b.Identity] != nil {
 				left = append(left, b.Name)
 			}
 		}
-		return len(left) == 0, nil
-	})
-	return ended(ctx, err, func() *Failure {
+		return left
+	}, func(left []string) *Failure {
 		return fail("the controller still shows Nodes of %s (it gives a silent base up after BASE_DEAD_AFTER, 60 s by default)", strings.Join(left, ", "))
 	})
 }
