@@ -1,6 +1,10 @@
 package timeline
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Kind says what an Event tells of.
 type Kind string
@@ -43,10 +47,10 @@ type Event struct {
 	// Identity of the base's process at that time.
 	Identity string `json:"identity,omitempty"`
 
-	// State is the new state: of a base up, ready, down, connected, disconnected, removed; of a
-	// module as arklet spells it, empty when it is gone; of a component running, paused, exited; of
-	// a fault set, cleared; of a step began, passed, failed, skipped; of a Node Ready, NotReady,
-	// Unknown, or empty when it is gone.
+	// State is the new state, see the types BaseChange, ModuleState and so on: of a base up, ready,
+	// down, connected, disconnected, removed; of a module as arklet spells it, empty when it is
+	// gone; of a component running, paused, exited; of a fault set, cleared; of a step began,
+	// passed, failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`
 	// Module and Version of a module or command.
 	Module  string `json:"module,omitempty"`
@@ -96,7 +100,7 @@ type PodState struct {
 	Writes int `json:"writes"`
 }
 
-// ModuleRef names a version of a module.
+// ModuleRef names a version of a module. A Pod that names no version of it has an empty one.
 type ModuleRef struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -110,4 +114,26 @@ type Endpoint struct {
 	Ready       bool   `json:"ready"`
 	Serving     bool   `json:"serving"`
 	Terminating bool   `json:"terminating"`
+}
+
+// Routine tells whether the event is a question that a base has answered well: the controller asks
+// all the time.
+func (e *Event) Routine() bool {
+	return e.Kind == Command && e.Code == "" && (e.Name == "health" || strings.HasPrefix(e.Name, "query"))
+}
+
+// ReadyEndpoints counts the Endpoints that are ready.
+func (e *Event) ReadyEndpoints() int {
+	ready := 0
+	for _, p := range e.Endpoints {
+		if p.Ready {
+			ready++
+		}
+	}
+	return ready
+}
+
+// Join joins what is not empty: how texts about events are put together.
+func Join(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), separator)
 }

@@ -1,10 +1,5 @@
 package timeline
 
-import (
-	"slices"
-	"strings"
-)
-
 // ModuleState is the state of a module on a base, as arklet spells it (protocol 5.1). Empty = gone.
 type ModuleState string
 
@@ -82,25 +77,3 @@ const (
 
 // CommandInstall is the Name of the command that installs a module.
 const CommandInstall = "installBiz"
-
-// Routine tells whether the event is a question that a base has answered well: the controller asks
-// all the time.
-func (e *Event) Routine() bool {
-	return e.Kind == Command && e.Code == "" && (e.Name == "health" || strings.HasPrefix(e.Name, "query"))
-}
-
-// ReadyEndpoints counts the Endpoints that are ready.
-func (e *Event) ReadyEndpoints() int {
-	ready := 0
-	for _, p := range e.Endpoints {
-		if p.Ready {
-			ready++
-		}
-	}
-	return ready
-}
-
-// Join joins what is not empty: how texts about events are put together.
-func Join(separator string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), separator)
-}
