@@ -67,42 +67,32 @@ func moveUser(b *Broker) {
 	b.URL, b.Username = u.String(), at.Username
 }
 
-func validateBroker(b *Broker, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if b.Port < 0 || b.Port > 65535 {
-		errs = append(errs, field.Invalid(path.Child("port"), b.Port, "must be between 0 (any free port) and 65535"))
-	}
-	for _, own := range []struct {
-		field string
-		given bool
-	}{
-		{"username", b.Username != ""}, {"passwordFile", b.PasswordFile != ""}, {"caFile", b.CAFile != ""},
-		{"certFile", b.CertFile != ""}, {"keyFile", b.KeyFile != ""}, {"consent", b.Consent},
-	} {
-		if own.given && b.URL == "" {
-			errs = append(errs, field.Forbidden(path.Child(own.field), "is for a broker that you have: name it in spec.broker.url, or remove this"))
-		}
-	}
+func (v *validator) broker(b *Broker, path *field.Path) {
 	if b.URL == "" {
-		return errs
+		theirs := *b
+		theirs.Port, theirs.TLS = 0, false
+		for _, name := range given(&theirs) {
+			v.forbid(path.Child(name), "is for a broker that you have: name it in spec.broker.url, or remove this")
+		}
+		return
 	}
 	at, err := ParseBrokerURL(b.URL)
 	if err != nil { // without the value, which may hold a password
-		return append(errs, field.Forbidden(path.Child("url"), err.Error()))
+		v.forbid(path.Child("url"), "%s", err)
+		return
 	}
 	if at.Username != "" { // the defaults would have moved it
-		errs = append(errs, field.Invalid(path.Child("username"), b.Username, fmt.Sprintf("is not the user name %q of spec.broker.url: remove one of the two", at.Username)))
+		v.invalid(path.Child("username"), b.Username, "is not the user name %q of spec.broker.url: remove one of the two", at.Username)
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
-		errs = append(errs, field.Required(path.Child("username"), "a password is of a user: name it, or remove passwordFile"))
+		v.add(field.Required(path.Child("username"), "a password is of a user: name it, or remove passwordFile"))
 	}
 	if (b.CertFile == "") != (b.KeyFile == "") {
-		errs = append(errs, field.Invalid(path.Child("certFile"), b.CertFile, "goes together with keyFile: give both or none"))
+		v.invalid(path.Child("certFile"), b.CertFile, "goes together with keyFile: give both or none")
 	}
-	for _, file := range []struct{ field, path string }{{"caFile", b.CAFile}, {"certFile", b.CertFile}} {
-		if file.path != "" && !at.TLS {
-			errs = append(errs, field.Forbidden(path.Child(file.field), "is for a broker with TLS: use mqtts:// in spec.broker.url, or remove this"))
+	for _, name := range given(&Broker{CAFile: b.CAFile, CertFile: b.CertFile}) {
+		if !at.TLS {
+			v.forbid(path.Child(name), "is for a broker with TLS: use mqtts:// in spec.broker.url, or remove this")
 		}
 	}
-	return errs
 }

@@ -23,8 +23,6 @@ var ownVariables = []string{
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // ControllerValues are what the templates of a controller of the user's own may name. The
 // comment of Controller.Command describes each.
 type ControllerValues struct {
@@ -168,46 +166,39 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	return errors.Join(errs...)
 }
 
-func validateController(s *Spec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func (v *validator) controller(s *Spec, path *field.Path) {
 	c := &s.Controller
-	if n := *c.Replicas; n < 1 || n > maxControllers {
-		errs = append(errs, field.Invalid(path.Child("replicas"), n, fmt.Sprintf("must be between 1 and %d", maxControllers)))
+	switch at := path.Child("location"); {
+	case c.Location != LocationCluster:
+	case len(c.Command) > 0:
+		v.invalid(at, c.Location, "cannot be with spec.controller.command, which runs on this machine: use host")
+	case s.Provider != ProviderKind:
+		v.invalid(at, c.Location, "is for the provider kind only: the controller's image can be given to its nodes alone")
 	}
-	switch l := c.Location; {
-	case l == "": // decided when the sandbox comes up
-	case l != LocationHost && l != LocationCluster:
-		errs = append(errs, field.NotSupported(path.Child("location"), l, []Location{LocationHost, LocationCluster}))
-	case l == LocationCluster && len(c.Command) > 0:
-		errs = append(errs, field.Invalid(path.Child("location"), l, "cannot be with spec.controller.command, which runs on this machine: use host"))
-	case l == LocationCluster && s.Provider != ProviderKind:
-		errs = append(errs, field.Invalid(path.Child("location"), l, "is for the provider kind only: the controller's image can be given to its nodes alone"))
+	if len(c.Command) > 0 {
+		v.command(c, path)
+		return
 	}
-	for _, name := range sorted(c.Env) {
-		switch at := path.Child("env").Key(name); {
-		case !variableName.MatchString(name):
-			errs = append(errs, field.Invalid(at, name, "is not the name of an environment variable"))
-		case len(c.Command) == 0 && slices.Contains(ownVariables, name):
-			errs = append(errs, field.Forbidden(at, "is set by the sandbox itself: remove it"))
-		}
+	v.ownVariables(c.Env, path.Child("env"))
+	for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
+		v.forbid(path.Child(name), "is for a controller of your own: give its program in spec.controller.command, or remove this")
 	}
-	return append(errs, validateCommand(c, path)...)
 }
 
-func validateCommand(c *Controller, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(c.Command) == 0 {
-		for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
-			errs = append(errs, field.Forbidden(path.Child(name), "is for a controller of your own: give its program in spec.controller.command, or remove this"))
+// ownVariables reports those that the sandbox sets for its own controller.
+func (v *validator) ownVariables(env map[string]string, path *field.Path) {
+	for _, name := range ownVariables {
+		if _, is := env[name]; is {
+			v.forbid(path.Key(name), "is set by the sandbox itself: remove it")
 		}
-		return errs
 	}
-	if strings.TrimSpace(c.Command[0]) == "" {
-		errs = append(errs, field.Required(path.Child("command").Index(0), "name the program"))
-	}
+}
+
+func (v *validator) command(c *Controller, path *field.Path) {
+	v.need(path.Child("command").Index(0), c.Command[0], "name the program")
 	for _, name := range sorted(c.Files) {
 		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == "." {
-			errs = append(errs, field.Invalid(path.Child("files").Key(name), name, "must be the name of a file, without a folder"))
+			v.invalid(path.Child("files").Key(name), name, "must be the name of a file, without a folder")
 		}
 	}
 	process, wrong := c.process(sampleValues, path)
@@ -217,16 +208,11 @@ func validateCommand(c *Controller, path *field.Path) field.ErrorList {
 			wrong = append(wrong, e)
 		}
 	}
-	errs = append(errs, wrong...)
-	if c.Ready == nil {
-		return errs
-	}
-	ready := path.Child("ready")
-	if (c.Ready.HTTP == "") == (c.Ready.Log == "") {
-		return append(errs, field.Forbidden(ready, "takes either http or log"))
+	v.errs = append(v.errs, wrong...)
+	if c.Ready == nil || !v.exactlyOne(c.Ready, path.Child("ready"), "says one way to be ready") {
+		return
 	}
 	if u, err := url.Parse(process.ReadyURL); c.Ready.HTTP != "" && len(wrong) == 0 && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, field.Invalid(ready.Child("http"), c.Ready.HTTP, "must be an http or https URL, or a path such as /readyz"))
+		v.invalid(path.Child("ready", "http"), c.Ready.HTTP, "must be an http or https URL, or a path such as /readyz")
 	}
-	return errs
 }

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,21 +14,12 @@ const DefaultName = "koup"
 func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, Kind)
-	def(&s.Metadata.Name, DefaultName)
-	def(&s.Spec.Provider, ProviderAuto)
+	setDefaults(reflect.ValueOf(s))
 	if s.Spec.Broker.URL == "" { // on somebody's broker that could be somebody's environment
 		def(&s.Spec.Env, "dev")
 	}
 	moveUser(&s.Spec.Broker)
-	def(&s.Spec.Bases.Name, "base")
-	def(&s.Spec.Bases.Version, "1.0.0")
 	def(&s.Spec.Bases.ClusterName, s.Metadata.Name)
-	def(&s.Spec.Bases.Activation, ActivationNewModule)
-	def(&s.Spec.Bases.Runtime, RuntimeProcess)
-	if s.Spec.Bases.Count == nil {
-		count := 3
-		s.Spec.Bases.Count = &count
-	}
 	if s.Spec.Provider == ProviderKind {
 		def(&s.Spec.Kind.Nodes, 1)
 	}
@@ -37,10 +29,6 @@ func SetDefaults(s *Sandbox) {
 	}
 	if s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeContainer {
 		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
-	}
-	if s.Spec.Controller.Replicas == nil {
-		replicas := 1
-		s.Spec.Controller.Replicas = &replicas
 	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}

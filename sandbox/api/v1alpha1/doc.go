@@ -5,7 +5,8 @@
 //	kind: Sandbox
 //
 //	types.go      the types, with each field's default in its comment
-//	defaults.go   SetDefaults, the only place where defaults are given
+//	defaults.go   SetDefaults, with the defaults that depend on other fields
+//	structure.go  what the tags of a field say: its default, and which values it may have
 //	validate.go   Validate, which reports every problem with its field path
 //	broker.go     the URL of a broker
 //	controller.go  the controller: variables, and a command of the user's own with its templates

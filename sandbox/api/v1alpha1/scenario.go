@@ -23,7 +23,7 @@ type Scenario struct {
 // ScenarioMetadata names a scenario.
 type ScenarioMetadata struct {
 	// Name is unique within a folder, a DNS label.
-	Name string `json:"name"`
+	Name string `json:"name" need:"give it a name" check:"label"`
 	// Labels select scenarios: koupsandbox scenario run --selector. Default: none.
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -31,16 +31,16 @@ type ScenarioMetadata struct {
 // ScenarioSpec says what happens in a scenario.
 type ScenarioSpec struct {
 	// Description is a sentence: what the scenario shows.
-	Description string `json:"description"`
+	Description string `json:"description" need:"say in a sentence what the scenario shows"`
 	// Source names where the behaviour is described, such as a document and its
 	// section. Default: none.
 	Source string `json:"source,omitempty"`
 	// Vars are values for expressions; a run may override them. One that nothing
 	// uses is a failure. Default: none.
-	Vars map[string]Any `json:"vars,omitempty"`
+	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
 	// Matrix has values for expressions too: each combination of them is a run of
 	// its own. Default: one run.
-	Matrix map[string][]Any `json:"matrix,omitempty"`
+	Matrix map[string][]Any `json:"matrix,omitempty" check:"identifier"`
 	// Bases are the sets of bases that the scenario starts with. They are its own:
 	// no other Pods are scheduled there, and they go with it. Default: none.
 	Bases []BaseSet `json:"bases,omitempty"`
@@ -50,60 +50,59 @@ type ScenarioSpec struct {
 	// Exclusive scenarios run alone. Default: true when a step acts on the
 	// controller, the broker or the API server or Controller is set; else false.
 	Exclusive *bool `json:"exclusive,omitempty"`
-	// Timeout bounds the whole run without Finally. Default: 2m.
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// StepTimeout is the timeout of steps without their own. Default: 30s.
-	StepTimeout *metav1.Duration `json:"stepTimeout,omitempty"`
+	// Timeout bounds the whole run without Finally.
+	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2m" check:"positive"`
+	// StepTimeout is the timeout of steps without their own.
+	StepTimeout *metav1.Duration `json:"stepTimeout,omitempty" jsonschema:"default=30s" check:"positive"`
 	// Checks says what the built-in checks must find. Default: no violation.
 	Checks Checks `json:"checks,omitzero"`
 	// Always and Never are invariants for all steps.
 	Always []Invariant `json:"always,omitempty"`
 	Never  []Invariant `json:"never,omitempty"`
 	// Steps are done one after the other; the first that fails ends the run.
-	Steps []Step `json:"steps"`
+	Steps []Step `json:"steps" need:"a scenario has at least one step"`
 	// Finally are steps done afterwards in any case, all of them.
 	Finally []Step `json:"finally,omitempty"`
 }
 
 // BaseSet is a set of equal bases. They are named SET-1, SET-2 and so on.
 type BaseSet struct {
-	// Name of the set, a DNS label. Default: base.
-	Name string `json:"name,omitempty"`
-	// Count is how many there are; 0 in a definition for later. Default: 1.
-	Count *int `json:"count,omitempty"`
+	// Name of the set, a DNS label.
+	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
+	// Count is how many there are; 0 in a definition for later.
+	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=10000,default=1"`
 	// BaseName is the name that each reports; Pods may select their base by it.
 	// Default: Name.
 	BaseName string `json:"baseName,omitempty"`
-	// Version is the version that each reports. Default: 1.0.0.
-	Version string `json:"version,omitempty"`
+	// Version is the version that each reports.
+	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
 	// Env is the environment. Default: that of the sandbox. Bases of another one
 	// are not seen by the sandbox's controller.
-	Env string `json:"env,omitempty"`
-	// Tunnel is mqtt or http. Default: mqtt.
-	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http"`
+	Env string `json:"env,omitempty" check:"nodeLabel"`
+	// Tunnel is mqtt or http.
+	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
 	// Runtime is process or container. Default: that of the sandbox.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
 	// Activation says what a base does with a second version of a module.
-	// Default: newModule.
-	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
+	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// InstallTime and UninstallTime are how long a module takes to start and to
-	// stop, PullTime its download. Default: 0s.
-	InstallTime   *metav1.Duration `json:"installTime,omitempty"`
-	UninstallTime *metav1.Duration `json:"uninstallTime,omitempty"`
-	PullTime      *metav1.Duration `json:"pullTime,omitempty"`
-	// RequestTime is how long a module works on a request. Default: 0s.
-	RequestTime *metav1.Duration `json:"requestTime,omitempty"`
-	// StartupTime is how long a base takes to start. Default: 0s.
-	StartupTime *metav1.Duration `json:"startupTime,omitempty"`
+	// stop, PullTime its download.
+	InstallTime   *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	UninstallTime *metav1.Duration `json:"uninstallTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	PullTime      *metav1.Duration `json:"pullTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// RequestTime is how long a module works on a request.
+	RequestTime *metav1.Duration `json:"requestTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// StartupTime is how long a base takes to start.
+	StartupTime *metav1.Duration `json:"startupTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// Metaspace is the size of the metaspace and PerModule what a module takes of
 	// it, as Kubernetes quantities such as 256Mi. Default: those of the simulated
 	// base.
-	Metaspace string `json:"metaspace,omitempty"`
-	PerModule string `json:"perModule,omitempty"`
+	Metaspace string `json:"metaspace,omitempty" check:"quantity"`
+	PerModule string `json:"perModule,omitempty" check:"quantity"`
 	// Faithful keeps the flaws of a real base. Default: false.
 	Faithful bool `json:"faithful,omitempty"`
 	// Modules are URLs of jars that are in the base from its start. Default: none.
-	Modules []string `json:"modules,omitempty"`
+	Modules []string `json:"modules,omitempty" check:"jar"`
 	// Faults are there from the start, as fakebase names them. Default: none.
 	Faults []Object `json:"faults,omitempty"`
 }
@@ -119,11 +118,11 @@ const (
 
 // ControllerNeeds describes the module controller that a scenario needs.
 type ControllerNeeds struct {
-	// Replicas is how many of its processes share the bases. Default: 1.
-	Replicas *int `json:"replicas,omitempty"`
+	// Replicas is how many of its processes share the bases.
+	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env are environment variables, in addition to those of the sandbox.
 	// Default: none.
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitempty" check:"variable"`
 }
 
 // Expectation says what a built-in check must find.
@@ -144,30 +143,30 @@ const (
 type Checks struct {
 	// ActiveVersion: no base that served a module is ever without an active
 	// version of it while a Pod that wants the module there exists.
-	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
+	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active
 	// module of its version on its base.
-	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
+	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Order: on each base the old Pod turns Not Ready before the new one turns
 	// Ready, unless it is the only ready one of its Service.
-	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
+	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// InstalledOnce: no base installs the same version twice without an uninstall,
 	// a failure or a restart in between.
-	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
+	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// NothingLeft: at the end no base has a module that no Pod wants.
-	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored"`
+	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// MaxPodWrites bounds how often one Pod may be written, from creation to
 	// removal, by anybody. Default: it is reported only.
-	MaxPodWrites *int `json:"maxPodWrites,omitempty"`
+	MaxPodWrites *int `json:"maxPodWrites,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
 // Invariant is a condition that is checked at every event of a watch and every
 // change of a base while its scope lasts.
 type Invariant struct {
 	// Name for messages.
-	Name string `json:"name"`
+	Name string `json:"name" need:"messages name the invariant"`
 	// CEL is the condition, a boolean expression as in Assert.
-	CEL string `json:"cel"`
+	CEL string `json:"cel" need:"say what must hold, in CEL" check:"cel"`
 }
 
 // Step is one thing to do: exactly one of its actions is set.
@@ -175,11 +174,11 @@ type Step struct {
 	// Name for messages; unique within its list. Default: the action's.
 	Name string `json:"name,omitempty"`
 	// Timeout of the step. Default: that of the spec.
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Timeout *metav1.Duration `json:"timeout,omitempty" check:"positive"`
 	// If is a CEL expression; the step is skipped when it is false. Default: true.
-	If string `json:"if,omitempty"`
-	// Repeat does the step that often, one after the other. Default: 1.
-	Repeat *int `json:"repeat,omitempty"`
+	If string `json:"if,omitempty" check:"cel"`
+	// Repeat does the step that often, one after the other.
+	Repeat *int `json:"repeat,omitempty" jsonschema:"minimum=1,maximum=1000,default=1"`
 	// Background lets the next step begin at once; the run waits for it before
 	// Finally. Default: false.
 	Background bool `json:"background,omitempty"`
@@ -194,36 +193,36 @@ type Step struct {
 // Action is what a step does: exactly one field is set.
 type Action struct {
 	// Apply creates or updates objects, as kubectl apply --server-side does.
-	Apply *Apply `json:"apply,omitempty"`
+	Apply *Apply `json:"apply,omitempty" jsonschema:"oneof_required=apply"`
 	// Patch changes an object.
-	Patch *Patch `json:"patch,omitempty"`
+	Patch *Patch `json:"patch,omitempty" jsonschema:"oneof_required=patch"`
 	// Delete deletes objects and waits until they are gone.
-	Delete *Delete `json:"delete,omitempty"`
+	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the replicas of a workload.
-	Scale *Scale `json:"scale,omitempty"`
+	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
 	// Rollback takes a workload back to an earlier revision, as kubectl rollout
 	// undo does.
-	Rollback *Rollback `json:"rollback,omitempty"`
+	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases.
-	Base *BaseAction `json:"base,omitempty"`
+	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
 	// Fault sets or clears faults of bases.
-	Fault *FaultAction `json:"fault,omitempty"`
+	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker and APIServer do something to a component.
-	Controller *ComponentAction `json:"controller,omitempty"`
-	Broker     *ComponentAction `json:"broker,omitempty"`
-	APIServer  *ComponentAction `json:"apiserver,omitempty"`
+	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
+	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
+	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
 	// Traffic starts or stops requests to modules.
-	Traffic *TrafficAction `json:"traffic,omitempty"`
+	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
 	// Script runs a shell script.
-	Script *Script `json:"script,omitempty"`
+	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
 	// Wait waits for a rollout, a Pod, or the end of a background step.
-	Wait *Wait `json:"wait,omitempty"`
+	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
 	// Assert checks until it is so, or the timeout.
-	Assert *Assert `json:"assert,omitempty"`
+	Assert *Assert `json:"assert,omitempty" jsonschema:"oneof_required=assert"`
 	// Sleep does nothing for a time.
-	Sleep *Sleep `json:"sleep,omitempty"`
+	Sleep *Sleep `json:"sleep,omitempty" jsonschema:"oneof_required=sleep"`
 	// Steps are done one after the other, Parallel at the same time. They group
 	// steps for Repeat, If and invariants.
-	Steps    []Step `json:"steps,omitempty"`
-	Parallel []Step `json:"parallel,omitempty"`
+	Steps    []Step `json:"steps,omitempty" jsonschema:"oneof_required=steps"`
+	Parallel []Step `json:"parallel,omitempty" jsonschema:"oneof_required=parallel"`
 }

@@ -23,8 +23,8 @@ func (o Object) Unstructured() *unstructured.Unstructured {
 // Ref names objects: one by its name, or several by labels.
 type Ref struct {
 	// APIVersion and Kind are required.
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion" need:"such as apps/v1"`
+	Kind       string `json:"kind" need:"such as Deployment"`
 	// Name of one object. Default: by Labels.
 	Name string `json:"name,omitempty"`
 	// Labels that the objects bear. Default: by Name.
@@ -38,11 +38,11 @@ type Ref struct {
 type Apply struct {
 	// File is the path of a file with manifests, relative to the scenario; it may
 	// contain expressions too. Default: Resource.
-	File string `json:"file,omitempty"`
+	File string `json:"file,omitempty" jsonschema:"oneof_required=file"`
 	// Resource is the object itself. Default: File.
-	Resource Object `json:"resource,omitempty"`
+	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
 	// Vars are further values for expressions in File, as vars.NAME. Default: none.
-	Vars map[string]Any `json:"vars,omitempty"`
+	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
 	// Refused is a part of the error with which the API must refuse. Default: it
 	// must accept.
 	Refused string `json:"refused,omitempty"`
@@ -64,7 +64,7 @@ type Patch struct {
 type Delete struct {
 	Ref `json:",inline"`
 	// GracePeriod of the deletion. Default: that of the objects.
-	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty"`
+	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty" check:"notNegative"`
 	// NoWait ends the step before the objects are gone. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
 }
@@ -80,7 +80,7 @@ type Scale struct {
 type Rollback struct {
 	Ref `json:",inline"`
 	// Revision to go back to. Default: the one before the present one.
-	Revision *int64 `json:"revision,omitempty"`
+	Revision *int64 `json:"revision,omitempty" jsonschema:"minimum=1"`
 }
 
 // BaseNames names bases: SET for all of a set, SET-N for one, * for all of the run.
@@ -92,13 +92,13 @@ type BaseNames []string
 type BaseAction struct {
 	// Add adds Count bases to a set, with the settings of the set of that name; a
 	// new set may be defined here.
-	Add *BaseSet `json:"add,omitempty"`
+	Add *BaseSet `json:"add,omitempty" jsonschema:"oneof_required=add"`
 	// Remove ends bases as kill -9 would.
-	Remove BaseNames `json:"remove,omitempty"`
+	Remove BaseNames `json:"remove,omitempty" jsonschema:"oneof_required=remove"`
 	// Restart ends the processes of bases and starts them again.
-	Restart *BaseRestart `json:"restart,omitempty"`
+	Restart *BaseRestart `json:"restart,omitempty" jsonschema:"oneof_required=restart"`
 	// Upgrade replaces a set by bases of another version.
-	Upgrade *BaseUpgrade `json:"upgrade,omitempty"`
+	Upgrade *BaseUpgrade `json:"upgrade,omitempty" jsonschema:"oneof_required=upgrade"`
 }
 
 // BaseRestart restarts bases.
@@ -112,19 +112,19 @@ type BaseRestart struct {
 // BaseUpgrade replaces bases by ones of another version: the release of a base.
 type BaseUpgrade struct {
 	// Set to upgrade.
-	Set string `json:"set"`
+	Set string `json:"set" need:"say which set of bases"`
 	// Version of the new bases.
-	Version string `json:"version"`
-	// Batch is how many are replaced at a time. Default: 1.
-	Batch *int `json:"batch,omitempty"`
+	Version string `json:"version" need:"say the version of the new bases" check:"nodeLabel"`
+	// Batch is how many are replaced at a time.
+	Batch *int `json:"batch,omitempty" jsonschema:"minimum=1,maximum=10000,default=1"`
 	// OldFirst ends old bases before new ones start. Default: false, new ones first.
 	OldFirst bool `json:"oldFirst,omitempty"`
 }
 
 // FaultAction sets or clears faults: exactly one field is set.
 type FaultAction struct {
-	Set   *FaultSet   `json:"set,omitempty"`
-	Clear *FaultClear `json:"clear,omitempty"`
+	Set   *FaultSet   `json:"set,omitempty" jsonschema:"oneof_required=set"`
+	Clear *FaultClear `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
 }
 
 // FaultSet sets a fault.
@@ -148,15 +148,15 @@ type FaultClear struct {
 type ComponentAction struct {
 	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts
 	// one that was killed.
-	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start"`
+	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start" need:"one of kill, pause, resume, restart, start"`
 	// Replica of the controller, from 1. Default: 1.
 	Replica *int `json:"replica,omitempty"`
 }
 
 // TrafficAction starts or stops requests: exactly one field is set.
 type TrafficAction struct {
-	Start *Traffic     `json:"start,omitempty"`
-	Stop  *TrafficStop `json:"stop,omitempty"`
+	Start *Traffic     `json:"start,omitempty" jsonschema:"oneof_required=start"`
+	Stop  *TrafficStop `json:"stop,omitempty" jsonschema:"oneof_required=stop"`
 }
 
 // Via says which way requests take to a module.
@@ -174,10 +174,10 @@ const (
 // Traffic is a stream of requests to a module, at a fixed rate. A request never
 // waits for another's answer.
 type Traffic struct {
-	// Name of the stream, in expressions traffic.NAME. Default: traffic.
-	Name string `json:"name,omitempty"`
-	// Via is service or bases. Default: service.
-	Via Via `json:"via,omitempty" jsonschema:"enum=service,enum=bases"`
+	// Name of the stream, in expressions traffic.NAME.
+	Name string `json:"name,omitempty" jsonschema:"default=traffic" check:"identifier"`
+	// Via is service or bases.
+	Via Via `json:"via,omitempty" jsonschema:"enum=service,enum=bases,default=service"`
 	// Service that the requests go to, with ViaService.
 	Service string `json:"service,omitempty"`
 	// Port of the Service, by name or number. Default: its first.
@@ -186,57 +186,57 @@ type Traffic struct {
 	// Default: all of the run.
 	Bases BaseNames `json:"bases,omitempty"`
 	// Module is the name of the module, the first part of the path.
-	Module string `json:"module"`
-	// Rate is requests a second, 1 to 5000. Default: 100.
-	Rate *int `json:"rate,omitempty"`
-	// Timeout of a request. Default: 2s.
-	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	Module string `json:"module" need:"the name of the module that answers"`
+	// Rate is requests a second, 1 to 5000.
+	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
+	// Timeout of a request.
+	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
 	// Reuse sends requests over connections that stay, as clients with a pool do.
 	// Default: false, a connection for each, so that each meets the endpoints of
 	// its moment.
 	Reuse bool `json:"reuse,omitempty"`
 	// Versions of the module that may answer; any other is a wrong version.
 	// Default: all.
-	Versions []string `json:"versions,omitempty"`
+	Versions []string `json:"versions,omitempty" need:"say which version"`
 	// Judge is the CEL expression over this stream that must be true at the end,
 	// with its figures by name: sent, ok, lost, noEndpoint, refused, reset,
-	// notFound, unavailable, timeout, wrongVersion, other. Default: lost == 0.
+	// notFound, unavailable, timeout, wrongVersion, other.
 	// At least one request must have been sent in any case.
-	Judge string `json:"judge,omitempty"`
+	Judge string `json:"judge,omitempty" jsonschema:"default=lost == 0" need:"say what must be true of the stream, in CEL" check:"cel"`
 }
 
 // TrafficStop stops a stream and waits for the answers that are on their way.
 type TrafficStop struct {
-	// Name of the stream. Default: traffic.
-	Name string `json:"name,omitempty"`
+	// Name of the stream.
+	Name string `json:"name,omitempty" jsonschema:"default=traffic"`
 }
 
 // Script runs a shell script on the machine that runs the scenario, with
 // KUBECONFIG, NAMESPACE and the variables of Env.
 type Script struct {
 	// Content is the script, run by sh -eu -c.
-	Content string `json:"content"`
+	Content string `json:"content" need:"say what to run"`
 	// Env are environment variables. Default: none.
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitempty" check:"variable"`
 	// Until is a CEL expression over stdout, stderr and exitCode; the script runs
 	// again until it is true. Default: it runs once and must exit with 0.
-	Until string `json:"until,omitempty"`
+	Until string `json:"until,omitempty" check:"cel"`
 	// Output is the name under which later steps find what it printed, as
 	// outputs.NAME. Default: none.
-	Output string `json:"output,omitempty"`
+	Output string `json:"output,omitempty" check:"identifier"`
 }
 
 // Wait waits: exactly one field is set.
 type Wait struct {
 	// Rollout of a Deployment, DaemonSet or StatefulSet to be complete, as kubectl
 	// rollout status.
-	Rollout *Ref `json:"rollout,omitempty"`
+	Rollout *Ref `json:"rollout,omitempty" jsonschema:"oneof_required=rollout"`
 	// Ready: all objects (Pods, Nodes) have the condition Ready.
-	Ready *Ref `json:"ready,omitempty"`
+	Ready *Ref `json:"ready,omitempty" jsonschema:"oneof_required=ready"`
 	// Gone: there are no such objects.
-	Gone *Ref `json:"gone,omitempty"`
+	Gone *Ref `json:"gone,omitempty" jsonschema:"oneof_required=gone"`
 	// Step in the background to end.
-	Step string `json:"step,omitempty"`
+	Step string `json:"step,omitempty" jsonschema:"oneof_required=step"`
 }
 
 // Assert checks objects or an expression until it is so: exactly one of Resource
@@ -245,21 +245,21 @@ type Assert struct {
 	// Resource is a part of an object. Every field in it must be the same in the
 	// object of its apiVersion, kind and name or labels; elements of a list must be
 	// there in this order. Without a name, some object of the labels must match.
-	Resource Object `json:"resource,omitempty"`
+	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
 	// CEL is a boolean expression over bases, traffic, and the objects of the run's
 	// namespace: pods, deployments, replicasets, daemonsets, statefulsets, services,
 	// endpointslices, events; and nodes, those of the run's bases.
-	CEL string `json:"cel,omitempty"`
+	CEL string `json:"cel,omitempty" jsonschema:"oneof_required=cel" check:"cel"`
 	// Absent: no object matches Resource. Default: false.
 	Absent bool `json:"absent,omitempty"`
-	// For is how long it must stay so. Default: 0s.
-	For *metav1.Duration `json:"for,omitempty"`
+	// For is how long it must stay so.
+	For *metav1.Duration `json:"for,omitempty" jsonschema:"default=0s" check:"notNegative"`
 }
 
 // Sleep does nothing for a time.
 type Sleep struct {
 	// For is how long.
-	For metav1.Duration `json:"for"`
+	For metav1.Duration `json:"for" check:"positive"`
 	// Reason says why nothing else will do.
-	Reason string `json:"reason"`
+	Reason string `json:"reason" need:"say why nothing else will do: waiting for what is meant is faster and surer"`
 }

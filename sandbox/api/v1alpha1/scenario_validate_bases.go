@@ -26,22 +26,18 @@ func (v *validator) base(b *BaseAction, at *field.Path) {
 		v.bases(b.Remove, at.Child("remove"))
 	case b.Restart != nil:
 		v.bases(b.Restart.Bases, at.Child("restart", "bases"))
-	case b.Upgrade != nil:
-		at := at.Child("upgrade")
-		if v.need(at.Child("set"), b.Upgrade.Set, "say which set of bases") {
-			v.knownSet(b.Upgrade.Set, b.Upgrade.Set, at.Child("set"))
-		}
-		if v.need(at.Child("version"), b.Upgrade.Version, "say the version of the new bases") {
-			v.nodeLabel(at.Child("version"), b.Upgrade.Version)
-		}
-		v.atLeast(at.Child("batch"), b.Upgrade.Batch, 1, MaxBases)
+	case b.Upgrade != nil && b.Upgrade.Set != "":
+		v.knownSet(b.Upgrade.Set, b.Upgrade.Set, at.Child("upgrade", "set"))
 	}
 }
 
 // added checks bases that a step adds. Only the first definition of a set has
 // settings.
 func (v *validator) added(b *BaseSet, at *field.Path) {
-	v.baseSet(b, at, 1)
+	if b.Count != nil && *b.Count == 0 {
+		v.invalid(at.Child("count"), 0, "must be between 1 and %d", MaxBases)
+	}
+	v.baseSet(b, at)
 	set := v.sets[b.Name]
 	if set == b || set == nil {
 		return
@@ -159,9 +155,6 @@ func (v *validator) traffic(t *TrafficAction, at *field.Path) {
 		return
 	}
 	s, at := t.Start, at.Child("start")
-	v.identifier(at.Child("name"), s.Name)
-	v.need(at.Child("module"), s.Module, "the name of the module that answers")
-	oneOf(v, at.Child("via"), s.Via, ViaService, ViaBases)
 	switch s.Via {
 	case ViaService:
 		if v.need(at.Child("service"), s.Service, "the Service that the requests go to; or set via: bases") && !HasExpression(s.Service) {
@@ -176,12 +169,7 @@ func (v *validator) traffic(t *TrafficAction, at *field.Path) {
 		}
 		v.bases(s.Bases, at.Child("bases"))
 	}
-	v.atLeast(at.Child("rate"), s.Rate, 1, maxRate)
-	v.positive(at.Child("timeout"), s.Timeout)
-	for i, version := range s.Versions {
-		v.need(at.Child("versions").Index(i), version, "say which version")
-	}
-	v.expression(at.Child("judge"), s.Judge, "say what must be true of the stream, in CEL")
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// sorted returns the keys of a map in their order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

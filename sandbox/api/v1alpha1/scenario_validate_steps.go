@@ -53,11 +53,6 @@ func (v *validator) step(s *Step, at *field.Path, where place) {
 	if strings.ContainsAny(s.Name, "\n\r\t") || len(s.Name) > 120 {
 		v.invalid(at.Child("name"), s.Name, "must be one line of at most 120 letters")
 	}
-	v.positive(at.Child("timeout"), s.Timeout)
-	v.atLeast(at.Child("repeat"), s.Repeat, 1, 1000)
-	if HasExpression(s.If) {
-		v.forbid(at.Child("if"), "is an expression as a whole: write vars.NAME without ${{ }}")
-	}
 	switch {
 	case s.Background && where == inParallel:
 		v.forbid(at.Child("background"), "has no meaning here: the steps of parallel are done at the same time anyway")
@@ -97,16 +92,12 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		v.patch(a.Patch, at)
 	case a.Delete != nil:
 		v.ref(&a.Delete.Ref, at, severalObjects)
-		v.notNegative(at.Child("gracePeriod"), a.Delete.GracePeriod)
 	case a.Scale != nil:
 		v.ref(&a.Scale.Ref, at, oneObject)
 		v.replicas(a.Scale.Replicas, at.Child("replicas"))
 	case a.Rollback != nil:
 		v.ref(&a.Rollback.Ref, at, oneObject)
 		v.workload(&a.Rollback.Ref, at)
-		if r := a.Rollback.Revision; r != nil && *r < 1 {
-			v.invalid(at.Child("revision"), *r, "must be 1 or more")
-		}
 	case a.Base != nil:
 		v.base(a.Base, at)
 	case a.Fault != nil:
@@ -116,7 +107,6 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		if needs := v.scenario.Spec.Controller; needs != nil && needs.Replicas != nil {
 			most = *needs.Replicas
 		}
-		v.component(a.Controller, at)
 		if r := a.Controller.Replica; r != nil && (*r < 1 || *r > most) {
 			v.invalid(at.Child("replica"), *r, "there are %d: say so in spec.controller.replicas", most)
 		}
@@ -126,19 +116,14 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		v.lone(a.APIServer, at)
 	case a.Traffic != nil:
 		v.traffic(a.Traffic, at)
-	case a.Script != nil:
-		v.script(a.Script, at)
 	case a.Wait != nil:
 		v.wait(a.Wait, at)
 	case a.Assert != nil:
 		v.assert(a.Assert, at, s)
 	case a.Sleep != nil:
-		if a.Sleep.For.Duration <= 0 {
-			v.invalid(at.Child("for"), a.Sleep.For.Duration.String(), "must be longer than 0s")
-		} else if s.Timeout != nil && s.Timeout.Duration < a.Sleep.For.Duration {
-			v.invalid(at.Child("for"), a.Sleep.For.Duration.String(), "is longer than the timeout of the step, %s", s.Timeout.Duration)
+		if d := a.Sleep.For.Duration; s.Timeout != nil && s.Timeout.Duration < d {
+			v.invalid(at.Child("for"), d.String(), "is longer than the timeout of the step, %s", s.Timeout.Duration)
 		}
-		v.need(at.Child("reason"), a.Sleep.Reason, "say why nothing else will do: waiting for what is meant is faster and surer")
 	}
 	if acts := a.Controller != nil || a.Broker != nil || a.APIServer != nil; acts && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
 		v.forbid(at, "disturbs every scenario that runs at the same time: remove exclusive: false")
@@ -156,9 +141,6 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 		if len(a.Vars) > 0 {
 			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
 		}
-	}
-	for _, name := range sortedKeys(a.Vars) {
-		v.identifier(at.Child("vars", name), name)
 	}
 }
 
@@ -193,7 +175,6 @@ func whole(value any) bool {
 
 func (v *validator) patch(p *Patch, at *field.Path) {
 	v.ref(&p.Ref, at, oneObject)
-	oneOf(v, at.Child("type"), p.Type, "merge", "strategic", "json")
 	_, isList := p.Patch.([]any)
 	_, isObject := p.Patch.(map[string]any)
 	switch {
@@ -214,8 +195,6 @@ const (
 )
 
 func (v *validator) ref(r *Ref, at *field.Path, several bool) {
-	v.need(at.Child("apiVersion"), r.APIVersion, "such as apps/v1")
-	v.need(at.Child("kind"), r.Kind, "such as Deployment")
 	switch {
 	case several && (r.Name == "") == (len(r.Labels) == 0):
 		v.forbid(at, "takes either a name or labels")
@@ -228,8 +207,8 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 
 // workload checks that a Ref is about what has revisions.
 func (v *validator) workload(r *Ref, at *field.Path) {
-	if r.Kind != "" {
-		oneOf(v, at.Child("kind"), r.Kind, "Deployment", "DaemonSet", "StatefulSet")
+	if kinds := []string{"Deployment", "DaemonSet", "StatefulSet"}; r.Kind != "" && !HasExpression(r.Kind) && !slices.Contains(kinds, r.Kind) {
+		v.add(field.NotSupported(at.Child("kind"), r.Kind, kinds))
 	}
 }
 
@@ -248,32 +227,10 @@ func (v *validator) replicas(n Any, at *field.Path) {
 	}
 }
 
-func (v *validator) component(c *ComponentAction, at *field.Path) {
-	if v.need(at.Child("do"), c.Do, "one of kill, pause, resume, restart, start") {
-		oneOf(v, at.Child("do"), c.Do, "kill", "pause", "resume", "restart", "start")
-	}
-}
-
 // lone is a component that there is one of.
 func (v *validator) lone(c *ComponentAction, at *field.Path) {
-	v.component(c, at)
 	if c.Replica != nil {
 		v.forbid(at.Child("replica"), "is for the controller only")
-	}
-}
-
-func (v *validator) script(s *Script, at *field.Path) {
-	v.need(at.Child("content"), s.Content, "say what to run")
-	for _, name := range sorted(s.Env) {
-		if !variableName.MatchString(name) {
-			v.invalid(at.Child("env").Key(name), name, "is not the name of an environment variable")
-		}
-	}
-	if HasExpression(s.Until) {
-		v.forbid(at.Child("until"), "is an expression as a whole: write vars.NAME without ${{ }}")
-	}
-	if s.Output != "" {
-		v.identifier(at.Child("output"), s.Output)
 	}
 }
 
@@ -300,14 +257,12 @@ func (v *validator) assert(a *Assert, at *field.Path, s *Step) {
 		return
 	}
 	if a.CEL != "" {
-		v.expression(at.Child("cel"), a.CEL, "")
 		if a.Absent {
 			v.forbid(at.Child("absent"), "is for a resource only: in cel write what must not be")
 		}
 	} else {
 		v.object(a.Resource, at.Child("resource"), false)
 	}
-	v.notNegative(at.Child("for"), a.For)
 	if a.For != nil && s.Timeout != nil && a.For.Duration > 0 && a.For.Duration >= s.Timeout.Duration {
 		v.invalid(at.Child("for"), a.For.Duration.String(), "must be shorter than the timeout of the step, %s", s.Timeout.Duration)
 	}

@@ -60,15 +60,15 @@ type Sandbox struct {
 
 // Metadata names a sandbox.
 type Metadata struct {
-	// Name is the name of the sandbox, a DNS label. Default: koup.
-	Name string `json:"name,omitempty"`
+	// Name is the name of the sandbox, a DNS label.
+	Name string `json:"name,omitempty" jsonschema:"default=koup" check:"label"`
 }
 
 // Spec says what a sandbox consists of.
 type Spec struct {
 	// Provider says where the Kubernetes API comes from: auto, embedded, kind or
-	// existing. Default: auto.
-	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing"`
+	// existing.
+	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
 	// Kind describes the cluster of the provider kind; all but its engine must be
 	// empty for every other provider.
 	Kind KindCluster `json:"kind,omitzero"`
@@ -81,7 +81,7 @@ type Spec struct {
 	// Env is the environment that controller and bases share: part of every MQTT
 	// topic and of the labels of the Nodes. Default: dev; with Broker.URL one that
 	// nobody else has.
-	Env string `json:"env,omitempty"`
+	Env string `json:"env,omitempty" check:"nodeLabel"`
 	// Bases are the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
 	// Broker is the MQTT broker.
@@ -90,7 +90,7 @@ type Spec struct {
 	Controller Controller `json:"controller,omitzero"`
 	// Wait is how long each component may take to get ready, and how long the
 	// Nodes may take after that. Default: 60s; with the provider kind 5m.
-	Wait *metav1.Duration `json:"wait,omitempty"`
+	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
 // Engine is a container engine, named as its command.
@@ -133,21 +133,20 @@ type Cluster struct {
 
 // Bases are the simulated bases of a sandbox; all have the same settings.
 type Bases struct {
-	// Count is how many there are, 1 to 10000. Default: 3.
-	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=10000"`
+	// Count is how many there are, 1 to 10000.
+	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=10000,default=3" limits:", the most that one sandbox runs"`
 	// Name is the name that each base reports; Pods select their base by it.
-	// Default: base.
-	Name string `json:"name,omitempty"`
-	// Version is the version that each base reports. Default: 1.0.0.
-	Version string `json:"version,omitempty"`
+	Name string `json:"name,omitempty" jsonschema:"default=base" check:"nodeLabel"`
+	// Version is the version that each base reports.
+	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
 	// ClusterName is the cluster name that each base reports. Default: the name
 	// of the sandbox.
 	ClusterName string `json:"clusterName,omitempty"`
 	// Activation says what a base does with a second version of a module:
-	// newModule, default or multi. Default: newModule.
-	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi"`
-	// Runtime says what they run as: process or container. Default: process.
-	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
+	// newModule, default or multi.
+	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
+	// Runtime says what they run as: process or container.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,default=process"`
 }
 
 // BaseRuntime says what simulated bases run as.
@@ -170,7 +169,7 @@ const (
 // does so on the loopback address only.
 type Broker struct {
 	// Port is the port that listens on this machine. Default: 0, any free port.
-	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
+	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535" limits:"; 0 is any free port"`
 	// TLS makes it speak TLS with a certificate of the sandbox's own authority.
 	// Default: false.
 	TLS bool `json:"tls,omitempty"`
@@ -215,11 +214,11 @@ type Controller struct {
 	// machine's address in the engine's network. Default: cluster with the provider
 	// kind, if the cluster and this machine reach each other; else host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
-	// Replicas is how many of its processes share the bases, 1 to 9. Default: 1.
-	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9"`
+	// Replicas is how many of its processes share the bases, 1 to 9.
+	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env are environment variables for the controller's process, in addition to
 	// those that the sandbox sets; with Command, to those of up. Default: none.
-	Env map[string]string `json:"env,omitempty"`
+	Env map[string]string `json:"env,omitempty" check:"variable"`
 
 	// Command runs a controller of your own in place of the sandbox's, on this machine
 	// and once per replica: the program and its first arguments. A program with a
@@ -258,7 +257,7 @@ type Controller struct {
 type ControllerReady struct {
 	// HTTP is a URL that answers 200 then; a path, such as /readyz, is one of
 	// {{.HealthAddr}}.
-	HTTP string `json:"http,omitempty"`
+	HTTP string `json:"http,omitempty" jsonschema:"oneof_required=http"`
 	// Log is a regular expression (RE2) that fits a line of its output then.
-	Log string `json:"log,omitempty"`
+	Log string `json:"log,omitempty" jsonschema:"oneof_required=log"`
 }

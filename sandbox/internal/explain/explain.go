@@ -1,11 +1,14 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Explainer explains by a schema.
@@ -22,9 +25,6 @@ func New(text []byte) (*Explainer, error) {
 	return e, nil
 }
 
-// notActions are the fields of a step that are no action.
-var notActions = []string{"name", "timeout", "if", "repeat", "background", "always", "never"}
-
 // Topics lists what Topic takes beside paths of fields: steps, faults, checks.
 func (e *Explainer) Topics() []string {
 	topics := []string{"step", "fault", "checks", "expressions"}
@@ -39,12 +39,11 @@ func (e *Explainer) Topics() []string {
 	return slices.Compact(topics)
 }
 
+// actions are the fields of a step of which it has exactly one.
 func (e *Explainer) actions() []string {
 	var names []string
-	for _, p := range e.root.Definitions["Step"].Properties {
-		if !slices.Contains(notActions, p.name) {
-			names = append(names, p.name)
-		}
+	for _, one := range e.root.Definitions["Step"].OneOf {
+		names = append(names, one.Required...)
 	}
 	return names
 }
@@ -134,21 +133,16 @@ func namesOf(s *schema) []string {
 
 // field writes a field with the fields in it.
 func (e *Explainer) field(name string, s *schema) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "FIELD:  %s <%s>\n\n", name, e.typeOf(s))
-	for _, text := range []string{s.Description, e.description(s)} {
-		if text != "" {
-			fmt.Fprintf(&b, "%s\n\n", text)
-		}
-		if s.Description == e.description(s) {
-			break
+	text := fmt.Sprintf("FIELD:  %s <%s>\n\n", name, e.typeOf(s))
+	for _, about := range slices.Compact([]string{s.Description, e.description(s)}) {
+		if about != "" {
+			text += wrapped(about, "") + "\n"
 		}
 	}
 	if object := e.object(s); object != nil {
-		b.WriteString("FIELDS:\n")
-		e.fields(&b, object)
+		text += "FIELDS:\n" + e.fields(object)
 	}
-	return strings.TrimRight(b.String(), "\n") + "\n"
+	return strings.TrimRight(text, "\n") + "\n"
 }
 
 // description is what a field's type says of itself.
@@ -159,35 +153,41 @@ func (e *Explainer) description(s *schema) string {
 	return e.deref(s).Description
 }
 
-func (e *Explainer) fields(b *strings.Builder, object *schema) {
+func (e *Explainer) fields(object *schema) string {
+	text := ""
 	for _, p := range object.Properties {
 		required := ""
 		if slices.Contains(object.Required, p.name) {
 			required = ", required"
 		}
-		fmt.Fprintf(b, "  %s <%s%s>\n", p.name, e.typeOf(p.schema), required)
-		text := p.schema.Description
-		if text == "" {
-			text = e.description(p.schema)
-		}
-		for line := range strings.SplitSeq(text, "\n") {
-			if line != "" {
-				fmt.Fprintf(b, "    %s\n", line)
-			}
-		}
+		text += fmt.Sprintf("  %s <%s%s>\n", p.name, e.typeOf(p.schema), required)
+		text += wrapped(cmp.Or(p.schema.Description, e.description(p.schema)), "    ")
 	}
+	return text
 }
 
-// needed are the fields that a kind of fault must have, for examples.
-var needed = map[string]string{
-	"error": ", code: User.DiskFull", "latency": ", delay: {min: 1s}", "slowLink": ", delay: {min: 1s}", "delay": ", delay: {min: 1s}",
-	"clockSkew": ", skew: 1m",
+// wrapped breaks a text into lines for a terminal, each with an indent.
+func wrapped(text, indent string) string {
+	if text == "" {
+		return ""
+	}
+	text = ansi.Wordwrap(strings.Join(strings.Fields(text), " "), 80-len(indent), "")
+	return indent + strings.ReplaceAll(text, "\n", "\n"+indent) + "\n"
 }
 
 // fault writes a kind of fault with an example.
 func (e *Explainer) fault(kind *schema) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "FAULT:  %s\n\n%s %s\n\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {kind: %s%s}\n\nSee: koupsandbox scenario explain fault\n",
-		kind.Const, kind.Const, kind.Description, kind.Const, needed[kind.Const])
-	return b.String()
+	definition := e.root.Definitions["Fault"]
+	var fields []string
+	for _, example := range definition.Examples {
+		example, _ := example.(map[string]any)
+		for _, p := range definition.Properties {
+			if value, has := example[p.name]; has && example["kind"] == kind.Const {
+				text, _ := json.Marshal(value) // it was JSON
+				fields = append(fields, p.name+": "+strings.NewReplacer(`"`, "", ":", ": ").Replace(string(text)))
+			}
+		}
+	}
+	return fmt.Sprintf("FAULT:  %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      bases: [base]\n      fault: {%s}\n\nSee: koupsandbox scenario explain fault\n",
+		kind.Const, wrapped(kind.Const+" "+kind.Description, ""), strings.Join(fields, ", "))
 }

@@ -17,6 +17,7 @@ type schema struct {
 	Items       *schema            `json:"items"`
 	Values      json.RawMessage    `json:"additionalProperties"`
 	AnyOf       []*schema          `json:"anyOf"`
+	OneOf       []*schema          `json:"oneOf"`
 	Enum        []any              `json:"enum"`
 	Const       string             `json:"const"`
 	Pattern     string             `json:"pattern"`

@@ -1,24 +1,18 @@
 package explain
 
 import (
-	"fmt"
 	"strings"
 )
 
 // overview says what a scenario consists of.
 func (e *Explainer) overview() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", e.root.Description)
-	b.WriteString("FIELDS of spec:\n")
-	e.fields(&b, e.object(e.root.property("spec")))
-	fmt.Fprintf(&b, "\nSTEPS, each with one of: %s\n", strings.Join(e.actions(), ", "))
 	var kinds []string
 	for _, kind := range e.faultKinds() {
 		kinds = append(kinds, kind.Const)
 	}
-	fmt.Fprintf(&b, "FAULTS: %s\n", strings.Join(kinds, ", "))
-	b.WriteString("\nMore: koupsandbox scenario explain FIELD, a step, a fault, checks, expressions, rules\n")
-	return b.String()
+	return wrapped(e.root.Description, "") + "\nFIELDS of spec:\n" + e.fields(e.object(e.root.property("spec"))) +
+		"\nSTEPS, each with one of: " + strings.Join(e.actions(), ", ") + "\nFAULTS: " + strings.Join(kinds, ", ") +
+		"\n\nMore: koupsandbox scenario explain FIELD, a step, a fault, checks, expressions, rules\n"
 }
 
 const expressions = `EXPRESSIONS are in CEL, https://cel.dev.

@@ -82,6 +82,10 @@ func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
 			p.Enum = []any{only}
 		}
 	}
+	tellDefaults(s)
+	for _, definition := range s.Definitions {
+		tellDefaults(definition)
+	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the schema: %w", err)
@@ -122,6 +126,20 @@ func share(s *jsonschema.Schema) {
 	}
 }
 
+// tellDefaults has the description of every field end with the default of its tag, for those who read it
+// alone.
+func tellDefaults(s *jsonschema.Schema) {
+	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
+		p := pair.Value
+		if p.Default != nil {
+			p.Description += fmt.Sprintf(" Default: %v.", p.Default)
+		}
+		if p.Properties != nil {
+			tellDefaults(p)
+		}
+	}
+}
+
 // loosen lets every property that is no string be an expression too.
 func loosen(s *jsonschema.Schema) {
 	if s.Properties == nil {
@@ -145,7 +163,7 @@ func loosen(s *jsonschema.Schema) {
 
 // either is the schema itself, or an expression.
 func either(s *jsonschema.Schema) *jsonschema.Schema {
-	described := &jsonschema.Schema{Description: s.Description, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
-	s.Description = ""
+	described := &jsonschema.Schema{Description: s.Description, Default: s.Default, AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
+	s.Description, s.Default = "", nil
 	return described
 }

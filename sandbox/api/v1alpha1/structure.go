@@ -1,0 +1,265 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What can be said of a field alone stands in its tags, once for the JSON schema, the defaults and the
+// validation:
+//
+//	jsonschema  default, enum, minimum and maximum, as package github.com/invopop/jsonschema reads them
+//	limits      what to add to the sentence about minimum and maximum
+//	need        the field must be given, and what to say if it is not
+//	check       the name of one of the checks below
+//
+// A default that depends on other fields, and a rule about several, is code.
+
+// schemaTag returns the values of a keyword in the jsonschema tag.
+func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
+	for part := range strings.SplitSeq(tag.Get("jsonschema"), ",") {
+		if value, found := strings.CutPrefix(part, keyword+"="); found {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// setDefaults gives each field in of that is empty the default of its tag.
+func setDefaults(of reflect.Value) {
+	switch of.Kind() {
+	case reflect.Pointer:
+		if !of.IsNil() {
+			setDefaults(of.Elem())
+		}
+	case reflect.Slice:
+		for i := range of.Len() {
+			setDefaults(of.Index(i))
+		}
+	case reflect.Struct:
+		for i := range of.NumField() {
+			f := of.Field(i)
+			if value := schemaTag(of.Type().Field(i).Tag, "default"); value != nil && f.IsZero() {
+				setTo(f, value[0])
+			}
+			setDefaults(f)
+		}
+	}
+}
+
+// setTo sets a field to what the text of a tag says; every tag is tried by a test.
+func setTo(f reflect.Value, text string) {
+	if f.Kind() == reflect.Pointer {
+		f.Set(reflect.New(f.Type().Elem()))
+		f = f.Elem()
+	}
+	var err error
+	if d, isTime := f.Addr().Interface().(*metav1.Duration); isTime {
+		d.Duration, err = time.ParseDuration(text)
+	} else if f.Kind() == reflect.Int {
+		var n int64
+		n, err = strconv.ParseInt(text, 10, 0)
+		f.SetInt(n)
+	} else {
+		f.SetString(text)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("v1alpha1: the default %q of a tag: %v", text, err))
+	}
+}
+
+// validator gathers problems.
+type validator struct {
+	// scenario tells that a text may have expressions in it; it is then taken as right.
+	scenario *Scenario
+	errs     field.ErrorList
+
+	// What a scenario has by name.
+	sets     map[string]*BaseSet
+	streams  map[string]string // where each name was given first
+	outputs  map[string]string
+	waitable []string // background steps so far
+}
+
+func (v *validator) add(e *field.Error) { v.errs = append(v.errs, e) }
+
+func (v *validator) invalid(path *field.Path, value any, format string, args ...any) {
+	v.add(field.Invalid(path, value, fmt.Sprintf(format, args...)))
+}
+
+// forbid is for what cannot stand where it does, whatever its value.
+func (v *validator) forbid(path *field.Path, format string, args ...any) {
+	v.add(field.Forbidden(path, fmt.Sprintf(format, args...)))
+}
+
+// need reports an empty string.
+func (v *validator) need(path *field.Path, value, what string) bool {
+	if strings.TrimSpace(value) == "" {
+		v.add(field.Required(path, what))
+		return false
+	}
+	return true
+}
+
+// open tells whether a text has an expression whose value is not known yet.
+func (v *validator) open(text string) bool { return v.scenario != nil && HasExpression(text) }
+
+// check reports a text that a check, by its name, does not take.
+func (v *validator) check(path *field.Path, text, name string) {
+	if v.open(text) {
+		return
+	}
+	if problem := checks[name](text); problem != "" {
+		v.invalid(path, text, "%s", problem)
+	}
+}
+
+// structure checks the fields of a struct by their tags.
+func (v *validator) structure(of reflect.Value, path *field.Path) {
+	for i := range of.NumField() {
+		switch f, value := of.Type().Field(i), of.Field(i); {
+		case f.Anonymous:
+			v.structure(value, path)
+		case value.Kind() == reflect.Int && value.IsZero(): // not given; one that may be given as 0 is a pointer
+		default:
+			v.value(value, f.Tag, path.Child(yamlName(f)))
+		}
+	}
+}
+
+func (v *validator) value(value reflect.Value, tag reflect.StructTag, at *field.Path) {
+	need := tag.Get("need")
+	switch value.Kind() {
+	case reflect.Pointer:
+		if !value.IsNil() {
+			v.value(value.Elem(), tag, at)
+		}
+	case reflect.Slice:
+		if need != "" && value.Len() == 0 && value.Type().Elem().Kind() == reflect.Struct {
+			v.add(field.Required(at, need))
+		}
+		for i := range value.Len() {
+			v.value(value.Index(i), tag, at.Index(i))
+		}
+	case reflect.Map:
+		place := at.Key
+		if value.Type().Elem().Kind() == reflect.Interface { // as in the paths of package strictyaml
+			place = func(key string) *field.Path { return at.Child(key) }
+		}
+		if check := tag.Get("check"); check != "" {
+			keys := value.MapKeys()
+			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+			for _, key := range keys {
+				v.check(place(key.String()), key.String(), check)
+			}
+		}
+	case reflect.Struct:
+		if d, isTime := value.Interface().(metav1.Duration); isTime {
+			v.duration(d.Duration, tag.Get("check"), at)
+		} else {
+			v.structure(value, at)
+		}
+	case reflect.Int, reflect.Int64:
+		v.number(value.Int(), tag, at)
+	case reflect.String:
+		v.text(value.String(), tag, at)
+	}
+}
+
+func (v *validator) duration(d time.Duration, check string, at *field.Path) {
+	switch {
+	case check == "positive" && d <= 0:
+		v.invalid(at, d.String(), "must be longer than 0s")
+	case check == "notNegative" && d < 0:
+		v.invalid(at, d.String(), "must not be negative")
+	}
+}
+
+func (v *validator) number(n int64, tag reflect.StructTag, at *field.Path) {
+	least, most := schemaTag(tag, "minimum"), schemaTag(tag, "maximum")
+	limit := func(text []string) int64 {
+		n, _ := strconv.ParseInt(text[0], 10, 64) // the schema has refused others
+		return n
+	}
+	switch {
+	case least == nil:
+	case most == nil && n < limit(least):
+		v.invalid(at, n, "must be %s or more", least[0])
+	case most != nil && (n < limit(least) || n > limit(most)):
+		v.invalid(at, n, "must be between %s and %s%s", least[0], most[0], tag.Get("limits"))
+	}
+}
+
+func (v *validator) text(text string, tag reflect.StructTag, at *field.Path) {
+	check := tag.Get("check")
+	switch need, choices := tag.Get("need"), schemaTag(tag, "enum"); {
+	case need != "" && !v.need(at, text, need), text == "", check != "cel" && v.open(text):
+	case choices != nil && !slices.Contains(choices, text):
+		v.add(field.NotSupported(at, text, choices))
+	case check == "cel" && HasExpression(text):
+		v.forbid(at, "is an expression as a whole: write vars.NAME without ${{ }}")
+	case check != "" && check != "cel":
+		v.check(at, text, check)
+	}
+}
+
+var (
+	identifier   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	variableName = identifier
+	numbered     = regexp.MustCompile(`-[0-9]+$`)
+)
+
+// checks say what is wrong with a text; empty = nothing.
+var checks = map[string]func(text string) string{
+	"label": func(text string) string { return dnsLabel(text, validation.DNS1123LabelMaxLength) },
+	"set": func(text string) string {
+		if numbered.MatchString(text) {
+			return "must not end with a number: " + text + " is the name of a base"
+		}
+		return dnsLabel(text, maxSetName)
+	},
+	"nodeLabel": func(text string) string {
+		if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
+			return "becomes the value of a Node label: " + strings.Join(problems, "; ")
+		}
+		return ""
+	},
+	"identifier": func(text string) string {
+		return unless(identifier.MatchString(text), "must be letters, digits and _, and not begin with a digit: expressions name it")
+	},
+	"variable": func(text string) string {
+		return unless(variableName.MatchString(text), "is not the name of an environment variable")
+	},
+	"quantity": func(text string) string {
+		q, err := resource.ParseQuantity(text)
+		return unless(err == nil && q.Sign() > 0, "must be a size such as 256Mi")
+	},
+	"jar": func(text string) string {
+		u, err := url.Parse(text)
+		return unless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) && strings.Contains(text, ".jar"),
+			"must be the file, http or https URL of a jar, such as https://modules.example/biz1-1.0.0-ark-biz.jar")
+	},
+}
+
+func dnsLabel(text string, most int) string {
+	return unless(len(validation.IsDNS1123Label(text)) == 0 && len(text) <= most, fmt.Sprintf(
+		"must be a DNS label: at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends", most))
+}
+
+func unless(right bool, problem string) string {
+	if right {
+		return ""
+	}
+	return problem
+}
