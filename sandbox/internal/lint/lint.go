@@ -72,12 +72,10 @@ func Lint(inputs []Input, o Options) []Finding {
 		order[input.Name] = i
 		l.read(input)
 	}
-	for _, w := range l.workloads {
-		if w.module() {
-			l.pod(w)
-			l.placement(w)
-			l.rollout(w)
-		}
+	for _, w := range l.modules {
+		l.pod(w)
+		l.placement(w)
+		l.rollout(w)
 	}
 	l.together()
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
@@ -89,6 +87,7 @@ func Lint(inputs []Input, o Options) []Finding {
 type linter struct {
 	o         Options
 	workloads []*workload
+	modules   []*workload // those of workloads that are about modules
 	services  []*service
 	findings  []Finding
 }

@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
@@ -20,11 +22,14 @@ type object struct {
 	doc  *strictyaml.Document
 	root string // path of the object in its document, for items of a List
 	kind string
-	meta metav1.ObjectMeta
+	meta metav1.Object
 }
 
 func (o *object) title() string {
-	return strings.TrimSuffix(o.kind+"/"+cmp.Or(o.meta.Name, o.meta.GenerateName), "/")
+	if o.meta == nil {
+		return o.kind
+	}
+	return strings.TrimSuffix(o.kind+"/"+cmp.Or(o.meta.GetName(), o.meta.GetGenerateName()), "/")
 }
 
 // line is where a field of the object stands.
@@ -44,9 +49,7 @@ type workload struct {
 	at       string
 	selector *metav1.LabelSelector
 
-	deployment  *appsv1.Deployment
-	daemonSet   *appsv1.DaemonSet
-	statefulSet *appsv1.StatefulSet
+	typed any // the whole of it
 }
 
 // in is the path of a field of the template.
@@ -60,7 +63,7 @@ func (w *workload) in(field string) string {
 // service is a Service.
 type service struct {
 	object
-	corev1.Service
+	selector map[string]string
 }
 
 // read reads all objects of a text.
@@ -84,7 +87,7 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	if items, ok := content["items"].([]any); ok && strings.HasSuffix(o.kind, "List") {
 		for i, item := range items {
 			if item, ok := item.(map[string]any); ok {
-				l.one(file, doc, "items["+itoa(i)+"]", item)
+				l.one(file, doc, fmt.Sprintf("items[%d]", i), item)
 			}
 		}
 		return
@@ -98,69 +101,56 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	}
 }
 
-// typed reads the kinds that modules are made of.
-func (l *linter) typed(o object, text []byte) error {
-	w := &workload{object: o, at: "spec.template"}
-	keep := func(err error, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, selector *metav1.LabelSelector) error {
-		w.meta, w.template, w.selector = meta, template, selector
-		l.workloads = append(l.workloads, w)
-		return err
-	}
-	switch o.kind {
-	case "Service":
-		s := &service{object: o}
-		err := json.Unmarshal(text, &s.Service)
-		s.meta = s.ObjectMeta
-		l.services = append(l.services, s)
-		return err
-	case "Pod":
-		var pod corev1.Pod
-		err := json.Unmarshal(text, &pod)
-		w.at = ""
-		return keep(err, pod.ObjectMeta, corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, nil)
-	case "Deployment":
-		w.deployment = &appsv1.Deployment{}
-		err := json.Unmarshal(text, w.deployment)
-		return keep(err, w.deployment.ObjectMeta, w.deployment.Spec.Template, w.deployment.Spec.Selector)
-	case "DaemonSet":
-		w.daemonSet = &appsv1.DaemonSet{}
-		err := json.Unmarshal(text, w.daemonSet)
-		return keep(err, w.daemonSet.ObjectMeta, w.daemonSet.Spec.Template, w.daemonSet.Spec.Selector)
-	case "StatefulSet":
-		w.statefulSet = &appsv1.StatefulSet{}
-		err := json.Unmarshal(text, w.statefulSet)
-		return keep(err, w.statefulSet.ObjectMeta, w.statefulSet.Spec.Template, w.statefulSet.Spec.Selector)
-	case "ReplicaSet":
-		var set appsv1.ReplicaSet
-		err := json.Unmarshal(text, &set)
-		return keep(err, set.ObjectMeta, set.Spec.Template, set.Spec.Selector)
-	case "Job":
-		var job batchv1.Job
-		err := json.Unmarshal(text, &job)
-		return keep(err, job.ObjectMeta, job.Spec.Template, job.Spec.Selector)
-	}
-	return nil
+// kinds are those that modules are made of, and their types.
+var kinds = map[string]func() any{
+	"Service":     func() any { return &corev1.Service{} },
+	"Pod":         func() any { return &corev1.Pod{} },
+	"Deployment":  func() any { return &appsv1.Deployment{} },
+	"DaemonSet":   func() any { return &appsv1.DaemonSet{} },
+	"StatefulSet": func() any { return &appsv1.StatefulSet{} },
+	"ReplicaSet":  func() any { return &appsv1.ReplicaSet{} },
+	"Job":         func() any { return &batchv1.Job{} },
 }
 
-// The names that the documents give to labels, taints and variables of modules.
-const (
-	prefix          = "virtual-kubelet.koupleless.io/"
-	olderPrefix     = "module-controller.koupleless.io/"
-	versionVariable = "BIZ_VERSION"
-	virtualNode     = "schedule.koupleless.io/virtual-node"
-	nodeEnv         = "schedule.koupleless.io/node-env"
-)
-
-// component returns the component label of either prefix.
-func component(labels map[string]string) string {
-	return cmp.Or(labels[prefix+"component"], labels[olderPrefix+"component"])
+// typed reads the kinds that modules are made of. What can be read is kept, whatever the error is.
+func (l *linter) typed(o object, text []byte) error {
+	made := kinds[o.kind]
+	if made == nil {
+		return nil
+	}
+	typed := made()
+	err := json.Unmarshal(text, typed)
+	o.meta, _ = typed.(metav1.Object)
+	w := &workload{object: o, typed: typed, at: "spec.template"}
+	switch x := typed.(type) {
+	case *corev1.Service:
+		l.services = append(l.services, &service{o, x.Spec.Selector})
+		return err
+	case *corev1.Pod:
+		w.at, w.template = "", corev1.PodTemplateSpec{ObjectMeta: x.ObjectMeta, Spec: x.Spec}
+	case *appsv1.Deployment:
+		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	case *appsv1.DaemonSet:
+		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	case *appsv1.StatefulSet:
+		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	case *appsv1.ReplicaSet:
+		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	case *batchv1.Job:
+		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	}
+	l.workloads = append(l.workloads, w)
+	if w.module() {
+		l.modules = append(l.modules, w)
+	}
+	return err
 }
 
 // module tells whether the Pods are, or mean to be, modules.
 func (w *workload) module() bool {
 	spec := w.template.Spec
-	return component(w.template.Labels) == "module" || component(w.meta.Labels) == "module-deployment" ||
-		slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == virtualNode }) ||
+	return labels.Value(w.template.Labels, "component") == labels.Module || labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||
+		slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
 		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { _, set := version(c); return set })
 }
 
@@ -168,7 +158,7 @@ func (w *workload) module() bool {
 // any way. A version from elsewhere than a plain value is empty.
 func version(c corev1.Container) (string, bool) {
 	for _, env := range c.Env {
-		if env.Name == versionVariable {
+		if env.Name == labels.VersionEnv {
 			return env.Value, env.Value != "" || env.ValueFrom != nil
 		}
 	}

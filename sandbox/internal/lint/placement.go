@@ -3,28 +3,27 @@ package lint
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-)
+	apilabels "k8s.io/apimachinery/pkg/labels"
 
-// zone is the label that the documents spread modules over.
-const zone = "topology.kubernetes.io/zone"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
 
 // baseLabels are the labels that Nodes of bases bear.
 var baseLabels = []string{
-	"base.koupleless.io/name", "base.koupleless.io/version", "base.koupleless.io/stack", "base.koupleless.io/cluster-name",
-	"base.koupleless.io/host-name", "base.koupleless.io/tunnel-port", "vnode.koupleless.io/name", "vnode.koupleless.io/version",
-	"vnode.koupleless.io/tunnel", prefix + "component", prefix + "env", "kubernetes.io/hostname", "kubernetes.io/role", "kubernetes.io/os",
-	"kubernetes.io/arch", "type", zone,
+	labels.BaseName, labels.BaseVersion, labels.BaseStack, labels.BaseCluster, labels.BaseHost, labels.TunnelPort, labels.OlderBaseName,
+	labels.OlderBaseVersion, labels.Tunnel, labels.Component, labels.Env, corev1.LabelHostname, "kubernetes.io/role", corev1.LabelOSStable,
+	corev1.LabelArchStable, "type", corev1.LabelTopologyZone,
 }
 
 // choosing are those that choose between bases.
-var choosing = []string{"base.koupleless.io/name", "base.koupleless.io/version", "base.koupleless.io/cluster-name", "base.koupleless.io/host-name",
-	"vnode.koupleless.io/name", "vnode.koupleless.io/version", "kubernetes.io/hostname"}
+var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName, labels.OlderBaseVersion,
+	corev1.LabelHostname}
 
 // placement checks whether the Pods get onto bases, and onto the meant ones.
 func (l *linter) placement(w *workload) {
@@ -67,13 +66,13 @@ func (l *linter) tolerations(w *workload) {
 				(t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 		})
 	}
-	if !tolerates(virtualNode, "True") {
-		l.find("toleration-virtual-node", &w.object, at, "the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending", virtualNode)
+	if !tolerates(labels.TaintVirtualNode, "True") {
+		l.find("toleration-virtual-node", &w.object, at, "the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending", labels.TaintVirtualNode)
 	}
 	switch {
-	case !tolerates(nodeEnv, ""):
-		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration as this one does", nodeEnv)
-	case l.o.Env != "" && !tolerates(nodeEnv, l.o.Env):
+	case !tolerates(labels.TaintEnv, ""):
+		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration as this one does", labels.TaintEnv)
+	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):
 		l.find("toleration-other-env", &w.object, at, "it tolerates bases of another environment only, not those of %s", l.o.Env)
 	}
 }
@@ -86,12 +85,9 @@ func Environments(inputs []Input) []string {
 		l.read(input)
 	}
 	named := map[string]bool{}
-	for _, w := range l.workloads {
-		if !w.module() {
-			continue
-		}
+	for _, w := range l.modules {
 		for _, t := range w.template.Spec.Tolerations {
-			if t.Key == nodeEnv && t.Value != "" && !unknown(t.Value) {
+			if t.Key == labels.TaintEnv && t.Value != "" && !unknown(t.Value) {
 				named[t.Value] = true
 			}
 		}
@@ -102,10 +98,9 @@ func Environments(inputs []Input) []string {
 // nodeLabel reports labels that no base has.
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
+	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
+		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
 	case unknown(key) || slices.Contains(baseLabels, key):
-		if strings.HasPrefix(key, "vnode.koupleless.io/") && key != "vnode.koupleless.io/tunnel" {
-			l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, strings.TrimPrefix(key, "vnode.koupleless.io/"))
-		}
 	case strings.Contains(key, "koupleless.io/"):
 		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:7], ", "))
 	default:
@@ -128,11 +123,11 @@ func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key):
-	case key == zone:
-		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", zone)
+	case key == corev1.LabelTopologyZone:
+		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", key)
 	case !slices.Contains(baseLabels, key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
-	case !slices.Contains([]string{"kubernetes.io/hostname", "base.koupleless.io/host-name"}, key):
+	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
 		l.findMilder("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
@@ -140,7 +135,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector cannot be read: %s", err)
 		return
 	}
-	own := labels.Set(w.template.Labels)
+	own := apilabels.Set(w.template.Labels)
 	known := !unknown(fmt.Sprint(term.LabelSelector, w.template.Labels))
 	if known && !selector.Matches(own) {
 		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector %s does not fit the Pods' own labels, so they are not kept apart from each other", selector)

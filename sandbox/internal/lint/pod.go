@@ -5,15 +5,14 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-)
+	apilabels "k8s.io/apimachinery/pkg/labels"
 
-func itoa(i int) string { return strconv.Itoa(i) }
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
 
 // unknown tells whether a value is an expression of a scenario.
 func unknown(value string) bool { return strings.Contains(value, "${{") }
@@ -24,31 +23,31 @@ func (l *linter) pod(w *workload) {
 	l.olderLabels(w)
 	l.selects(w)
 	for i, c := range w.template.Spec.Containers {
-		l.container(w, c, w.in("spec.containers["+itoa(i)+"]"))
+		l.container(w, c, w.in(fmt.Sprintf("spec.containers[%d]", i)))
 	}
 }
 
 func (l *linter) component(w *workload) {
-	switch value := component(w.template.Labels); {
-	case value == "module" || unknown(value):
+	switch value := labels.Value(w.template.Labels, "component"); {
+	case value == labels.Module || unknown(value):
 	case value == "":
-		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not bear the label %scomponent: module, so the module controller leaves them alone", prefix)
+		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not bear the label %s: %s, so the module controller leaves them alone", labels.Component, labels.Module)
 	default:
-		l.find("component-missing", &w.object, w.in("metadata.labels["+prefix+"component]"), "the label component of its Pods is %q, so the module controller leaves them alone", value)
+		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), "the label component of its Pods is %q, so the module controller leaves them alone", value)
 	}
 }
 
 // olderLabels reports label keys of the older prefix.
 func (l *linter) olderLabels(w *workload) {
-	seen := func(labels map[string]string, at string) {
-		for _, key := range sortedKeys(labels) {
-			if name, older := strings.CutPrefix(key, olderPrefix); older {
-				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; the published module controller watches %s%s only", key, prefix, name)
+	seen := func(all map[string]string, at string) {
+		for _, key := range sortedKeys(all) {
+			if name, older := strings.CutPrefix(key, labels.OlderPrefix); older {
+				l.find("label-older", &w.object, at+"["+key+"]", "the label %s has the prefix of the older documents; the published module controller watches %s%s only", key, labels.Prefix, name)
 			}
 		}
 	}
 	if w.at != "" {
-		seen(w.meta.Labels, "metadata.labels")
+		seen(w.meta.GetLabels(), "metadata.labels")
 	}
 	seen(w.template.Labels, w.in("metadata.labels"))
 }
@@ -74,7 +73,7 @@ func (l *linter) selects(w *workload) {
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
 		l.find("selector-mismatch", &w.object, "spec.selector", "the selector cannot be read: %s", err)
-	} else if !selector.Matches(labels.Set(w.template.Labels)) {
+	} else if !selector.Matches(apilabels.Set(w.template.Labels)) {
 		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", "the selector's expressions do not fit the labels of the template, so the API server refuses it")
 	}
 	l.selectsVersion(w)
@@ -85,7 +84,7 @@ func (l *linter) selectsVersion(w *workload) {
 	for _, key := range sortedKeys(w.selector.MatchLabels) {
 		value := w.selector.MatchLabels[key]
 		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { v, _ := version(c); return v != "" && v == value })
-		if key == "module.koupleless.io/version" || isVersion {
+		if key == labels.ModuleVersion || isVersion {
 			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector holds the module's version, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
 		}
 	}
@@ -94,7 +93,7 @@ func (l *linter) selectsVersion(w *workload) {
 func (l *linter) container(w *workload, c corev1.Container, at string) {
 	v, given := version(c)
 	if !given {
-		l.find("version-missing", &w.object, at, "the container %s does not set %s, so nobody knows which version of the module to install", c.Name, versionVariable)
+		l.find("version-missing", &w.object, at, "the container %s does not set %s, so nobody knows which version of the module to install", c.Name, labels.VersionEnv)
 	}
 	if unknown(c.Image) {
 		return
@@ -112,6 +111,6 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 		return
 	}
 	if name := path.Base(u.Path); v != "" && !unknown(v) && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
-		l.find("version-differs", &w.object, at+".image", "%s is %s, but the jar is called %s", versionVariable, v, name)
+		l.find("version-differs", &w.object, at+".image", "%s is %s, but the jar is called %s", labels.VersionEnv, v, name)
 	}
 }

@@ -5,24 +5,26 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // rollout checks how a workload replaces its Pods: whether a base may be without
 // the module in between.
 func (l *linter) rollout(w *workload) {
-	switch {
-	case w.deployment != nil:
-		l.deployment(w)
-	case w.daemonSet != nil:
-		l.daemonSet(w)
-	case w.statefulSet != nil:
+	switch x := w.typed.(type) {
+	case *appsv1.Deployment:
+		l.deployment(w, x.Spec)
+	case *appsv1.DaemonSet:
+		l.daemonSet(w, x.Spec.UpdateStrategy)
+	case *appsv1.StatefulSet:
 		l.find("statefulset-deletes-first", &w.object, "kind", "a StatefulSet ends a Pod before it makes its successor, so a base is without the module during each update")
 	}
 }
 
-func (l *linter) deployment(w *workload) {
-	spec := w.deployment.Spec
-	if component(w.meta.Labels) == "module-deployment" && w.meta.Labels[prefix+"strategy"] == "" && w.meta.Labels[olderPrefix+"strategy"] == "" {
+func (l *linter) deployment(w *workload, spec appsv1.DeploymentSpec) {
+	strategy := labels.Value(w.meta.GetLabels(), "strategy")
+	if strategy == "" && labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment {
 		l.find("peer-strategy", &w.object, "metadata.labels", "it is labelled component: module-deployment, but no strategy: peer, so its replicas do not follow the number of bases")
 	}
 	if spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
@@ -38,11 +40,10 @@ func (l *linter) deployment(w *workload) {
 	if spec.Replicas != nil {
 		replicas = int(*spec.Replicas)
 	}
-	peer := w.meta.Labels[prefix+"strategy"] == "peer" || w.meta.Labels[olderPrefix+"strategy"] == "peer"
 	n, err := intstr.GetScaledValueFromIntOrPercent(&most, max(replicas, 1), false)
 	switch {
 	case unknown(most.StrVal) || err != nil:
-	case n > 0 || peer && positive(most):
+	case n > 0 || strategy == labels.Peer && positive(most):
 		l.find("deletes-first", &w.object, at, "maxUnavailable is %s: an update may end old Pods before new ones are Ready, so some bases may be without the module for a while", most.String())
 	case at != "spec" && positive(most):
 		l.find("deletes-first", &w.object, at, "maxUnavailable is %s: with more replicas than the %d of now an update ends old Pods before new ones are Ready", most.String(), replicas)
@@ -53,8 +54,7 @@ func positive(v intstr.IntOrString) bool {
 	return v.Type == intstr.Int && v.IntVal > 0 || v.Type == intstr.String && strings.TrimRight(v.StrVal, "%") != "0"
 }
 
-func (l *linter) daemonSet(w *workload) {
-	strategy := w.daemonSet.Spec.UpdateStrategy
+func (l *linter) daemonSet(w *workload, strategy appsv1.DaemonSetUpdateStrategy) {
 	switch r := strategy.RollingUpdate; {
 	case strategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		l.find("daemonset-deletes-first", &w.object, "spec.updateStrategy.type", "OnDelete replaces a Pod only after somebody has deleted it, so a base is without the module in between")

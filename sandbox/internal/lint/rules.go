@@ -2,6 +2,7 @@ package lint
 
 import (
 	"slices"
+	"strings"
 )
 
 // Rule is one thing that Lint looks at.
@@ -22,15 +23,7 @@ type Rule struct {
 func Rules() []Rule { return slices.Clone(rules) }
 
 func ruleOf(id string) Rule {
-	i, found := slices.BinarySearchFunc(rules, id, func(r Rule, id string) int {
-		switch {
-		case r.ID < id:
-			return -1
-		case r.ID > id:
-			return 1
-		}
-		return 0
-	})
+	i, found := slices.BinarySearchFunc(rules, id, func(r Rule, id string) int { return strings.Compare(r.ID, id) })
 	if !found {
 		panic("lint: there is no rule " + id) // a mistake of this package
 	}

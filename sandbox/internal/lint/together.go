@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,13 +11,7 @@ import (
 // together checks what several objects do to each other.
 func (l *linter) together() {
 	l.released()
-	modules := 0
-	for _, w := range l.workloads {
-		if w.module() {
-			modules++
-		}
-	}
-	if modules == 0 {
+	if len(l.modules) == 0 {
 		return // nobody knows what the Services are for
 	}
 	for _, s := range l.services {
@@ -32,10 +27,7 @@ func (l *linter) released() {
 		of    *workload
 	}
 	first := map[release]jar{}
-	for _, w := range l.workloads {
-		if !w.module() {
-			continue
-		}
+	for _, w := range l.modules {
 		for i, c := range w.template.Spec.Containers {
 			v, _ := version(c)
 			if v == "" || !strings.Contains(c.Image, ".jar") || unknown(v+c.Name+c.Image) {
@@ -45,7 +37,7 @@ func (l *linter) released() {
 			if other, known := first[r]; !known {
 				first[r] = jar{c.Image, w}
 			} else if other.image != c.Image {
-				l.find("version-again", &w.object, w.in("spec.containers["+itoa(i)+"].image"),
+				l.find("version-again", &w.object, w.in(fmt.Sprintf("spec.containers[%d].image", i)),
 					"%s %s is the jar %s here and %s in %s: a base that has this version installs no other jar of it", c.Name, v, c.Image, other.image, other.of.title())
 			}
 		}
@@ -53,12 +45,12 @@ func (l *linter) released() {
 }
 
 func (l *linter) service(s *service) {
-	if len(s.Spec.Selector) == 0 {
+	if len(s.selector) == 0 {
 		return // its endpoints are somebody else's
 	}
-	selector := labels.SelectorFromSet(s.Spec.Selector)
+	selector := labels.SelectorFromSet(s.selector)
 	for _, w := range l.workloads {
-		same := cmp.Or(w.meta.Namespace, "default") == cmp.Or(s.meta.Namespace, "default")
+		same := cmp.Or(w.meta.GetNamespace(), "default") == cmp.Or(s.meta.GetNamespace(), "default")
 		if same && (selector.Matches(labels.Set(w.template.Labels)) || unknown(selector.String())) {
 			return
 		}
