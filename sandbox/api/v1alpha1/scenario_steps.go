@@ -73,6 +73,16 @@ func eachStep(steps []Step, at *field.Path, visit func(*field.Path, *Step)) {
 	}
 }
 
+// EachCondition calls visit for every field that is a CEL expression as a whole, such as
+// spec.steps[2].assert.cel, whether it is given or not.
+func (s *Scenario) EachCondition(visit func(path *field.Path, text string)) {
+	walk(reflect.ValueOf(&s.Spec), "", field.NewPath("spec"), func(f reflect.Value, tag reflect.StructTag, at *field.Path) {
+		if tag.Get("check") == "cel" {
+			visit(at, f.String())
+		}
+	})
+}
+
 // describe says in a few words what a step does: its default name.
 func describe(s *Step) string {
 	a := &s.Action

@@ -36,26 +36,32 @@ func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
 	return values
 }
 
-// setDefaults gives each field in of that is empty the default of its tag.
-func setDefaults(of reflect.Value) {
-	switch of.Kind() {
-	case reflect.Pointer:
-		if !of.IsNil() {
-			setDefaults(of.Elem())
-		}
+// walk visits a value and all that is in it, each with the tag and the path of its field.
+func walk(of reflect.Value, tag reflect.StructTag, at *field.Path, visit func(of reflect.Value, tag reflect.StructTag, at *field.Path)) {
+	visit(of, tag, at)
+	switch of = reflect.Indirect(of); of.Kind() {
 	case reflect.Slice:
 		for i := range of.Len() {
-			setDefaults(of.Index(i))
+			walk(of.Index(i), tag, at.Index(i), visit)
 		}
 	case reflect.Struct:
 		for i := range of.NumField() {
-			f := of.Field(i)
-			if value := schemaTag(of.Type().Field(i).Tag, "default"); value != nil && f.IsZero() {
-				setTo(f, value[0])
+			if f := of.Type().Field(i); f.Anonymous {
+				walk(of.Field(i), f.Tag, at, visit)
+			} else {
+				walk(of.Field(i), f.Tag, at.Child(yamlName(f)), visit)
 			}
-			setDefaults(f)
 		}
 	}
+}
+
+// setDefaults gives each field in a value that is empty the default of its tag.
+func setDefaults(of reflect.Value) {
+	walk(of, "", nil, func(f reflect.Value, tag reflect.StructTag, _ *field.Path) {
+		if value := schemaTag(tag, "default"); value != nil && f.IsZero() {
+			setTo(f, value[0])
+		}
+	})
 }
 
 // setTo sets a field to what the text of a tag says; every tag is tried by a test.
@@ -125,55 +131,41 @@ func (v *validator) check(path *field.Path, text, name string) {
 	}
 }
 
-// structure checks the fields of a struct by their tags.
-func (v *validator) structure(of reflect.Value, path *field.Path) {
-	for i := range of.NumField() {
-		switch f, value := of.Type().Field(i), of.Field(i); {
-		case f.Anonymous:
-			v.structure(value, path)
-		case value.Kind() == reflect.Int && value.IsZero(): // not given; one that may be given as 0 is a pointer
-		default:
-			v.value(value, f.Tag, path.Child(yamlName(f)))
-		}
-	}
-}
-
+// value checks a value by the tag of its field.
 func (v *validator) value(value reflect.Value, tag reflect.StructTag, at *field.Path) {
-	need := tag.Get("need")
-	switch value.Kind() {
-	case reflect.Pointer:
-		if !value.IsNil() {
-			v.value(value.Elem(), tag, at)
-		}
+	need, check := tag.Get("need"), tag.Get("check")
+	pointer := value.Kind() == reflect.Pointer
+	switch value = reflect.Indirect(value); value.Kind() {
 	case reflect.Slice:
 		if need != "" && value.Len() == 0 && value.Type().Elem().Kind() == reflect.Struct {
 			v.add(field.Required(at, need))
 		}
-		for i := range value.Len() {
-			v.value(value.Index(i), tag, at.Index(i))
-		}
 	case reflect.Map:
-		place := at.Key
-		if value.Type().Elem().Kind() == reflect.Interface { // as in the paths of package strictyaml
-			place = func(key string) *field.Path { return at.Child(key) }
-		}
-		if check := tag.Get("check"); check != "" {
-			keys := value.MapKeys()
-			slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-			for _, key := range keys {
-				v.check(place(key.String()), key.String(), check)
-			}
+		if check != "" {
+			v.keys(value, check, at)
 		}
 	case reflect.Struct:
 		if d, isTime := value.Interface().(metav1.Duration); isTime {
-			v.duration(d.Duration, tag.Get("check"), at)
-		} else {
-			v.structure(value, at)
+			v.duration(d.Duration, check, at)
 		}
 	case reflect.Int, reflect.Int64:
-		v.number(value.Int(), tag, at)
+		if pointer || !value.IsZero() { // one that may be given as 0 is a pointer
+			v.number(value.Int(), tag, at)
+		}
 	case reflect.String:
 		v.text(value.String(), tag, at)
+	}
+}
+
+func (v *validator) keys(of reflect.Value, check string, at *field.Path) {
+	keys := of.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		path := at.Key(key.String())
+		if of.Type().Elem().Kind() == reflect.Interface { // as in the paths of package strictyaml
+			path = at.Child(key.String())
+		}
+		v.check(path, key.String(), check)
 	}
 }
 

@@ -32,7 +32,7 @@ func (v *validator) whole(t *metav1.TypeMeta, kind string, file any) {
 	if t.Kind != kind {
 		v.add(field.NotSupported(field.NewPath("kind"), t.Kind, []string{kind}))
 	}
-	v.structure(reflect.ValueOf(file).Elem(), nil)
+	walk(reflect.ValueOf(file), "", nil, v.value)
 }
 
 // provider checks what some providers alone have.

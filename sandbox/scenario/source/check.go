@@ -25,8 +25,9 @@ func (s *Scenario) check() (problems Problems, used map[string]bool) {
 			used[name] = true
 		}
 	}
+	conditions, paths := s.conditions()
 	for _, e := range s.doc.Expressions() {
-		if wrong := misplaced(e.Field); wrong != "" {
+		if wrong := misplaced(e.Field, paths); wrong != "" {
 			noteText(e.Text, used)
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
 			continue
@@ -39,7 +40,7 @@ func (s *Scenario) check() (problems Problems, used map[string]bool) {
 		}
 		note(t.Uses())
 	}
-	for _, c := range s.conditions() {
+	for _, c := range conditions {
 		program, err := s.env.Compile(c.text, c.kind)
 		var wrong expr.Problems
 		if errors.As(err, &wrong) {
@@ -53,18 +54,14 @@ func (s *Scenario) check() (problems Problems, used map[string]bool) {
 }
 
 // misplaced says why there can be no expression in a field.
-func misplaced(path string) string {
+func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
 		return "expressions are for fields of spec only"
 	case strings.HasPrefix(path, "spec.matrix"):
 		return "the matrix gives values to expressions and cannot have any itself"
-	}
-	for _, own := range []string{".cel", ".judge", ".until", ".if"} {
-		if strings.HasSuffix(path, own) && (strings.Contains(path, "steps") || strings.Contains(path, "finally") ||
-			strings.Contains(path, "always") || strings.Contains(path, "never")) && !strings.Contains(path, "resource") && !strings.Contains(path, "patch.patch") {
-			return "is an expression as a whole: write vars.NAME without ${{ }}"
-		}
+	case conditions[path]:
+		return "is an expression as a whole: write vars.NAME without ${{ }}"
 	}
 	return ""
 }
@@ -131,36 +128,23 @@ type condition struct {
 	kind expr.Kind
 }
 
-func (s *Scenario) conditions() []condition {
-	var all []condition
-	add := func(path *field.Path, text string, kind expr.Kind) {
-		if strings.TrimSpace(text) != "" && !expr.Has(text) {
-			all = append(all, condition{path.String(), text, kind})
+// conditions returns those that can be compiled, and the paths of all.
+func (s *Scenario) conditions() (all []condition, paths map[string]bool) {
+	paths = map[string]bool{}
+	s.Scenario.EachCondition(func(at *field.Path, text string) {
+		path, kind := at.String(), expr.Condition
+		paths[path] = true
+		switch {
+		case strings.TrimSpace(text) == "" || expr.Has(text):
+			return
+		case strings.HasSuffix(path, ".until"):
+			kind = expr.Until
+		case strings.HasSuffix(path, ".judge"):
+			kind = expr.Judge
 		}
-	}
-	invariants := func(path *field.Path, always, never []v1alpha1.Invariant) {
-		for i, invariant := range always {
-			add(path.Child("always").Index(i).Child("cel"), invariant.CEL, expr.Condition)
-		}
-		for i, invariant := range never {
-			add(path.Child("never").Index(i).Child("cel"), invariant.CEL, expr.Condition)
-		}
-	}
-	invariants(field.NewPath("spec"), s.Scenario.Spec.Always, s.Scenario.Spec.Never)
-	s.Scenario.EachStep(func(path *field.Path, step *v1alpha1.Step) {
-		invariants(path, step.Always, step.Never)
-		add(path.Child("if"), step.If, expr.Condition)
-		if step.Assert != nil {
-			add(path.Child("assert", "cel"), step.Assert.CEL, expr.Condition)
-		}
-		if step.Script != nil {
-			add(path.Child("script", "until"), step.Script.Until, expr.Until)
-		}
-		if step.Traffic != nil && step.Traffic.Start != nil {
-			add(path.Child("traffic", "start", "judge"), step.Traffic.Start.Judge, expr.Judge)
-		}
+		all = append(all, condition{path, text, kind})
 	})
-	return all
+	return all, paths
 }
 
 func (s *Scenario) conditionProblems(c condition, wrong expr.Problems) Problems {
