@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -39,12 +38,6 @@ func addFault(s *jsonschema.Schema, dir string) error {
 		p.Type = ""
 		for _, kind := range fakebase.FaultKinds() {
 			p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Const: string(kind), Description: kinds[string(kind)]})
-			example := maps.Clone(needed[string(kind)])
-			if example == nil {
-				example = map[string]any{}
-			}
-			example["kind"] = kind
-			fault.Examples = append(fault.Examples, example)
 		}
 		p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
 	}
@@ -64,15 +57,6 @@ func addFault(s *jsonschema.Schema, dir string) error {
 		p.Items = reference()
 	}
 	return nil
-}
-
-// needed are the fields that a kind of fault must have, with values for an example.
-var needed = map[string]map[string]any{
-	"error":     {"code": "User.DiskFull"},
-	"latency":   {"delay": map[string]any{"min": "1s"}},
-	"slowLink":  {"delay": map[string]any{"min": "1s"}},
-	"delay":     {"delay": map[string]any{"min": "1s"}},
-	"clockSkew": {"skew": "1m"},
 }
 
 // kindComments reads the comment of each kind of fault.

@@ -59,6 +59,7 @@ func GenerateScenario(dir string) ([]byte, error) {
 	if err := addFault(s, filepath.Join(dir, "..", "..", "..", "fakebase")); err != nil {
 		return nil, err
 	}
+	faultExamples(s.Definitions["Fault"])
 	return finish(s, ScenarioFile, v1alpha1.ScenarioKind)
 }
 
@@ -113,9 +114,6 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 // share gives a field without a comment that of the one before it, if that speaks
 // of both.
 func share(s *jsonschema.Schema) {
-	if s.Properties == nil {
-		return
-	}
 	before := ""
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -134,20 +132,17 @@ func tellDefaults(s *jsonschema.Schema) {
 		if p.Default != nil {
 			p.Description += fmt.Sprintf(" Default: %v.", p.Default)
 		}
-		if p.Properties != nil {
-			tellDefaults(p)
-		}
+		tellDefaults(p)
 	}
 }
 
 // loosen lets every property that is no string be an expression too.
 func loosen(s *jsonschema.Schema) {
-	if s.Properties == nil {
-		return
-	}
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
 		switch {
+		case p.Properties != nil:
+			loosen(p)
 		case p.Type == "string" && p.Pattern == duration:
 			p.Pattern = duration + `|\$\{\{`
 		case p.Type == "string" && len(p.Enum) > 0:
