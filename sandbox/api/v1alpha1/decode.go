@@ -3,6 +3,9 @@ package v1alpha1
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
@@ -22,12 +25,29 @@ type Origins struct {
 func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
 	s := &Sandbox{}
 	doc, problems := strictyaml.Decode(file, data, s)
-	if len(problems) == 0 && s.APIVersion == "" && s.Kind == "" {
-		problems = append(problems, strictyaml.Problem{Source: file, Line: 1,
-			Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + Kind})
-	}
-	return s, &Origins{file: file, doc: doc}, problems.Err()
+	return s, &Origins{file: file, doc: doc}, headed(file, s.TypeMeta, Kind, problems).Err()
 }
+
+// headed reports a file without a type, if nothing else is wrong with it.
+func headed(file string, t metav1.TypeMeta, kind string, problems strictyaml.Problems) strictyaml.Problems {
+	if len(problems) > 0 || t.APIVersion != "" || t.Kind != "" {
+		return problems
+	}
+	return strictyaml.Problems{{Source: file, Line: 1, Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + kind}}
+}
+
+// DecodeScenario reads a scenario file strictly, as Decode reads a sandbox's. A
+// string that is one expression, ${{ … }}, fits a field of any type; the document
+// lists all expressions. Defaults are not set. The scenario holds what could be
+// read, whatever the problems are.
+func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *strictyaml.Document, strictyaml.Problems) {
+	s := &Scenario{}
+	doc, problems := source.Decode(s, strictyaml.Options{Expression: HasExpression})
+	return s, doc, headed(file, s.TypeMeta, ScenarioKind, problems)
+}
+
+// HasExpression tells whether a string has an expression in it.
+func HasExpression(text string) bool { return strings.Contains(text, "${{") }
 
 // Flag notes that a setting was given by a flag, such as --bases.
 func (o *Origins) Flag(field, flag string) {

@@ -10,7 +10,7 @@
 //	validate.go   Validate, which reports every problem with its field path
 //	broker.go     the URL of a broker
 //	controller.go  the controller: variables, and a command of the user's own with its templates
-//	decode.go     Decode: strict reading of a file, with the line of each field
+//	decode.go     Decode and DecodeScenario: strict reading of a file, with the line of each field
 //	sandbox.schema.json   the JSON schema of the types; go generate writes it
 //
 //	kind: Scenario
@@ -22,7 +22,6 @@
 //	scenario_validate.go         ValidateScenario: the scenario as a whole
 //	scenario_validate_steps.go   what steps may do
 //	scenario_validate_bases.go   bases, faults, traffic
-//	scenario_decode.go           DecodeScenario
 //	scenario.schema.json         its JSON schema
 //
 // A configuration is complete after Decode (or a zero value), overriding by

@@ -1,11 +1,18 @@
 package v1alpha1
 
 import (
+	_ "embed" // the schema
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ScenarioKind is the kind of a scenario file.
 const ScenarioKind = "Scenario"
+
+// ScenarioSchema is the JSON schema of scenario files.
+//
+//go:embed scenario.schema.json
+var ScenarioSchema []byte
 
 // Scenario is a rollout with its disturbance, and what must hold meanwhile.
 //

@@ -22,7 +22,7 @@ const (
 // are not looked into: a string that still has one is taken as right.
 func ValidateScenario(s *Scenario) field.ErrorList {
 	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}}
-	v.whole(&s.TypeMeta, ScenarioKind, s)
+	v.head(&s.TypeMeta, ScenarioKind, s)
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)
 		v.reasons(path, key, validation.IsQualifiedName(key))
@@ -49,24 +49,13 @@ func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 		v.sets[set.Name] = set
 		v.baseSet(set, at)
 	}
-	v.addedSets()
+	v.scenario.EachStep(v.collect)
 	if s.Controller != nil {
 		v.ownVariables(s.Controller.Env, path.Child("controller", "env"))
 	}
 	v.invariants(path, s.Always, s.Never)
-	v.collect(s.Steps, path.Child("steps"))
-	v.collect(s.Finally, path.Child("finally"))
 	v.steps(s.Steps, path.Child("steps"), inSteps)
 	v.steps(s.Finally, path.Child("finally"), inFinally)
-}
-
-// addedSets notes the sets that steps define.
-func (v *validator) addedSets() {
-	v.scenario.EachStep(func(_ *field.Path, step *Step) {
-		if step.Base != nil && step.Base.Add != nil && v.sets[step.Base.Add.Name] == nil {
-			v.sets[step.Base.Add.Name] = step.Base.Add
-		}
-	})
 }
 
 func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {

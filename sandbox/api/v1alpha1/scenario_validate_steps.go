@@ -17,16 +17,17 @@ const (
 	inFinally
 )
 
-// collect notes names that other steps refer to: streams and outputs.
-func (v *validator) collect(steps []Step, at *field.Path) {
-	eachStep(steps, at, func(at *field.Path, step *Step) {
-		if step.Traffic != nil && step.Traffic.Start != nil {
-			v.unique(v.streams, at.Child("traffic", "start", "name"), step.Traffic.Start.Name)
-		}
-		if step.Script != nil && step.Script.Output != "" {
-			v.unique(v.outputs, at.Child("script", "output"), step.Script.Output)
-		}
-	})
+// collect notes the names that steps refer to: streams, outputs, and sets that steps define.
+func (v *validator) collect(at *field.Path, step *Step) {
+	if step.Traffic != nil && step.Traffic.Start != nil {
+		v.unique(v.streams, at.Child("traffic", "start", "name"), step.Traffic.Start.Name)
+	}
+	if step.Script != nil && step.Script.Output != "" {
+		v.unique(v.outputs, at.Child("script", "output"), step.Script.Output)
+	}
+	if step.Base != nil && step.Base.Add != nil && v.sets[step.Base.Add.Name] == nil {
+		v.sets[step.Base.Add.Name] = step.Base.Add
+	}
 }
 
 func (v *validator) unique(names map[string]string, at *field.Path, name string) {
@@ -137,38 +138,47 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 	case a.File != "" && path.IsAbs(a.File):
 		v.invalid(at.Child("file"), a.File, "must be relative to the scenario, so that it is found on every machine")
 	case a.File == "":
-		v.object(a.Resource, at.Child("resource"), true)
+		v.errs = append(v.errs, ObjectProblems(a.Resource, at.Child("resource"))...)
 		if len(a.Vars) > 0 {
 			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
 		}
 	}
 }
 
-// object checks that an object, or a part of one, says what it is.
-func (v *validator) object(o Object, at *field.Path, named bool) {
+// ObjectProblems says what every object must have and this one has not: a type and a name.
+func ObjectProblems(o Object, at *field.Path) field.ErrorList {
+	errs := typeProblems(o, at)
+	metadata, _ := o["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	generate, _ := metadata["generateName"].(string)
+	if name == "" && generate == "" {
+		errs = append(errs, field.Required(at.Child("metadata", "name"), "give the object a name"))
+	}
+	return errs
+}
+
+func typeProblems(o Object, at *field.Path) (errs field.ErrorList) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, _ := o[name].(string); text == "" {
-			v.add(field.Required(at.Child(name), "say which kind of object it is"))
+			errs = append(errs, field.Required(at.Child(name), "say which kind of object it is"))
 		}
 	}
+	return errs
+}
+
+// part checks that a part of an object says which one is meant.
+func (v *validator) part(o Object, at *field.Path) {
+	v.errs = append(v.errs, typeProblems(o, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
-	if name, _ := metadata["name"].(string); name != "" {
-		return
-	}
-	if generate, _ := metadata["generateName"].(string); named && generate != "" {
-		return
-	}
+	name, _ := metadata["name"].(string)
 	labels, _ := metadata["labels"].(map[string]any)
-	switch {
-	case named:
-		v.add(field.Required(at.Child("metadata", "name"), "give the object a name"))
-	case len(labels) == 0 && !whole(o["metadata"]):
+	if name == "" && len(labels) == 0 && !unevaluated(o["metadata"]) {
 		v.add(field.Required(at.Child("metadata"), "say which object, by name or by labels"))
 	}
 }
 
-// whole tells whether a value is an expression that is not evaluated yet.
-func whole(value any) bool {
+// unevaluated tells whether a value is an expression that is not evaluated yet.
+func unevaluated(value any) bool {
 	text, ok := value.(string)
 	return ok && HasExpression(text)
 }
@@ -178,7 +188,7 @@ func (v *validator) patch(p *Patch, at *field.Path) {
 	_, isList := p.Patch.([]any)
 	_, isObject := p.Patch.(map[string]any)
 	switch {
-	case whole(p.Patch):
+	case unevaluated(p.Patch):
 	case p.Patch == nil:
 		v.add(field.Required(at.Child("patch"), "say what to change"))
 	case p.Type == "json" && !isList:
@@ -221,7 +231,7 @@ func (v *validator) replicas(n Any, at *field.Path) {
 			v.invalid(at, n, "must not be negative")
 		}
 	default:
-		if !whole(n) {
+		if !unevaluated(n) {
 			v.invalid(at, n, "must be a whole number")
 		}
 	}
@@ -261,7 +271,7 @@ func (v *validator) assert(a *Assert, at *field.Path, s *Step) {
 			v.forbid(at.Child("absent"), "is for a resource only: in cel write what must not be")
 		}
 	} else {
-		v.object(a.Resource, at.Child("resource"), false)
+		v.part(a.Resource, at.Child("resource"))
 	}
 	if a.For != nil && s.Timeout != nil && a.For.Duration > 0 && a.For.Duration >= s.Timeout.Duration {
 		v.invalid(at.Child("for"), a.For.Duration.String(), "must be shorter than the timeout of the step, %s", s.Timeout.Duration)

@@ -13,7 +13,7 @@ import (
 // empty list means that it can be used.
 func Validate(s *Sandbox) field.ErrorList {
 	v := &validator{}
-	v.whole(&s.TypeMeta, Kind, s)
+	v.head(&s.TypeMeta, Kind, s)
 	spec := field.NewPath("spec")
 	v.provider(&s.Spec, spec)
 	if name := s.Spec.Bases.ClusterName; name != s.Metadata.Name { // the default's problem is told once, at the name
@@ -24,8 +24,8 @@ func Validate(s *Sandbox) field.ErrorList {
 	return v.errs
 }
 
-// whole checks the type of a file and, by their tags, all fields.
-func (v *validator) whole(t *metav1.TypeMeta, kind string, file any) {
+// head checks the type of a file and, by their tags, all fields.
+func (v *validator) head(t *metav1.TypeMeta, kind string, file any) {
 	if t.APIVersion != APIVersion {
 		v.add(field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{APIVersion}))
 	}

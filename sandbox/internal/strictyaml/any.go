@@ -1,7 +1,6 @@
 package strictyaml
 
 import (
-	"fmt"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -10,40 +9,26 @@ import (
 )
 
 // any reads a value of any type into what JSON has: map[string]any, []any,
-// string, bool, int64, float64 and nil. Every field in it gets its line.
-func (w *walker) any(n *yaml.Node, path string) any {
+// string, bool, int64, float64 and nil.
+func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		object := map[string]any{}
-		w.keys(n, path, "a mapping", member, func(key, value *yaml.Node) {
-			object[key.Value] = w.element(value, member(path, key.Value))
-		})
-		return object
+		w.dictionary(n, reflect.ValueOf(&object).Elem(), path)
+		v.Set(reflect.ValueOf(object))
 	case yaml.SequenceNode:
-		list := make([]any, len(n.Content))
-		for i, item := range n.Content {
-			list[i] = w.element(item, fmt.Sprintf("%s[%d]", path, i))
+		var list []any
+		w.list(n, reflect.ValueOf(&list).Elem(), path)
+		v.Set(reflect.ValueOf(list))
+	default:
+		if value := w.plain(n, path); value != nil {
+			v.Set(reflect.ValueOf(value))
 		}
-		return list
 	}
-	return w.plain(n, path)
-}
-
-var anyType = reflect.TypeFor[any]()
-
-// element reads a value within a value of any type.
-func (w *walker) element(n *yaml.Node, path string) any {
-	if _, seen := w.doc.lines[path]; !seen {
-		w.doc.lines[path] = n.Line
-	}
-	w.expression(n, anyType, path)
-	return w.any(n, path)
 }
 
 func (w *walker) plain(n *yaml.Node, path string) any {
 	switch n.Tag {
-	case "!!null":
-		return nil
 	case "!!bool":
 		var v bool
 		if n.Decode(&v) == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -135,9 +136,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Slice:
 		w.list(n, v, path)
 	case reflect.Interface:
-		if value := w.any(n, path); value != nil {
-			v.Set(reflect.ValueOf(value))
-		}
+		w.any(n, v, path)
 	default:
 		w.scalar(n, v, path)
 	}
@@ -177,12 +176,8 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	w.keys(n, path, "a mapping of fields", join, func(key, value *yaml.Node) {
 		field, known := fields[key.Value]
 		if !known {
-			names := make([]string, 0, len(fields))
-			for name := range fields {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", strings.Join(names, ", "))
+			names := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
 			return
 		}
 		w.value(value, field, join(path, key.Value))

@@ -2,7 +2,6 @@ package source
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -97,7 +96,9 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string
 		object := v1alpha1.Object{}
 		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
 		problems = append(problems, wrong...)
-		problems = append(problems, anonymous(m.path, source, object)...)
+		for _, e := range v1alpha1.ObjectProblems(object, nil) {
+			problems = append(problems, Problem{Source: m.path, Line: source.Line(), Field: e.Field, Detail: "is missing: " + e.Detail})
+		}
 		for _, e := range doc.Expressions() {
 			t, err := env.Template(e.Text)
 			var wrong expr.Problems
@@ -114,24 +115,4 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string
 		}
 	}
 	return used, problems
-}
-
-// anonymous reports what every object must have.
-func anonymous(path string, source *strictyaml.Source, object v1alpha1.Object) Problems {
-	var problems Problems
-	missing := func(field, what string) {
-		problems = append(problems, Problem{Source: path, Line: source.Line(), Field: field, Detail: fmt.Sprintf("is missing: %s", what)})
-	}
-	for _, name := range []string{"apiVersion", "kind"} {
-		if text, _ := object[name].(string); text == "" {
-			missing(name, "say which kind of object it is")
-		}
-	}
-	metadata, _ := object["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	generate, _ := metadata["generateName"].(string)
-	if name == "" && generate == "" {
-		missing("metadata.name", "give the object a name")
-	}
-	return problems
 }
