@@ -16,41 +16,78 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
+// usage is the names that expressions use, such as vars.image.
+type usage map[string]bool
+
+func (u usage) note(names []string) {
+	for _, name := range names {
+		u[name] = true
+	}
+}
+
+var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
+
+// noteText notes the names in an expression that does not compile, so that they
+// are not called unused too.
+func (u usage) noteText(text string) { u.note(names.FindAllString(text, -1)) }
+
 // check compiles everything that is an expression. It returns the names that are
 // used.
-func (s *Scenario) check() (problems Problems, used map[string]bool) {
-	used = map[string]bool{}
-	note := func(names []string) {
-		for _, name := range names {
-			used[name] = true
+func (s *Scenario) check() (problems Problems, used usage) {
+	used = usage{}
+	conditions := map[string]bool{}
+	s.Scenario.EachCondition(func(at *field.Path, text string) {
+		path, kind := at.String(), expr.Condition
+		conditions[path] = true
+		switch {
+		case strings.TrimSpace(text) == "" || expr.Has(text):
+			return
+		case strings.HasSuffix(path, ".until"):
+			kind = expr.Until
+		case strings.HasSuffix(path, ".judge"):
+			kind = expr.Judge
 		}
-	}
-	conditions, paths := s.conditions()
+		line := s.doc.Line(path)
+		if strings.Contains(text, "\n") { // a block: its text begins in the next line
+			line++
+		}
+		program, err := s.env.Compile(text, kind)
+		if err != nil {
+			problems = append(problems, located(s.File, path, line, err)...)
+			used.noteText(text)
+			return
+		}
+		used.note(program.Uses())
+	})
 	for _, e := range s.doc.Expressions() {
-		if wrong := misplaced(e.Field, paths); wrong != "" {
-			noteText(e.Text, used)
+		if wrong := misplaced(e.Field, conditions); wrong != "" {
+			used.noteText(e.Text)
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
 			continue
 		}
-		t, wrong := s.template(e)
-		problems = append(problems, wrong...)
-		if t == nil {
-			noteText(e.Text, used)
+		t, err := s.env.Template(e.Text)
+		if err != nil {
+			used.noteText(e.Text)
+			problems = append(problems, located(s.File, e.Field, e.Line, err)...)
 			continue
 		}
-		note(t.Uses())
-	}
-	for _, c := range conditions {
-		program, err := s.env.Compile(c.text, c.kind)
-		var wrong expr.Problems
-		if errors.As(err, &wrong) {
-			problems = append(problems, s.conditionProblems(c, wrong)...)
-			noteText(c.text, used)
-			continue
-		}
-		note(program.Uses())
+		problems = append(problems, s.fits(t, e)...)
+		used.note(t.Uses())
 	}
 	return problems, used
+}
+
+// located places the problems of an expression, whose first line is given, in its file.
+func located(file, field string, line int, err error) Problems {
+	var wrong expr.Problems
+	if !errors.As(err, &wrong) {
+		return Problems{{Source: file, Line: line, Field: field, Detail: err.Error()}}
+	}
+	problems := make(Problems, len(wrong))
+	for i, p := range wrong {
+		problems[i] = Problem{Source: file, Line: line + p.Line - 1, Field: field, Detail: p.Detail}
+	}
+	return problems
 }
 
 // misplaced says why there can be no expression in a field.
@@ -66,35 +103,19 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// template compiles a string with expressions, and checks that its type fits and
-// that what it uses is known in time.
-func (s *Scenario) template(e strictyaml.Expression) (*expr.Template, Problems) {
-	at := func(line int, detail string) Problem {
-		return Problem{Source: s.File, Line: line, Field: e.Field, Detail: detail}
-	}
-	t, err := s.env.Template(e.Text)
-	var wrong expr.Problems
-	if errors.As(err, &wrong) {
-		var problems Problems
-		for _, p := range wrong {
-			problems = append(problems, at(e.Line+p.Line-1, p.Detail))
-		}
-		return nil, problems
-	}
-	var problems Problems
+// fits checks that the type of a string with expressions fits, and that what it uses is known in time.
+func (s *Scenario) fits(t *expr.Template, e strictyaml.Expression) (problems Problems) {
 	if err := t.Fits(e.Want); err != nil {
-		problems = append(problems, at(e.Line, err.Error()))
+		problems = located(s.File, e.Field, e.Line, err)
 	}
 	for _, name := range t.Uses() {
-		output, ok := strings.CutPrefix(name, "outputs.")
-		if !ok {
-			continue
-		}
-		if detail := s.early(output, e); detail != "" {
-			problems = append(problems, at(e.Line, detail))
+		if output, ok := strings.CutPrefix(name, "outputs."); ok {
+			if detail := s.early(output, e); detail != "" {
+				problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: detail})
+			}
 		}
 	}
-	return t, problems
+	return problems
 }
 
 // early says why an output is not known in time for an expression.
@@ -121,61 +142,13 @@ func (s *Scenario) early(output string, e strictyaml.Expression) string {
 	return ""
 }
 
-// condition is a field that is an expression as a whole.
-type condition struct {
-	path string
-	text string
-	kind expr.Kind
-}
-
-// conditions returns those that can be compiled, and the paths of all.
-func (s *Scenario) conditions() (all []condition, paths map[string]bool) {
-	paths = map[string]bool{}
-	s.Scenario.EachCondition(func(at *field.Path, text string) {
-		path, kind := at.String(), expr.Condition
-		paths[path] = true
-		switch {
-		case strings.TrimSpace(text) == "" || expr.Has(text):
-			return
-		case strings.HasSuffix(path, ".until"):
-			kind = expr.Until
-		case strings.HasSuffix(path, ".judge"):
-			kind = expr.Judge
-		}
-		all = append(all, condition{path, text, kind})
-	})
-	return all, paths
-}
-
-func (s *Scenario) conditionProblems(c condition, wrong expr.Problems) Problems {
-	line := s.doc.Line(c.path)
-	if strings.Contains(c.text, "\n") { // a block: its text begins in the next line
-		line++
-	}
-	var problems Problems
-	for _, p := range wrong {
-		problems = append(problems, Problem{Source: s.File, Line: line + p.Line - 1, Field: c.path, Detail: p.Detail})
-	}
-	return problems
-}
-
-var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
-
-// noteText notes the names in an expression that does not compile, so that they
-// are not called unused too.
-func noteText(text string, used map[string]bool) {
-	for _, name := range names.FindAllString(text, -1) {
-		used[name] = true
-	}
-}
-
 // meant tells whether a problem supposes that a name was meant.
 func meant(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
 // unused reports variables and dimensions of the matrix that nothing uses.
-func (s *Scenario) unused(used map[string]bool, others Problems) Problems {
+func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
 		if !used["vars."+name] && !meant(name, others) {

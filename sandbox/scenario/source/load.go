@@ -98,29 +98,30 @@ type file struct {
 	problems Problems
 }
 
-func find(paths []string) ([]file, Problems) {
-	var files []file
-	var problems Problems
+// find reads the files at paths; of a folder, those whose kind is Scenario.
+func find(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			problems = append(problems, unreadable(path, err))
-		case info.IsDir():
-			found, err := inFolder(path)
-			if err != nil {
-				problems = append(problems, unreadable(path, err))
-			} else if len(found) == 0 {
-				problems = append(problems, Problem{Source: path, Detail: "there is no scenario file in this folder"})
+		names := []string{path}
+		entries, notFolder := os.ReadDir(path)
+		if notFolder == nil {
+			names = nil
+		}
+		for _, entry := range entries {
+			if ext := filepath.Ext(entry.Name()); ext == ".yaml" || ext == ".yml" {
+				names = append(names, filepath.Join(path, entry.Name()))
 			}
-			files = append(files, found...)
-		default:
-			text, err := os.ReadFile(path)
+		}
+		before := len(files) + len(problems)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
 			if err != nil {
-				problems = append(problems, unreadable(path, err))
-				continue
+				problems = append(problems, unreadable(name, err))
+			} else if notFolder != nil || IsScenario(text) {
+				files = append(files, parse(name, text))
 			}
-			files = append(files, parse(path, text))
+		}
+		if len(files)+len(problems) == before {
+			problems = append(problems, Problem{Source: path, Detail: "there is no scenario file in this folder"})
 		}
 	}
 	return files, problems
@@ -138,28 +139,6 @@ func parse(path string, text []byte) file {
 		}
 	}
 	return file{path, source, problems}
-}
-
-// inFolder returns the files of a folder whose kind is Scenario.
-func inFolder(folder string) ([]file, error) {
-	var files []file
-	for _, pattern := range []string{"*.yaml", "*.yml"} {
-		names, err := filepath.Glob(filepath.Join(folder, pattern))
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return nil, err
-			}
-			if IsScenario(text) {
-				files = append(files, parse(name, text))
-			}
-		}
-	}
-	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.path, b.path) })
-	return files, nil
 }
 
 // unreadable says why a file cannot be read.

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,11 +23,11 @@ type manifest struct {
 
 // manifest reads a manifest file, once.
 func (s *Scenario) manifest(name string) *manifest {
-	if m, ok := s.made[name]; ok {
+	if m, ok := s.files[name]; ok {
 		return m
 	}
 	m := &manifest{path: filepath.Join(s.Folder, name)}
-	s.made[name] = m
+	s.files[name] = m
 	text, err := os.ReadFile(m.path)
 	if err != nil {
 		m.problems = Problems{unreadable(m.path, err)}
@@ -42,7 +41,7 @@ func (s *Scenario) manifest(name string) *manifest {
 
 // manifests checks the files of all apply steps, and notes the names that their
 // expressions use.
-func (i *Instance) manifests(used map[string]bool) Problems {
+func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
 		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) || filepath.IsAbs(step.Apply.File) {
@@ -80,7 +79,7 @@ func (i *Instance) manifests(used map[string]bool) Problems {
 
 // checkManifest compiles the expressions of a file with the variables of the step,
 // and returns the names that they use.
-func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string]bool, Problems) {
+func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Problems) {
 	static := i.Static
 	static.Vars = maps.Clone(static.Vars)
 	for name, value := range apply.Vars {
@@ -90,7 +89,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string
 	if err != nil {
 		return nil, Problems{{Source: m.path, Detail: err.Error()}}
 	}
-	used := map[string]bool{}
+	used := usage{}
 	var problems Problems
 	for _, source := range m.sources {
 		object := v1alpha1.Object{}
@@ -101,17 +100,12 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (map[string
 		}
 		for _, e := range doc.Expressions() {
 			t, err := env.Template(e.Text)
-			var wrong expr.Problems
-			if errors.As(err, &wrong) {
-				noteText(e.Text, used)
-				for _, p := range wrong {
-					problems = append(problems, Problem{Source: m.path, Line: e.Line + p.Line - 1, Field: e.Field, Detail: p.Detail})
-				}
+			if err != nil {
+				used.noteText(e.Text)
+				problems = append(problems, located(m.path, e.Field, e.Line, err)...)
 				continue
 			}
-			for _, name := range t.Uses() {
-				used[name] = true
-			}
+			used.note(t.Uses())
 		}
 	}
 	return used, problems

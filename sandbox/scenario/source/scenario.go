@@ -35,7 +35,7 @@ type Scenario struct {
 	env    *expr.Env
 	vars   *variables
 	wrong  map[string]bool // fields that have a problem already
-	made   map[string]*manifest
+	files  map[string]*manifest
 	unread bool // a manifest, or a part of one
 }
 
@@ -71,7 +71,7 @@ func (s *Scenario) prepare(o Options) Problems {
 	}
 	given := maps.Clone(s.Scenario.Spec.Vars)
 	v1alpha1.SetScenarioDefaults(s.Scenario)
-	s.wrong, s.made = map[string]bool{}, map[string]*manifest{}
+	s.wrong, s.files = map[string]bool{}, map[string]*manifest{}
 	s.cells()
 	problems := s.resolve(given, o)
 	if s.env == nil {
@@ -121,16 +121,9 @@ func (s *Scenario) cells() {
 		var longer []Cell
 		for _, cell := range s.Cells {
 			for _, value := range matrix[name] {
-				values := maps.Clone(cell.Values)
-				if values == nil {
-					values = map[string]any{}
-				}
-				values[name] = value
-				label := name + "=" + plain(value)
-				if cell.Name != "" {
-					label = cell.Name + "," + label
-				}
-				longer = append(longer, Cell{label, values})
+				values := map[string]any{name: value}
+				maps.Copy(values, cell.Values)
+				longer = append(longer, Cell{strings.TrimPrefix(cell.Name+","+name+"="+plain(value), ","), values})
 			}
 		}
 		if s.Cells = longer; len(s.Cells) > v1alpha1.MaxCells { // validation says so

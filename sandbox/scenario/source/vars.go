@@ -45,33 +45,28 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 			return append(problems, s.problem("spec", err.Error()))
 		}
 		s.env = env
-		left := slices.DeleteFunc(slices.Clone(rest), func(name string) bool { return s.settle(name, known) })
+		left := slices.DeleteFunc(slices.Clone(rest), func(name string) bool { return s.evaluate(name, known) })
 		if len(left) == len(rest) {
 			break
 		}
 		rest = left
 	}
-	for _, name := range rest { // its mistakes are told where they are; types of these are not known
+	for _, name := range rest { // its mistakes are told where they are; its type is not known
 		s.vars.order = append(s.vars.order, name)
+		known[name] = nil
 		if s.circular(name, rest) {
 			problems = append(problems, s.problem("spec.vars."+name, "uses itself, by way of other variables"))
-			known[name] = nil
 		}
 	}
-	if len(rest) > 0 {
-		for _, name := range rest {
-			known[name] = nil
-		}
-		if env, err := expr.New(s.static(known)); err == nil {
-			s.env = env
-		}
+	if env, err := expr.New(s.static(known)); err == nil && len(rest) > 0 {
+		s.env = env
 	}
 	return problems
 }
 
-// settle evaluates a variable for the first cell if those that it uses are known;
+// evaluate computes a variable for the first cell if those that it uses are known;
 // the value gives its type.
-func (s *Scenario) settle(name string, known map[string]any) bool {
+func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	value, err := s.env.Expand(s.vars.values[name], expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
 	if err != nil {
 		return false
@@ -81,7 +76,7 @@ func (s *Scenario) settle(name string, known map[string]any) bool {
 	return true
 }
 
-// circular tells whether a variable waits for another that cannot be settled.
+// circular tells whether a variable waits for another that cannot be evaluated.
 func (s *Scenario) circular(name string, rest []string) bool {
 	text, err := yaml.Marshal(s.vars.values[name])
 	return err == nil && slices.ContainsFunc(rest, func(other string) bool { return strings.Contains(string(text), "vars."+other) })
