@@ -31,8 +31,8 @@ func TestBrokerURL(t *testing.T) {
 	}
 }
 
-// On a broker that others may use the environment is not dev by default, and the
-// user's name leaves the URL.
+// On a broker that others may use the environment is not dev by default, and the user's name leaves
+// the URL.
 func TestDefaultsWithABroker(t *testing.T) {
 	s := &v1alpha1.Sandbox{}
 	s.Spec.Broker.URL = "mqtts://me@broker.example"

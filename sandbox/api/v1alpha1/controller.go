@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ownVariables are set by the sandbox for the controller; another value would
-// cut the controller off.
+// ownVariables are set by the sandbox for the controller; another value would cut the controller
+// off.
 var ownVariables = []string{
 	"KUBECONFIG", "ENV", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
@@ -23,8 +23,8 @@ var ownVariables = []string{
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
 }
 
-// ControllerValues are what the templates of a controller of the user's own may name. The
-// comment of Controller.Command describes each.
+// ControllerValues are what the templates of a controller of the user's own may name. The comment
+// of Controller.Command describes each.
 type ControllerValues struct {
 	Kubeconfig     string
 	BrokerHost     string
@@ -141,9 +141,9 @@ var sampleValues = ControllerValues{
 	Name: "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080",
 }
 
-// Unmet says what a scenario needs of the module controller that a controller of the user's own may not
-// have: more replicas than it is configured with, or a variable that its Env does not name, which it
-// may not read. The sandbox's own controller has everything.
+// Unmet says what a scenario needs of the module controller that a controller of the user's own may
+// not have: more replicas than it is configured with, or a variable that its Env does not name,
+// which it may not read. The sandbox's own controller has everything.
 func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	if needs == nil || len(c.Command) == 0 {
 		return nil

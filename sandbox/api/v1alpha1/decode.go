@@ -10,18 +10,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Origins tells where each setting comes from, so that a problem can be shown
-// where its cause is. The zero value knows nothing.
+// Origins tells where each setting comes from, so that a problem can be shown where its cause is.
+// The zero value knows nothing.
 type Origins struct {
 	file  string
 	doc   *strictyaml.Document
 	flags map[string]string
 }
 
-// Decode reads a configuration file strictly: an unknown field, a field given
-// twice and a value of the wrong type are errors. It reports all of them at
-// once; the configuration holds what could be read, so that a caller can go on
-// to Complete and report the other problems too. Defaults are not set.
+// Decode reads a configuration file strictly: an unknown field, a field given twice and a value of
+// the wrong type are errors. It reports all of them at once; the configuration holds what could be
+// read, so that a caller can go on to Complete and report the other problems too. Defaults are not
+// set.
 func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
 	s := &Sandbox{}
 	doc, problems := strictyaml.Decode(file, data, s)
@@ -36,10 +36,9 @@ func headed(file string, t metav1.TypeMeta, kind string, problems strictyaml.Pro
 	return strictyaml.Problems{{Source: file, Line: 1, Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + kind}}
 }
 
-// DecodeScenario reads a scenario file strictly, as Decode reads a sandbox's. A
-// string that is one expression, ${{ … }}, fits a field of any type; the document
-// lists all expressions. Defaults are not set. The scenario holds what could be
-// read, whatever the problems are.
+// DecodeScenario reads a scenario file strictly, as Decode reads a sandbox's. A string that is one
+// expression, ${{ … }}, fits a field of any type; the document lists all expressions. Defaults are
+// not set. The scenario holds what could be read, whatever the problems are.
 func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *strictyaml.Document, strictyaml.Problems) {
 	s := &Scenario{}
 	doc, problems := source.Decode(s, strictyaml.Options{Expression: HasExpression})
@@ -63,10 +62,9 @@ func (o *Origins) Given(field string) bool {
 	return flag || o.doc.Has(field)
 }
 
-// Complete sets the defaults and validates. The working directory of the user's own controller becomes
-// absolute: it is relative to the folder of the file. The error lists every problem with
-// the line or the flag it comes from; decodeErr, the error of Decode, goes in
-// front.
+// Complete sets the defaults and validates. The working directory of the user's own controller
+// becomes absolute: it is relative to the folder of the file. The error lists every problem with
+// the line or the flag it comes from; decodeErr, the error of Decode, goes in front.
 func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 	SetDefaults(s)
 	problems, _ := decodeErr.(strictyaml.Problems) //nolint:errorlint // Decode returns it unwrapped.

@@ -1,5 +1,5 @@
-// Package v1alpha1 holds the files that people write: the configuration of a
-// sandbox, and scenarios.
+// Package v1alpha1 holds the files that people write: the configuration of a sandbox, and
+// scenarios.
 //
 //	apiVersion: sandbox.koupleless.io/v1alpha1
 //	kind: Sandbox
@@ -24,9 +24,9 @@
 //	scenario_validate_bases.go   bases, faults, traffic
 //	scenario.schema.json         its JSON schema
 //
-// A configuration is complete after Decode (or a zero value), overriding by
-// flags, SetDefaults and Validate, in this order. A scenario has expressions in
-// it; package source, in sandbox/scenario, reads it in two passes.
+// A configuration is complete after Decode (or a zero value), overriding by flags, SetDefaults and
+// Validate, in this order. A scenario has expressions in it; package source, in sandbox/scenario,
+// reads it in two passes.
 package v1alpha1
 
 //go:generate go run ./internal/genschema

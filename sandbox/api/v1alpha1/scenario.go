@@ -16,9 +16,9 @@ var ScenarioSchema []byte
 
 // Scenario is a rollout with its disturbance, and what must hold meanwhile.
 //
-// Every string in its spec may contain expressions, ${{ … }}, in CEL. When a
-// whole string is one expression the value keeps the expression's type. They may
-// use vars, matrix, run and, within steps, outputs.
+// Every string in its spec may contain expressions, ${{ … }}, in CEL. When a whole string is one
+// expression the value keeps the expression's type. They may use vars, matrix, run and, within
+// steps, outputs.
 type Scenario struct {
 	metav1.TypeMeta `json:",inline"`
 	// Metadata names the scenario.
@@ -39,23 +39,23 @@ type ScenarioMetadata struct {
 type ScenarioSpec struct {
 	// Description is a sentence: what the scenario shows.
 	Description string `json:"description" need:"say in a sentence what the scenario shows"`
-	// Source names where the behaviour is described, such as a document and its
-	// section. Default: none.
+	// Source names where the behaviour is described, such as a document and its section. Default:
+	// none.
 	Source string `json:"source,omitempty"`
-	// Vars are values for expressions; a run may override them. One that nothing
-	// uses is a failure. Default: none.
+	// Vars are values for expressions; a run may override them. One that nothing uses is a failure.
+	// Default: none.
 	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
-	// Matrix has values for expressions too: each combination of them is a run of
-	// its own. Default: one run.
+	// Matrix has values for expressions too: each combination of them is a run of its own. Default:
+	// one run.
 	Matrix map[string][]Any `json:"matrix,omitempty" check:"identifier"`
-	// Bases are the sets of bases that the scenario starts with. They are its own:
-	// no other Pods are scheduled there, and they go with it. Default: none.
+	// Bases are the sets of bases that the scenario starts with. They are its own: no other Pods
+	// are scheduled there, and they go with it. Default: none.
 	Bases []BaseSet `json:"bases,omitempty"`
-	// Controller says what module controller the scenario needs. Default: the one
-	// that the sandbox has. A scenario that needs another one runs alone.
+	// Controller says what module controller the scenario needs. Default: the one that the sandbox
+	// has. A scenario that needs another one runs alone.
 	Controller *ControllerNeeds `json:"controller,omitempty"`
-	// Exclusive scenarios run alone. Default: true when a step acts on the
-	// controller, the broker or the API server or Controller is set; else false.
+	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker
+	// or the API server or Controller is set; else false.
 	Exclusive *bool `json:"exclusive,omitempty"`
 	// Timeout bounds the whole run without Finally.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2m" check:"positive"`
@@ -78,13 +78,12 @@ type BaseSet struct {
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
 	// Count is how many there are; 0 in a definition for later.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=10000,default=1"`
-	// BaseName is the name that each reports; Pods may select their base by it.
-	// Default: Name.
+	// BaseName is the name that each reports; Pods may select their base by it. Default: Name.
 	BaseName string `json:"baseName,omitempty"`
 	// Version is the version that each reports.
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
-	// Env is the environment. Default: that of the sandbox. Bases of another one
-	// are not seen by the sandbox's controller.
+	// Env is the environment. Default: that of the sandbox. Bases of another one are not seen by
+	// the sandbox's controller.
 	Env string `json:"env,omitempty" check:"nodeLabel"`
 	// Tunnel is mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
@@ -92,8 +91,8 @@ type BaseSet struct {
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
 	// Activation says what a base does with a second version of a module.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// InstallTime and UninstallTime are how long a module takes to start and to
-	// stop, PullTime its download.
+	// InstallTime and UninstallTime are how long a module takes to start and to stop, PullTime its
+	// download.
 	InstallTime   *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	UninstallTime *metav1.Duration `json:"uninstallTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	PullTime      *metav1.Duration `json:"pullTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
@@ -101,9 +100,8 @@ type BaseSet struct {
 	RequestTime *metav1.Duration `json:"requestTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// StartupTime is how long a base takes to start.
 	StartupTime *metav1.Duration `json:"startupTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	// Metaspace is the size of the metaspace and PerModule what a module takes of
-	// it, as Kubernetes quantities such as 256Mi. Default: those of the simulated
-	// base.
+	// Metaspace is the size of the metaspace and PerModule what a module takes of it, as Kubernetes
+	// quantities such as 256Mi. Default: those of the simulated base.
 	Metaspace string `json:"metaspace,omitempty" check:"quantity"`
 	PerModule string `json:"perModule,omitempty" check:"quantity"`
 	// Faithful keeps the flaws of a real base. Default: false.
@@ -127,8 +125,7 @@ const (
 type ControllerNeeds struct {
 	// Replicas is how many of its processes share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
-	// Env are environment variables, in addition to those of the sandbox.
-	// Default: none.
+	// Env are environment variables, in addition to those of the sandbox. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
 }
 
@@ -139,8 +136,8 @@ type Expectation string
 const (
 	// Holds: a violation fails the run.
 	Holds Expectation = "holds"
-	// Violated: the run fails unless the check finds a violation. It is for
-	// scenarios that show that a check would notice.
+	// Violated: the run fails unless the check finds a violation. It is for scenarios that show
+	// that a check would notice.
 	Violated Expectation = "violated"
 	// Ignored: the check reports and never fails the run.
 	Ignored Expectation = "ignored"
@@ -148,27 +145,27 @@ const (
 
 // Checks says what the built-in checks must find. Each defaults to holds.
 type Checks struct {
-	// ActiveVersion: no base that served a module is ever without an active
-	// version of it while a Pod that wants the module there exists.
+	// ActiveVersion: no base that served a module is ever without an active version of it while a
+	// Pod that wants the module there exists.
 	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active
-	// module of its version on its base.
+	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active module of its version
+	// on its base.
 	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// Order: on each base the old Pod turns Not Ready before the new one turns
-	// Ready, unless it is the only ready one of its Service.
+	// Order: on each base the old Pod turns Not Ready before the new one turns Ready, unless it is
+	// the only ready one of its Service.
 	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// InstalledOnce: no base installs the same version twice without an uninstall,
-	// a failure or a restart in between.
+	// InstalledOnce: no base installs the same version twice without an uninstall, a failure or a
+	// restart in between.
 	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// NothingLeft: at the end no base has a module that no Pod wants.
 	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// MaxPodWrites bounds how often one Pod may be written, from creation to
-	// removal, by anybody. Default: it is reported only.
+	// MaxPodWrites bounds how often one Pod may be written, from creation to removal, by anybody.
+	// Default: it is reported only.
 	MaxPodWrites *int `json:"maxPodWrites,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
-// Invariant is a condition that is checked at every event of a watch and every
-// change of a base while its scope lasts.
+// Invariant is a condition that is checked at every event of a watch and every change of a base
+// while its scope lasts.
 type Invariant struct {
 	// Name for messages.
 	Name string `json:"name" need:"messages name the invariant"`
@@ -186,8 +183,8 @@ type Step struct {
 	If string `json:"if,omitempty" check:"cel"`
 	// Repeat does the step that often, one after the other.
 	Repeat *int `json:"repeat,omitempty" jsonschema:"minimum=1,maximum=1000,default=1"`
-	// Background lets the next step begin at once; the run waits for it before
-	// Finally. Default: false.
+	// Background lets the next step begin at once; the run waits for it before Finally. Default:
+	// false.
 	Background bool `json:"background,omitempty"`
 	// Always and Never are invariants for this step.
 	Always []Invariant `json:"always,omitempty"`
@@ -207,8 +204,7 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Rollback takes a workload back to an earlier revision, as kubectl rollout
-	// undo does.
+	// Rollback takes a workload back to an earlier revision, as kubectl rollout undo does.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
@@ -228,8 +224,8 @@ type Action struct {
 	Assert *Assert `json:"assert,omitempty" jsonschema:"oneof_required=assert"`
 	// Sleep does nothing for a time.
 	Sleep *Sleep `json:"sleep,omitempty" jsonschema:"oneof_required=sleep"`
-	// Steps are done one after the other, Parallel at the same time. They group
-	// steps for Repeat, If and invariants.
+	// Steps are done one after the other, Parallel at the same time. They group steps for Repeat,
+	// If and invariants.
 	Steps    []Step `json:"steps,omitempty" jsonschema:"oneof_required=steps"`
 	Parallel []Step `json:"parallel,omitempty" jsonschema:"oneof_required=parallel"`
 }

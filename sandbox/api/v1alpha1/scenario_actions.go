@@ -33,26 +33,24 @@ type Ref struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Apply creates or updates objects. A module Pod, or the template of one, is
-// bound to the bases of the run by a node selector.
+// Apply creates or updates objects. A module Pod, or the template of one, is bound to the bases of
+// the run by a node selector.
 type Apply struct {
-	// File is the path of a file with manifests, relative to the scenario; it may
-	// contain expressions too. Default: Resource.
+	// File is the path of a file with manifests, relative to the scenario; it may contain
+	// expressions too. Default: Resource.
 	File string `json:"file,omitempty" jsonschema:"oneof_required=file"`
 	// Resource is the object itself. Default: File.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
 	// Vars are further values for expressions in File, as vars.NAME. Default: none.
 	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
-	// Refused is a part of the error with which the API must refuse. Default: it
-	// must accept.
+	// Refused is a part of the error with which the API must refuse. Default: it must accept.
 	Refused string `json:"refused,omitempty"`
 }
 
 // Patch changes one object.
 type Patch struct {
 	Ref `json:",inline"`
-	// Type is merge, strategic or json. Default: strategic, and merge for custom
-	// resources.
+	// Type is merge, strategic or json. Default: strategic, and merge for custom resources.
 	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
 	// Patch is the patch; a list for json.
 	Patch Any `json:"patch"`
@@ -83,15 +81,15 @@ type Rollback struct {
 	Revision *int64 `json:"revision,omitempty" jsonschema:"minimum=1"`
 }
 
-// BaseNames names bases: SET for all of a set, SET-N for one, * for all of the run.
-// One that matches nothing fails the step.
+// BaseNames names bases: SET for all of a set, SET-N for one, * for all of the run. One that
+// matches nothing fails the step.
 type BaseNames []string
 
-// BaseAction does something to bases: exactly one field is set. It ends when the
-// controller shows the result: Nodes are Ready, or gone.
+// BaseAction does something to bases: exactly one field is set. It ends when the controller shows
+// the result: Nodes are Ready, or gone.
 type BaseAction struct {
-	// Add adds Count bases to a set, with the settings of the set of that name; a
-	// new set may be defined here.
+	// Add adds Count bases to a set, with the settings of the set of that name; a new set may be
+	// defined here.
 	Add *BaseSet `json:"add,omitempty" jsonschema:"oneof_required=add"`
 	// Remove ends bases as kill -9 would.
 	Remove BaseNames `json:"remove,omitempty" jsonschema:"oneof_required=remove"`
@@ -131,8 +129,8 @@ type FaultAction struct {
 type FaultSet struct {
 	// Bases that get it.
 	Bases BaseNames `json:"bases"`
-	// Fault as fakebase describes it: kind, match, count and so on; see
-	// koupsandbox scenario explain fault.
+	// Fault as fakebase describes it: kind, match, count and so on; see koupsandbox scenario
+	// explain fault.
 	Fault Object `json:"fault"`
 }
 
@@ -146,8 +144,8 @@ type FaultClear struct {
 
 // ComponentAction does something to a component.
 type ComponentAction struct {
-	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts
-	// one that was killed.
+	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts one that was
+	// killed.
 	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start" need:"one of kill, pause, resume, restart, start"`
 	// Replica of the controller, from 1. Default: 1.
 	Replica *int `json:"replica,omitempty"`
@@ -166,13 +164,13 @@ type Via string
 const (
 	// ViaService sends to a Service, which picks an endpoint as kube-proxy does.
 	ViaService Via = "service"
-	// ViaBases sends to every base in turn, whatever its Pods say, as a load
-	// balancer in front of the base application does.
+	// ViaBases sends to every base in turn, whatever its Pods say, as a load balancer in front of
+	// the base application does.
 	ViaBases Via = "bases"
 )
 
-// Traffic is a stream of requests to a module, at a fixed rate. A request never
-// waits for another's answer.
+// Traffic is a stream of requests to a module, at a fixed rate. A request never waits for another's
+// answer.
 type Traffic struct {
 	// Name of the stream, in expressions traffic.NAME.
 	Name string `json:"name,omitempty" jsonschema:"default=traffic" check:"identifier"`
@@ -182,8 +180,8 @@ type Traffic struct {
 	Service string `json:"service,omitempty"`
 	// Port of the Service, by name or number. Default: its first.
 	Port string `json:"port,omitempty"`
-	// Bases that the requests go to, with ViaBases: those that match at any time.
-	// Default: all of the run.
+	// Bases that the requests go to, with ViaBases: those that match at any time. Default: all of
+	// the run.
 	Bases BaseNames `json:"bases,omitempty"`
 	// Module is the name of the module, the first part of the path.
 	Module string `json:"module" need:"the name of the module that answers"`
@@ -191,17 +189,14 @@ type Traffic struct {
 	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
 	// Timeout of a request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
-	// Reuse sends requests over connections that stay, as clients with a pool do.
-	// Default: false, a connection for each, so that each meets the endpoints of
-	// its moment.
+	// Reuse sends requests over connections that stay, as clients with a pool do. Default: false, a
+	// connection for each, so that each meets the endpoints of its moment.
 	Reuse bool `json:"reuse,omitempty"`
-	// Versions of the module that may answer; any other is a wrong version.
-	// Default: all.
+	// Versions of the module that may answer; any other is a wrong version. Default: all.
 	Versions []string `json:"versions,omitempty" need:"say which version"`
-	// Judge is the CEL expression over this stream that must be true at the end,
-	// with its figures by name: sent, ok, lost, noEndpoint, refused, reset,
-	// notFound, unavailable, timeout, wrongVersion, other.
-	// At least one request must have been sent in any case.
+	// Judge is the CEL expression over this stream that must be true at the end, with its figures
+	// by name: sent, ok, lost, noEndpoint, refused, reset, notFound, unavailable, timeout,
+	// wrongVersion, other. At least one request must have been sent in any case.
 	Judge string `json:"judge,omitempty" jsonschema:"default=lost == 0" need:"say what must be true of the stream, in CEL" check:"cel"`
 }
 
@@ -211,25 +206,24 @@ type TrafficStop struct {
 	Name string `json:"name,omitempty" jsonschema:"default=traffic"`
 }
 
-// Script runs a shell script on the machine that runs the scenario, with
-// KUBECONFIG, NAMESPACE and the variables of Env.
+// Script runs a shell script on the machine that runs the scenario, with KUBECONFIG, NAMESPACE and
+// the variables of Env.
 type Script struct {
 	// Content is the script, run by sh -eu -c.
 	Content string `json:"content" need:"say what to run"`
 	// Env are environment variables. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// Until is a CEL expression over stdout, stderr and exitCode; the script runs
-	// again until it is true. Default: it runs once and must exit with 0.
+	// Until is a CEL expression over stdout, stderr and exitCode; the script runs again until it is
+	// true. Default: it runs once and must exit with 0.
 	Until string `json:"until,omitempty" check:"cel"`
-	// Output is the name under which later steps find what it printed, as
-	// outputs.NAME. Default: none.
+	// Output is the name under which later steps find what it printed, as outputs.NAME. Default:
+	// none.
 	Output string `json:"output,omitempty" check:"identifier"`
 }
 
 // Wait waits: exactly one field is set.
 type Wait struct {
-	// Rollout of a Deployment, DaemonSet or StatefulSet to be complete, as kubectl
-	// rollout status.
+	// Rollout of a Deployment, DaemonSet or StatefulSet to be complete, as kubectl rollout status.
 	Rollout *Ref `json:"rollout,omitempty" jsonschema:"oneof_required=rollout"`
 	// Ready: all objects (Pods, Nodes) have the condition Ready.
 	Ready *Ref `json:"ready,omitempty" jsonschema:"oneof_required=ready"`
@@ -239,16 +233,15 @@ type Wait struct {
 	Step string `json:"step,omitempty" jsonschema:"oneof_required=step"`
 }
 
-// Assert checks objects or an expression until it is so: exactly one of Resource
-// and CEL is set.
+// Assert checks objects or an expression until it is so: exactly one of Resource and CEL is set.
 type Assert struct {
-	// Resource is a part of an object. Every field in it must be the same in the
-	// object of its apiVersion, kind and name or labels; elements of a list must be
-	// there in this order. Without a name, some object of the labels must match.
+	// Resource is a part of an object. Every field in it must be the same in the object of its
+	// apiVersion, kind and name or labels; elements of a list must be there in this order. Without
+	// a name, some object of the labels must match.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
-	// CEL is a boolean expression over bases, traffic, and the objects of the run's
-	// namespace: pods, deployments, replicasets, daemonsets, statefulsets, services,
-	// endpointslices, events; and nodes, those of the run's bases.
+	// CEL is a boolean expression over bases, traffic, and the objects of the run's namespace:
+	// pods, deployments, replicasets, daemonsets, statefulsets, services, endpointslices, events;
+	// and nodes, those of the run's bases.
 	CEL string `json:"cel,omitempty" jsonschema:"oneof_required=cel" check:"cel"`
 	// Absent: no object matches Resource. Default: false.
 	Absent bool `json:"absent,omitempty"`

@@ -16,8 +16,8 @@ import (
 const defaultSet = "base"
 
 // SetScenarioDefaults fills every setting of a scenario that is not given. The environment and the
-// runtime of bases stay empty: they are those of the sandbox. A step that adds bases to a set that there
-// is gets the settings of the set.
+// runtime of bases stay empty: they are those of the sandbox. A step that adds bases to a set that
+// there is gets the settings of the set.
 func SetScenarioDefaults(s *Scenario) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, ScenarioKind)
@@ -46,8 +46,8 @@ func SetScenarioDefaults(s *Scenario) {
 	}
 }
 
-// likeItsSet gives bases that a step adds the settings of their set, but for the count, where they have
-// none of their own. The first step that adds to a set defines it.
+// likeItsSet gives bases that a step adds the settings of their set, but for the count, where they
+// have none of their own. The first step that adds to a set defines it.
 func likeItsSet(b *BaseSet, sets map[string]*BaseSet) {
 	def(&b.Name, defaultSet)
 	set, there := sets[b.Name]

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Kind is the name of the action as in YAML, such as apply; empty when none is
-// set, and the first when there are several.
+// Kind is the name of the action as in YAML, such as apply; empty when none is set, and the first
+// when there are several.
 func (a *Action) Kind() string {
 	if set := given(a); len(set) > 0 {
 		return set[0]
@@ -18,8 +18,7 @@ func (a *Action) Kind() string {
 	return ""
 }
 
-// Inner are the steps that the action groups, with the name of their field; nil
-// for all others.
+// Inner are the steps that the action groups, with the name of their field; nil for all others.
 func (a *Action) Inner() ([]Step, string) {
 	if len(a.Parallel) > 0 {
 		return a.Parallel, "parallel"
@@ -27,8 +26,8 @@ func (a *Action) Inner() ([]Step, string) {
 	return a.Steps, "steps"
 }
 
-// given lists the fields of a struct that are set, by their names in YAML, in the
-// order of the type.
+// given lists the fields of a struct that are set, by their names in YAML, in the order of the
+// type.
 func given(of any) []string {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	var names []string
@@ -56,8 +55,8 @@ func yamlName(f reflect.StructField) string {
 	return name
 }
 
-// EachStep calls visit for every step of the scenario, groups before the steps in
-// them, in the order of the file.
+// EachStep calls visit for every step of the scenario, groups before the steps in them, in the
+// order of the file.
 func (s *Scenario) EachStep(visit func(path *field.Path, step *Step)) {
 	spec := field.NewPath("spec")
 	eachStep(s.Spec.Steps, spec.Child("steps"), visit)

@@ -12,14 +12,13 @@ import (
 const (
 	// MaxCells is the most runs that a matrix makes: beyond it lies a mistake.
 	MaxCells = 200
-	// maxSetName leaves room in the host name of a base, RUN-SET-N, which is a label
-	// of its Node.
+	// maxSetName leaves room in the host name of a base, RUN-SET-N, which is a label of its Node.
 	maxSetName = 20
 )
 
-// ValidateScenario reports every problem of a scenario that has its defaults,
-// each with its field path; an empty list means that it can be run. Expressions
-// are not looked into: a string that still has one is taken as right.
+// ValidateScenario reports every problem of a scenario that has its defaults, each with its field
+// path; an empty list means that it can be run. Expressions are not looked into: a string that
+// still has one is taken as right.
 func ValidateScenario(s *Scenario) field.ErrorList {
 	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}}
 	v.head(&s.TypeMeta, ScenarioKind, s)

@@ -31,8 +31,7 @@ func (v *validator) base(b *BaseAction, at *field.Path) {
 	}
 }
 
-// added checks bases that a step adds. Only the first definition of a set has
-// settings.
+// added checks bases that a step adds. Only the first definition of a set has settings.
 func (v *validator) added(b *BaseSet, at *field.Path) {
 	if b.Count != nil && *b.Count == 0 {
 		v.invalid(at.Child("count"), 0, "must be between 1 and %d", MaxBases)

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What can be said of a field alone stands in its tags, once for the JSON schema, the defaults and the
-// validation:
+// What can be said of a field alone stands in its tags, once for the JSON schema, the defaults and
+// the validation:
 //
 //	jsonschema  default, enum, minimum and maximum, as package github.com/invopop/jsonschema reads them
 //	limits      what to add to the sentence about minimum and maximum

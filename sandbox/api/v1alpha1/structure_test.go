@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each tag says something that the code which reads it knows: a check that there is, a default that the
-// field can have, limits that are numbers.
+// Each tag says something that the code which reads it knows: a check that there is, a default that
+// the field can have, limits that are numbers.
 func TestTags(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var visit func(of reflect.Type)

@@ -9,11 +9,11 @@ const (
 	APIVersion = "sandbox.koupleless.io/v1alpha1"
 	// Kind is the kind of a sandbox's configuration file.
 	Kind = "Sandbox"
-	// MaxBases is the most bases that one sandbox runs: the scale that the
-	// simulated bases and the broker are built and measured for.
+	// MaxBases is the most bases that one sandbox runs: the scale that the simulated bases and the
+	// broker are built and measured for.
 	MaxBases = 10_000
-	// MaxContainers is how many of them may run in containers of their own: each takes
-	// some MB, and some tenths of a second to start.
+	// MaxContainers is how many of them may run in containers of their own: each takes some MB, and
+	// some tenths of a second to start.
 	MaxContainers = 50
 )
 
@@ -24,8 +24,8 @@ type Provider string
 const (
 	// ProviderAuto lets the sandbox choose, and say what it chose and why.
 	ProviderAuto Provider = "auto"
-	// ProviderEmbedded runs the Kubernetes control plane as processes of this
-	// machine; it needs no container engine.
+	// ProviderEmbedded runs the Kubernetes control plane as processes of this machine; it needs no
+	// container engine.
 	ProviderEmbedded Provider = "embedded"
 	// ProviderExisting uses the cluster behind a context that the user names.
 	ProviderExisting Provider = "existing"
@@ -33,17 +33,15 @@ const (
 	ProviderKind Provider = "kind"
 )
 
-// Activation says what a base does with a module of which it already serves
-// another version.
+// Activation says what a base does with a module of which it already serves another version.
 type Activation string
 
 // The activation modes (protocol 5.3).
 const (
-	// ActivationNewModule makes the newest version the active one, as
-	// -Dactivate.new.module=true does on a real base.
+	// ActivationNewModule makes the newest version the active one, as -Dactivate.new.module=true
+	// does on a real base.
 	ActivationNewModule Activation = "newModule"
-	// ActivationDefault leaves the first version active, as a real base without
-	// settings does.
+	// ActivationDefault leaves the first version active, as a real base without settings does.
 	ActivationDefault Activation = "default"
 	// ActivationMulti keeps several versions active at once.
 	ActivationMulti Activation = "multi"
@@ -66,21 +64,19 @@ type Metadata struct {
 
 // Spec says what a sandbox consists of.
 type Spec struct {
-	// Provider says where the Kubernetes API comes from: auto, embedded, kind or
-	// existing.
+	// Provider says where the Kubernetes API comes from: auto, embedded, kind or existing.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
-	// Kind describes the cluster of the provider kind; all but its engine must be
-	// empty for every other provider.
+	// Kind describes the cluster of the provider kind; all but its engine must be empty for every
+	// other provider.
 	Kind KindCluster `json:"kind,omitzero"`
-	// Cluster names the cluster of the provider existing; it must be empty for
-	// every other provider.
+	// Cluster names the cluster of the provider existing; it must be empty for every other
+	// provider.
 	Cluster Cluster `json:"cluster,omitzero"`
-	// Durable makes etcd write to disk safely, so that the sandbox survives a
-	// power cut; it costs speed. Default: false.
+	// Durable makes etcd write to disk safely, so that the sandbox survives a power cut; it costs
+	// speed. Default: false.
 	Durable bool `json:"durable,omitempty"`
-	// Env is the environment that controller and bases share: part of every MQTT
-	// topic and of the labels of the Nodes. Default: dev; with Broker.URL one that
-	// nobody else has.
+	// Env is the environment that controller and bases share: part of every MQTT topic and of the
+	// labels of the Nodes. Default: dev; with Broker.URL one that nobody else has.
 	Env string `json:"env,omitempty" check:"nodeLabel"`
 	// Bases are the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
@@ -88,8 +84,8 @@ type Spec struct {
 	Broker Broker `json:"broker,omitzero"`
 	// Controller is the module controller.
 	Controller Controller `json:"controller,omitzero"`
-	// Wait is how long each component may take to get ready, and how long the
-	// Nodes may take after that. Default: 60s; with the provider kind 5m.
+	// Wait is how long each component may take to get ready, and how long the Nodes may take after
+	// that. Default: 60s; with the provider kind 5m.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
@@ -104,30 +100,28 @@ const (
 
 // KindCluster describes a cluster of kind.
 type KindCluster struct {
-	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's
-	// included. Default: 1.
+	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's included. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"`
-	// Engine that runs the nodes, docker or podman; of no meaning without kind.
-	// Default: the first of the two that answers.
+	// Engine that runs the nodes, docker or podman; of no meaning without kind. Default: the first
+	// of the two that answers.
 	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
-	// Image is the image of the nodes. Default: that of kind, or the one of `make
-	// node-image` where that alone is at hand.
+	// Image is the image of the nodes. Default: that of kind, or the one of `make node-image` where
+	// that alone is at hand.
 	Image string `json:"image,omitempty"`
-	// Version is the version of Kubernetes, such as v1.36.3; not together with
-	// Image. Default: that of the image.
+	// Version is the version of Kubernetes, such as v1.36.3; not together with Image. Default: that
+	// of the image.
 	Version string `json:"version,omitempty"`
 }
 
 // Cluster names an existing cluster.
 type Cluster struct {
-	// Kubeconfig is the path of a kubeconfig file. Default: what kubectl would
-	// use.
+	// Kubeconfig is the path of a kubeconfig file. Default: what kubectl would use.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Context is the context in that file. It has no default: the sandbox never
-	// takes the current context.
+	// Context is the context in that file. It has no default: the sandbox never takes the current
+	// context.
 	Context string `json:"context,omitempty"`
-	// Consent allows the use of a cluster that does not bear the sandbox's mark
-	// yet. Default: false.
+	// Consent allows the use of a cluster that does not bear the sandbox's mark yet. Default:
+	// false.
 	Consent bool `json:"consent,omitempty"`
 }
 
@@ -139,11 +133,10 @@ type Bases struct {
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"nodeLabel"`
 	// Version is the version that each base reports.
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
-	// ClusterName is the cluster name that each base reports. Default: the name
-	// of the sandbox.
+	// ClusterName is the cluster name that each base reports. Default: the name of the sandbox.
 	ClusterName string `json:"clusterName,omitempty"`
-	// Activation says what a base does with a second version of a module:
-	// newModule, default or multi.
+	// Activation says what a base does with a second version of a module: newModule, default or
+	// multi.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// Runtime says what they run as: process or container.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,default=process"`
@@ -154,41 +147,37 @@ type BaseRuntime string
 
 // The runtimes.
 const (
-	// RuntimeProcess runs them all in the sandbox's own process, with addresses
-	// that nobody else can reach.
+	// RuntimeProcess runs them all in the sandbox's own process, with addresses that nobody else
+	// can reach.
 	RuntimeProcess BaseRuntime = "process"
-	// RuntimeContainer runs each in a container of its own, with an address in the
-	// network of the cluster's nodes; for the provider kind only, and for at most
-	// 50 bases. They reach the broker, which speaks TLS then, at this machine's
-	// address in that network.
+	// RuntimeContainer runs each in a container of its own, with an address in the network of the
+	// cluster's nodes; for the provider kind only, and for at most 50 bases. They reach the broker,
+	// which speaks TLS then, at this machine's address in that network.
 	RuntimeContainer BaseRuntime = "container"
 )
 
-// Broker is the MQTT broker of a sandbox: one of its own, or one that the user
-// has. What listens for bases and controller, the broker or the relay to the user's,
-// does so on the loopback address only.
+// Broker is the MQTT broker of a sandbox: one of its own, or one that the user has. What listens
+// for bases and controller, the broker or the relay to the user's, does so on the loopback address
+// only.
 type Broker struct {
 	// Port is the port that listens on this machine. Default: 0, any free port.
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535" limits:"; 0 is any free port"`
-	// TLS makes it speak TLS with a certificate of the sandbox's own authority.
-	// Default: false.
+	// TLS makes it speak TLS with a certificate of the sandbox's own authority. Default: false.
 	TLS bool `json:"tls,omitempty"`
-	// URL of a broker that the user has: mqtt:// or mqtts:// (tcp, ssl and tls are
-	// understood too), a host, and a port unless it is 1883 or 8883. It may hold a user
-	// name, but no password. The sandbox never stops that broker, and leaves nothing
-	// there. Default: none, the sandbox has a broker of its own. What follows is for
-	// this one only.
+	// URL of a broker that the user has: mqtt:// or mqtts:// (tcp, ssl and tls are understood too),
+	// a host, and a port unless it is 1883 or 8883. It may hold a user name, but no password. The
+	// sandbox never stops that broker, and leaves nothing there. Default: none, the sandbox has a
+	// broker of its own. What follows is for this one only.
 	URL string `json:"url,omitempty"`
 	// Username for it. Default: none.
 	Username string `json:"username,omitempty"`
-	// PasswordFile is the path of a file with the password. Default: that of the
-	// environment of up, KOUPSANDBOX_BROKER_PASSWORD.
+	// PasswordFile is the path of a file with the password. Default: that of the environment of up,
+	// KOUPSANDBOX_BROKER_PASSWORD.
 	PasswordFile string `json:"passwordFile,omitempty"`
-	// CAFile is the path of the certificates of the authorities that may sign the
-	// broker's. Default: those of the system.
+	// CAFile is the path of the certificates of the authorities that may sign the broker's.
+	// Default: those of the system.
 	CAFile string `json:"caFile,omitempty"`
-	// CertFile and KeyFile are the paths of a client certificate and its key.
-	// Default: none.
+	// CertFile and KeyFile are the paths of a client certificate and its key. Default: none.
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
 	// Consent allows an environment in which somebody else was heard. Default: false.
@@ -202,61 +191,57 @@ type Location string
 const (
 	// LocationHost runs it as a process of this machine.
 	LocationHost Location = "host"
-	// LocationCluster runs it in the cluster, from the manifests that a person
-	// applies.
+	// LocationCluster runs it in the cluster, from the manifests that a person applies.
 	LocationCluster Location = "cluster"
 )
 
 // Controller is the module controller of a sandbox.
 type Controller struct {
-	// Location says where it runs: host, or cluster, which the provider kind alone
-	// offers. For the cluster, the broker's port, which speaks TLS then, is at this
-	// machine's address in the engine's network. Default: cluster with the provider
-	// kind, if the cluster and this machine reach each other; else host.
+	// Location says where it runs: host, or cluster, which the provider kind alone offers. For the
+	// cluster, the broker's port, which speaks TLS then, is at this machine's address in the
+	// engine's network. Default: cluster with the provider kind, if the cluster and this machine
+	// reach each other; else host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
 	// Replicas is how many of its processes share the bases, 1 to 9.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
-	// Env are environment variables for the controller's process, in addition to
-	// those that the sandbox sets; with Command, to those of up. Default: none.
+	// Env are environment variables for the controller's process, in addition to those that the
+	// sandbox sets; with Command, to those of up. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
 
-	// Command runs a controller of your own in place of the sandbox's, on this machine
-	// and once per replica: the program and its first arguments. A program with a
-	// slash in its name is relative to WorkingDir; one without is found by PATH. The
-	// sandbox gives it no variables of its own: Command, Args, Env, Files and
-	// Ready.HTTP are Go templates (text/template), which say where the values go.
-	// {{.Kubeconfig}} is the path of a kubeconfig. {{.BrokerHost}}, {{.BrokerPort}},
-	// {{.BrokerUser}} and {{.BrokerPassword}} reach the broker, and {{.BrokerCA}} is
-	// the path of its authority, empty without TLS. {{.Env}} is the environment.
-	// {{.ClientID}} is unique to the replica and stays the same through restarts;
-	// {{.ClientPrefix}} is the prefix of MQTT client ids. {{.HTTPTunnelPort}} is the
-	// port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}} the URL of the HTTP
-	// proxy by which commands reach bases with the tunnel http. {{.MetricsAddr}} and
-	// {{.HealthAddr}} are free addresses, host:port. {{.Name}} is the name of the
-	// replica (module-controller, module-controller-2, ...), {{.Index}} its number
-	// from 1, {{.Replicas}} how many there are. {{.Files}} is the folder with Files.
-	// Default: none, the sandbox's own controller.
+	// Command runs a controller of your own in place of the sandbox's, on this machine and once per
+	// replica: the program and its first arguments. A program with a slash in its name is relative
+	// to WorkingDir; one without is found by PATH. The sandbox gives it no variables of its own:
+	// Command, Args, Env, Files and Ready.HTTP are Go templates (text/template), which say where
+	// the values go. {{.Kubeconfig}} is the path of a kubeconfig. {{.BrokerHost}}, {{.BrokerPort}},
+	// {{.BrokerUser}} and {{.BrokerPassword}} reach the broker, and {{.BrokerCA}} is the path of
+	// its authority, empty without TLS. {{.Env}} is the environment. {{.ClientID}} is unique to the
+	// replica and stays the same through restarts; {{.ClientPrefix}} is the prefix of MQTT client
+	// ids. {{.HTTPTunnelPort}} is the port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}}
+	// the URL of the HTTP proxy by which commands reach bases with the tunnel http.
+	// {{.MetricsAddr}} and {{.HealthAddr}} are free addresses, host:port. {{.Name}} is the name of
+	// the replica (module-controller, module-controller-2, ...), {{.Index}} its number from 1,
+	// {{.Replicas}} how many there are. {{.Files}} is the folder with Files. Default: none, the
+	// sandbox's own controller.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
-	// Args follow those of Command, for what differs from one use to the next. One that
-	// a template makes empty is left out, as in {{if .BrokerCA}}--ca={{.BrokerCA}}{{end}}.
-	// For Command only. Default: none.
+	// Args follow those of Command, for what differs from one use to the next. One that a template
+	// makes empty is left out, as in {{if .BrokerCA}}--ca={{.BrokerCA}}{{end}}. For Command only.
+	// Default: none.
 	Args []string `json:"args,omitempty"`
-	// WorkingDir is the folder that Command runs in, relative to that of the configuration
-	// file. For Command only. Default: the folder of the configuration file.
+	// WorkingDir is the folder that Command runs in, relative to that of the configuration file.
+	// For Command only. Default: the folder of the configuration file.
 	WorkingDir string `json:"workingDir,omitempty"`
-	// Files are written for each replica into the folder {{.Files}}: the text by the name
-	// of the file. For Command only. Default: none.
+	// Files are written for each replica into the folder {{.Files}}: the text by the name of the
+	// file. For Command only. Default: none.
 	Files map[string]string `json:"files,omitempty"`
-	// Ready says how it shows that it works. For Command only. Default: it is ready as
-	// soon as it runs.
+	// Ready says how it shows that it works. For Command only. Default: it is ready as soon as it
+	// runs.
 	Ready *ControllerReady `json:"ready,omitempty"`
 }
 
-// ControllerReady says how a controller of the user's own shows that it works:
-// exactly one field is set.
+// ControllerReady says how a controller of the user's own shows that it works: exactly one field is
+// set.
 type ControllerReady struct {
-	// HTTP is a URL that answers 200 then; a path, such as /readyz, is one of
-	// {{.HealthAddr}}.
+	// HTTP is a URL that answers 200 then; a path, such as /readyz, is one of {{.HealthAddr}}.
 	HTTP string `json:"http,omitempty" jsonschema:"oneof_required=http"`
 	// Log is a regular expression (RE2) that fits a line of its output then.
 	Log string `json:"log,omitempty" jsonschema:"oneof_required=log"`

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Validate reports every problem of a configuration that has its defaults, each with its field path; an
-// empty list means that it can be used.
+// Validate reports every problem of a configuration that has its defaults, each with its field
+// path; an empty list means that it can be used.
 func Validate(s *Sandbox) field.ErrorList {
 	v := &validator{}
 	v.head(&s.TypeMeta, Kind, s)

@@ -1,5 +1,5 @@
-// Package explain says in words what can be written in a scenario file. It knows
-// nothing but the JSON schema, which has the comments of the types.
+// Package explain says in words what can be written in a scenario file. It knows nothing but the
+// JSON schema, which has the comments of the types.
 //
 //	schema.go    reads the schema
 //	explain.go   Topic: a field, a step, a fault, a check

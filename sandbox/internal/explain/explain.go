@@ -60,8 +60,8 @@ func (e *Explainer) faultKinds() []*schema {
 	return kinds
 }
 
-// Topic explains a field by its path, a step, a kind of fault or a check. Without
-// a topic it gives the overview. The error says that there is no such topic.
+// Topic explains a field by its path, a step, a kind of fault or a check. Without a topic it gives
+// the overview. The error says that there is no such topic.
 func (e *Explainer) Topic(topic string) (string, error) {
 	switch topic {
 	case "":
@@ -95,9 +95,6 @@ func (e *Explainer) Topic(topic string) (string, error) {
 // start finds the first part of a path.
 func (e *Explainer) start(name string) (*schema, string) {
 	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
-	if s := e.root.property(name); s != nil {
-		return s, name
-	}
 	switch name {
 	case "step", "steps", "finally":
 		return step, "step"
@@ -106,14 +103,13 @@ func (e *Explainer) start(name string) (*schema, string) {
 	case "checks":
 		return checks, name
 	}
-	if s := step.property(name); s != nil {
-		return s, "step." + name
-	}
-	if s := checks.property(name); s != nil {
-		return s, "checks." + name
-	}
-	if s := e.object(e.root.property("spec")).property(name); s != nil {
-		return s, "spec." + name
+	for _, from := range []struct {
+		prefix string
+		object *schema
+	}{{"", e.root}, {"step.", step}, {"checks.", checks}, {"spec.", e.object(e.root.property("spec"))}} {
+		if s := from.object.property(name); s != nil {
+			return s, from.prefix + name
+		}
 	}
 	for _, definition := range slices.Sorted(maps.Keys(e.root.Definitions)) {
 		if strings.EqualFold(definition, name) {

@@ -75,8 +75,8 @@ func (e *Explainer) deref(s *schema) *schema {
 	return s
 }
 
-// object returns the schema whose fields a field has, through lists and
-// references; nil when it has none.
+// object returns the schema whose fields a field has, through lists and references; nil when it has
+// none.
 func (e *Explainer) object(s *schema) *schema {
 	s = e.deref(s)
 	if s.Type == "array" && s.Items != nil {

@@ -1,5 +1,5 @@
-// Package lint reads Kubernetes manifests of modules and says what is wrong with
-// them before a cluster does, or, worse, does not.
+// Package lint reads Kubernetes manifests of modules and says what is wrong with them before a
+// cluster does, or, worse, does not.
 //
 //	lint.go        Lint: from texts to findings
 //	rules.go       the rules: what each means and what to do
@@ -9,6 +9,6 @@
 //	rollout.go     how a workload replaces its Pods
 //	together.go    what several objects do together: Services, one version with two jars
 //
-// Objects that have nothing to do with modules are left alone, and so is a field
-// whose value is an expression of a scenario, ${{ … }}.
+// Objects that have nothing to do with modules are left alone, and so is a field whose value is an
+// expression of a scenario, ${{ … }}.
 package lint

@@ -27,8 +27,8 @@ type Input struct {
 
 // Options of Lint.
 type Options struct {
-	// Env is the environment that the modules are for; Pods that tolerate another
-	// one only are then told. Default: any.
+	// Env is the environment that the modules are for; Pods that tolerate another one only are then
+	// told. Default: any.
 	Env string
 }
 
@@ -63,8 +63,8 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s [%s]", text, f.Rule)
 }
 
-// Lint returns what is wrong with the manifests of all inputs together, in the
-// order of the inputs and of their lines.
+// Lint returns what is wrong with the manifests of all inputs together, in the order of the inputs
+// and of their lines.
 func Lint(inputs []Input, o Options) []Finding {
 	l := &linter{o: o}
 	order := map[string]int{}

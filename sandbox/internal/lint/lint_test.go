@@ -32,8 +32,7 @@ func lines(t *testing.T, file string) ([]lint.Finding, string) {
 	return findings, b.String()
 }
 
-// Each testdata/x.yaml gives exactly the lines of x.txt, and together they show
-// every rule.
+// Each testdata/x.yaml gives exactly the lines of x.txt, and together they show every rule.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {

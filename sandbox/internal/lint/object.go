@@ -43,8 +43,7 @@ func (o *object) line(field string) int {
 // workload is an object that is a Pod or makes Pods.
 type workload struct {
 	object
-	// template of the Pods; at is the path of their metadata and spec, empty for a
-	// Pod itself.
+	// template of the Pods; at is the path of their metadata and spec, empty for a Pod itself.
 	template corev1.PodTemplateSpec
 	at       string
 	selector *metav1.LabelSelector
@@ -154,8 +153,8 @@ func (w *workload) module() bool {
 		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { _, set := version(c); return set })
 }
 
-// version returns the module's version of a container, and whether it gives one in
-// any way. A version from elsewhere than a plain value is empty.
+// version returns the module's version of a container, and whether it gives one in any way. A
+// version from elsewhere than a plain value is empty.
 func version(c corev1.Container) (string, bool) {
 	for _, env := range c.Env {
 		if env.Name == labels.VersionEnv {

@@ -77,8 +77,8 @@ func (l *linter) tolerations(w *workload) {
 	}
 }
 
-// Environments are those that the modules of manifests tolerate by name, sorted: without Options.Env nobody can say whether they are
-// the meant ones.
+// Environments are those that the modules of manifests tolerate by name, sorted: without
+// Options.Env nobody can say whether they are the meant ones.
 func Environments(inputs []Input) []string {
 	l := &linter{}
 	for _, input := range inputs {

@@ -9,8 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// rollout checks how a workload replaces its Pods: whether a base may be without
-// the module in between.
+// rollout checks how a workload replaces its Pods: whether a base may be without the module in
+// between.
 func (l *linter) rollout(w *workload) {
 	switch x := w.typed.(type) {
 	case *appsv1.Deployment:

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// any reads a value of any type into what JSON has: map[string]any, []any,
-// string, bool, int64, float64 and nil.
+// any reads a value of any type into what JSON has: map[string]any, []any, string, bool, int64,
+// float64 and nil.
 func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -9,21 +9,17 @@ import (
 
 // Problem is one mistake in a file.
 type Problem struct {
-	// Source is where the value came from: a file name, or a flag. Empty =
-	// unknown.
+	// Source is where the value came from: a file name, or a flag. Empty = unknown.
 	Source string
 	// Line counts from 1; 0 = no line is known.
 	Line int
-	// Field is the path of the field, such as spec.bases.count. Empty = the
-	// document as a whole.
+	// Field is the path of the field, such as spec.bases.count. Empty = the document as a whole.
 	Field string
-	// Detail says what is wrong and what to do, as one sentence without a full
-	// stop.
+	// Detail says what is wrong and what to do, as one sentence without a full stop.
 	Detail string
 }
 
-// String prints the problem as "file:line: field: detail", leaving out what is
-// not known.
+// String prints the problem as "file:line: field: detail", leaving out what is not known.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -52,8 +48,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns the problems, sorted by line, as an error, or nil when there are
-// none.
+// Err returns the problems, sorted by line, as an error, or nil when there are none.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil

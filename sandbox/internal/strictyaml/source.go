@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The bounds of a file, aliases counted as often as they are used: far more than
-// a person writes, and little enough for a file that means harm.
+// The bounds of a file, aliases counted as often as they are used: far more than a person writes,
+// and little enough for a file that means harm.
 const (
 	maxDepth = 100
 	maxNodes = 200_000
@@ -25,8 +25,8 @@ type Source struct {
 	root *yaml.Node // nil: there is nothing to decode
 }
 
-// Parse reads the one YAML document in data. Name is used in the problems only.
-// The source can be decoded whatever the problems are.
+// Parse reads the one YAML document in data. Name is used in the problems only. The source can be
+// decoded whatever the problems are.
 func Parse(name string, data []byte) (*Source, Problems) {
 	sources, problems := parse(name, data)
 	if len(sources) == 0 {
@@ -42,8 +42,7 @@ func Parse(name string, data []byte) (*Source, Problems) {
 	return sources[0], problems
 }
 
-// ParseAll reads all YAML documents in data, without those that hold nothing but
-// comments.
+// ParseAll reads all YAML documents in data, without those that hold nothing but comments.
 func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	all, problems := parse(name, data)
 	var sources []*Source
@@ -109,8 +108,8 @@ func (s *Source) Line() int {
 	return s.root.Line
 }
 
-// Expand returns a copy in which strings are replaced: value gets each and tells
-// what to put in its place, or false to leave it.
+// Expand returns a copy in which strings are replaced: value gets each and tells what to put in its
+// place, or false to leave it.
 func (s *Source) Expand(value func(text string) (any, bool)) *Source {
 	if s.root == nil {
 		return s
@@ -152,8 +151,7 @@ func place(n *yaml.Node, line, column int) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax turns the parser's error, which bears its line in its text, into a
-// problem.
+// syntax turns the parser's error, which bears its line in its text, into a problem.
 func syntax(name string, err error) Problem {
 	text := err.Error()
 	m := syntaxLine.FindStringSubmatch(text)

@@ -19,8 +19,7 @@ type Document struct {
 	expressions []Expression
 }
 
-// Expressions are the strings of the file that Options.Expression took, in the
-// order of the file.
+// Expressions are the strings of the file that Options.Expression took, in the order of the file.
 func (d *Document) Expressions() []Expression {
 	if d == nil {
 		return nil
@@ -28,8 +27,8 @@ func (d *Document) Expressions() []Expression {
 	return d.expressions
 }
 
-// Line returns the line of the field, or that of its nearest parent that stands
-// in the file; 0 when not even the root does.
+// Line returns the line of the field, or that of its nearest parent that stands in the file; 0 when
+// not even the root does.
 func (d *Document) Line(field string) int {
 	if d == nil {
 		return 0
@@ -57,8 +56,8 @@ func (d *Document) Has(field string) bool {
 
 // Options of a decoding.
 type Options struct {
-	// Expression tells whether a string will be replaced before the last decoding;
-	// it then fits a field of any type. Default: no string does.
+	// Expression tells whether a string will be replaced before the last decoding; it then fits a
+	// field of any type. Default: no string does.
 	Expression func(text string) bool
 }
 
@@ -73,9 +72,9 @@ type Expression struct {
 	Want reflect.Type
 }
 
-// Decode reads the one YAML document in data into the struct that into points
-// to, by its json tags. Fields that are not in the file keep their value. Name
-// is used in the problems only. On problems, into holds whatever could be read.
+// Decode reads the one YAML document in data into the struct that into points to, by its json tags.
+// Fields that are not in the file keep their value. Name is used in the problems only. On problems,
+// into holds whatever could be read.
 func Decode(name string, data []byte, into any) (*Document, Problems) {
 	source, problems := Parse(name, data)
 	doc, more := source.Decode(into, Options{})
@@ -142,8 +141,8 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// keys calls each for every key of a mapping once, reporting those given twice.
-// The path of a key is made by join.
+// keys calls each for every key of a mapping once, reporting those given twice. The path of a key
+// is made by join.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n))
@@ -184,8 +183,7 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// collect maps the json names of v's fields to the fields; those of inlined
-// structs included.
+// collect maps the json names of v's fields to the fields; those of inlined structs included.
 func collect(v reflect.Value, into map[string]reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)

@@ -79,8 +79,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A string that stands for a value fits any field, and is told with its place and
-// the type that is wanted.
+// A string that stands for a value fits any field, and is told with its place and the type that is
+// wanted.
 func TestExpressions(t *testing.T) {
 	const text = `name: ${{ a }}
 count: ${{ b }}

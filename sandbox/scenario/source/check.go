@@ -27,12 +27,11 @@ func (u usage) note(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// noteText notes the names in an expression that does not compile, so that they
-// are not called unused too.
+// noteText notes the names in an expression that does not compile, so that they are not called
+// unused too.
 func (u usage) noteText(text string) { u.note(names.FindAllString(text, -1)) }
 
-// check compiles everything that is an expression. It returns the names that are
-// used.
+// check compiles everything that is an expression. It returns the names that are used.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
@@ -103,7 +102,8 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// fits checks that the type of a string with expressions fits, and that what it uses is known in time.
+// fits checks that the type of a string with expressions fits, and that what it uses is known in
+// time.
 func (s *Scenario) fits(t *expr.Template, e strictyaml.Expression) (problems Problems) {
 	if err := t.Fits(e.Want); err != nil {
 		problems = located(s.File, e.Field, e.Line, err)

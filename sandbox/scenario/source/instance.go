@@ -13,16 +13,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Instance is a scenario for one run: every expression but those that use outputs
-// has been replaced by its value, defaults are set, and it is valid.
+// Instance is a scenario for one run: every expression but those that use outputs has been replaced
+// by its value, defaults are set, and it is valid.
 type Instance struct {
 	*v1alpha1.Scenario
 	// Of is the file that it comes from.
 	Of *Scenario
 	// Cell of the matrix.
 	Cell Cell
-	// Static has the names that expressions may use, with their types, and Vars the
-	// values of the variables.
+	// Static has the names that expressions may use, with their types, and Vars the values of the
+	// variables.
 	Static expr.Static
 	Vars   map[string]any
 	// Run is what it was made with.
@@ -31,12 +31,12 @@ type Instance struct {
 	doc *strictyaml.Document
 }
 
-// Line is the line in which a field stands, such as spec.steps[2]; that of its
-// nearest parent when it has none.
+// Line is the line in which a field stands, such as spec.steps[2]; that of its nearest parent when
+// it has none.
 func (i *Instance) Line(path string) int { return i.doc.Line(path) }
 
-// Instantiate returns the scenario for one run. The error is of type Problems;
-// there is none that Load would not have found, unless it comes from run itself.
+// Instantiate returns the scenario for one run. The error is of type Problems; there is none that
+// Load would not have found, unless it comes from run itself.
 func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 	i, problems := s.instance(cell, run)
 	if err := problems.Err(); err != nil {

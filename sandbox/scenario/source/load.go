@@ -25,19 +25,19 @@ type (
 
 // Options of Load.
 type Options struct {
-	// Vars override variables of the scenarios. A string is read as YAML for a
-	// variable that is no string. Default: none.
+	// Vars override variables of the scenarios. A string is read as YAML for a variable that is no
+	// string. Default: none.
 	Vars map[string]any
-	// Select leaves out scenarios that it is false for; they are not checked
-	// either. Default: all are taken.
+	// Select leaves out scenarios that it is false for; they are not checked either. Default: all
+	// are taken.
 	Select func(name string, labels map[string]string) bool
 	// Env is the environment of the sandbox, for run.env. Default: dev.
 	Env string
 }
 
-// Load reads scenario files and folders: of those, all scenario files in them, not
-// in their subfolders. The error is of type Problems and tells every mistake that
-// can be found without running anything.
+// Load reads scenario files and folders: of those, all scenario files in them, not in their
+// subfolders. The error is of type Problems and tells every mistake that can be found without
+// running anything.
 func Load(paths []string, o Options) ([]*Scenario, error) {
 	o.Env = cmp.Or(o.Env, "dev")
 	files, problems := find(paths)
@@ -127,8 +127,8 @@ func find(paths []string) (files []file, problems Problems) {
 	return files, problems
 }
 
-// parse parses a file. In { } and [ ] an expression without quotes is not YAML,
-// and the parser's words for it help nobody.
+// parse parses a file. In { } and [ ] an expression without quotes is not YAML, and the parser's
+// words for it help nobody.
 func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)
 	lines := strings.Split(string(text), "\n")

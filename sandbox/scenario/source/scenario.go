@@ -16,15 +16,14 @@ import (
 
 // Scenario is a scenario file that has been read and checked.
 type Scenario struct {
-	// Scenario is what stands in the file, with its defaults. Fields whose value is
-	// an expression are not filled; an Instance has everything.
+	// Scenario is what stands in the file, with its defaults. Fields whose value is an expression
+	// are not filled; an Instance has everything.
 	Scenario *v1alpha1.Scenario
 	// File it stands in, and its folder.
 	File, Folder string
 	// Overrides are the values that variables of it were given by Options.Vars.
 	Overrides map[string]any
-	// Cells of the matrix, in the order of their names; one without values when
-	// there is no matrix.
+	// Cells of the matrix, in the order of their names; one without values when there is no matrix.
 	Cells []Cell
 
 	// Steps are the names of its steps in any cell, expressions replaced.
@@ -50,8 +49,8 @@ type Cell struct {
 // Env compiles the scenario's conditions.
 func (s *Scenario) Env() *expr.Env { return s.env }
 
-// Line is the line in which a field stands, such as spec.steps[2]; that of its
-// nearest parent when it has none.
+// Line is the line in which a field stands, such as spec.steps[2]; that of its nearest parent when
+// it has none.
 func (s *Scenario) Line(path string) int { return s.doc.Line(path) }
 
 var scenarioKind = regexp.MustCompile(`(?m)^kind:\s*["']?` + v1alpha1.ScenarioKind + `["']?\s*(#.*)?$`)

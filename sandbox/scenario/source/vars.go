@@ -13,8 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// variables are those of a scenario, in an order in which each uses earlier ones
-// only.
+// variables are those of a scenario, in an order in which each uses earlier ones only.
 type variables struct {
 	order  []string
 	values map[string]any // with expressions in them
@@ -64,8 +63,8 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	return problems
 }
 
-// evaluate computes a variable for the first cell if those that it uses are known;
-// the value gives its type.
+// evaluate computes a variable for the first cell if those that it uses are known; the value gives
+// its type.
 func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	value, err := s.env.Expand(s.vars.values[name], expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
 	if err != nil {

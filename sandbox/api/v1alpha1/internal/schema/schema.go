@@ -1,6 +1,5 @@
-// Package schema generates the JSON schemas of the configuration file and of
-// scenario files from their Go types; it is apart so that the sandbox itself does
-// not link the generator.
+// Package schema generates the JSON schemas of the configuration file and of scenario files from
+// their Go types; it is apart so that the sandbox itself does not link the generator.
 package schema
 
 import (
@@ -33,8 +32,8 @@ const (
 	duration   = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
-// Generate returns the JSON schema of a configuration file, from the types and
-// from the comments in the Go files of dir, which is the folder of the types.
+// Generate returns the JSON schema of a configuration file, from the types and from the comments in
+// the Go files of dir, which is the folder of the types.
 func Generate(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, DoNotReference: true, Mapper: durations}
 	if err := comments(r, dir); err != nil {
@@ -44,8 +43,8 @@ func Generate(dir string) ([]byte, error) {
 	return finish(s, File, v1alpha1.Kind)
 }
 
-// GenerateScenario returns the JSON schema of a scenario file, as Generate does. A
-// number, a boolean, a time or a list may be an expression too.
+// GenerateScenario returns the JSON schema of a scenario file, as Generate does. A number, a
+// boolean, a time or a list may be an expression too.
 func GenerateScenario(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: mapScenario}
 	if err := comments(r, dir); err != nil {
@@ -111,8 +110,7 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 	return durations(t)
 }
 
-// share gives a field without a comment that of the one before it, if that speaks
-// of both.
+// share gives a field without a comment that of the one before it, if that speaks of both.
 func share(s *jsonschema.Schema) {
 	before := ""
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
@@ -124,8 +122,8 @@ func share(s *jsonschema.Schema) {
 	}
 }
 
-// tellDefaults has the description of every field end with the default of its tag, for those who read it
-// alone.
+// tellDefaults has the description of every field end with the default of its tag, for those who
+// read it alone.
 func tellDefaults(s *jsonschema.Schema) {
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -148,8 +146,7 @@ func loosen(s *jsonschema.Schema) {
 		case p.Type == "string" && len(p.Enum) > 0:
 			pair.Value = either(p)
 		case p.Type == "array" && p.Items != nil && p.Items.Type != "string":
-			// A list of objects stays a list, or editors could not tell where in it a
-			// mistake is.
+			// A list of objects stays a list, or editors could not tell where in it a mistake is.
 		case p.Type == "integer" || p.Type == "boolean" || p.Type == "array":
 			pair.Value = either(p)
 		}
