@@ -132,31 +132,10 @@ func (e *execution) makeNamespace(ctx context.Context) error {
 // first step what they use.
 func (e *execution) compile() error {
 	var errs []error
-	add := func(text string, kind expr.Kind) {
+	e.in.EachCondition(func(at *field.Path, text string) {
 		if text != "" && !expr.Has(text) {
-			_, err := e.stage.Compile(text, kind)
+			_, err := e.stage.Compile(text, expr.KindOf(at.String()))
 			errs = append(errs, err)
-		}
-	}
-	invariants := func(lists ...[]v1alpha1.Invariant) {
-		for _, list := range lists {
-			for _, x := range list {
-				add(x.CEL, expr.Condition)
-			}
-		}
-	}
-	spec := &e.in.Spec
-	invariants(spec.Always, spec.Never)
-	e.in.EachStep(func(_ *field.Path, s *v1alpha1.Step) {
-		add(s.If, expr.Condition)
-		invariants(s.Always, s.Never)
-		switch {
-		case s.Assert != nil:
-			add(s.Assert.CEL, expr.Condition)
-		case s.Script != nil:
-			add(s.Script.Until, expr.Until)
-		case s.Traffic != nil && s.Traffic.Start != nil:
-			add(s.Traffic.Start.Judge, expr.Judge)
 		}
 	})
 	return errors.Join(errs...)

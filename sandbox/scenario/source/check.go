@@ -36,21 +36,16 @@ func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
 	s.Scenario.EachCondition(func(at *field.Path, text string) {
-		path, kind := at.String(), expr.Condition
+		path := at.String()
 		conditions[path] = true
-		switch {
-		case strings.TrimSpace(text) == "" || expr.Has(text):
+		if strings.TrimSpace(text) == "" || expr.Has(text) {
 			return
-		case strings.HasSuffix(path, ".until"):
-			kind = expr.Until
-		case strings.HasSuffix(path, ".judge"):
-			kind = expr.Judge
 		}
 		line := s.doc.Line(path)
 		if strings.Contains(text, "\n") { // a block: its text begins in the next line
 			line++
 		}
-		program, err := s.env.Compile(text, kind)
+		program, err := s.env.Compile(text, expr.KindOf(path))
 		if err != nil {
 			problems = append(problems, located(s.File, path, line, err)...)
 			used.noteText(text)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -25,6 +26,17 @@ const (
 	// Until is a boolean expression over what a script left behind.
 	Until
 )
+
+// KindOf is the kind of the condition in a field of a scenario, by the field's path.
+func KindOf(path string) Kind {
+	switch path[strings.LastIndexByte(path, '.')+1:] {
+	case "until":
+		return Until
+	case "judge":
+		return Judge
+	}
+	return Condition
+}
 
 // Objects are the names of lists of Kubernetes objects, those that Uses may name.
 var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services", "endpointslices", "events"}
