@@ -186,7 +186,7 @@ type Traffic struct {
 	// Module is the name of the module, the first part of the path.
 	Module string `json:"module" need:"the name of the module that answers"`
 	// Rate is requests a second, 1 to 5000.
-	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
+	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"` // what the generator is built and measured for
 	// Timeout of a request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
 	// Reuse sends requests over connections that stay, as clients with a pool do. Default: false, a

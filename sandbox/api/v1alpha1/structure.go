@@ -207,9 +207,8 @@ func (v *validator) text(text string, tag reflect.StructTag, at *field.Path) {
 }
 
 var (
-	identifier   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	variableName = identifier
-	numbered     = regexp.MustCompile(`-[0-9]+$`)
+	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	numbered   = regexp.MustCompile(`-[0-9]+$`)
 )
 
 // checks say what is wrong with a text; empty = nothing.
@@ -231,7 +230,7 @@ var checks = map[string]func(text string) string{
 		return unless(identifier.MatchString(text), "must be letters, digits and _, and not begin with a digit: expressions name it")
 	},
 	"variable": func(text string) string {
-		return unless(variableName.MatchString(text), "is not the name of an environment variable")
+		return unless(identifier.MatchString(text), "is not the name of an environment variable")
 	},
 	"quantity": func(text string) string {
 		q, err := resource.ParseQuantity(text)

@@ -101,7 +101,7 @@ const (
 // KindCluster describes a cluster of kind.
 type KindCluster struct {
 	// Nodes is how many nodes the cluster has, 1 to 10, the control plane's included. Default: 1.
-	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"`
+	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"` // each takes about 300 MB, and bases need none
 	// Engine that runs the nodes, docker or podman; of no meaning without kind. Default: the first
 	// of the two that answers.
 	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
@@ -203,7 +203,7 @@ type Controller struct {
 	// reach each other; else host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
 	// Replicas is how many of its processes share the bases, 1 to 9.
-	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
+	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"` // each is a process, and watches all Pods anew
 	// Env are environment variables for the controller's process, in addition to those that the
 	// sandbox sets; with Command, to those of up. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
