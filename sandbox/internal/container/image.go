@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// imageName is how the engine knows the image; the tag tells what is in it.
+// imageName is how the engine knows the image; a tag is added that tells what is in it.
 const imageName = "localhost/koupsandbox/fakebase"
 
 // ready returns the name of the image of bases, which the engine has then.
@@ -31,21 +30,15 @@ func (e *Engine) load(ctx context.Context) (string, error) {
 	if err := image.IsStatic(e.o.Program); err != nil {
 		return "", fmt.Errorf("%s cannot run in a container: %w; build it with: make build, or use --base-runtime process", e.o.Program, err)
 	}
-	i, err := image.OfProgram(e.o.Program, "fakebase", e.o.Dir, "--stdio")
+	i, err := image.OfProgram(imageName, e.o.Program, e.o.Dir, "--stdio")
 	if err != nil {
 		return "", err
 	}
-	_, sum, _ := strings.Cut(i.Layers[0].Digest(), ":")
-	i.Name = imageName + ":" + sum[:12]
-	built, err := i.Build()
-	if err != nil {
-		return "", err
+	if _, err := e.o.Engine.Run(ctx, "image", "inspect", "--format", "{{.Id}}", i.Name); err == nil {
+		return i.Name, nil
 	}
-	if _, err := e.o.Engine.Run(ctx, "image", "inspect", "--format", "{{.Id}}", built.Name); err == nil {
-		return built.Name, nil
-	}
-	if err := e.o.Engine.Load(ctx, func(w io.Writer) error { return image.Write(w, built) }); err != nil {
+	if err := e.o.Engine.Load(ctx, func(w io.Writer) error { return image.Write(w, i) }); err != nil {
 		return "", fmt.Errorf("giving the engine the image of bases: %w", err)
 	}
-	return built.Name, nil
+	return i.Name, nil
 }

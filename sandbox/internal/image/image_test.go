@@ -43,8 +43,8 @@ func TestLayerHoldsItsFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l.Size() != int64(len(stored)) || l.Digest() != digest.FromBytes(stored).String() {
-			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size(), l.Digest(), len(stored), digest.FromBytes(stored))
+		if l.Size != int64(len(stored)) || l.Digest != digest.FromBytes(stored) {
+			t.Errorf("layer of %d bytes, digest %s; its file has %d, %s", l.Size, l.Digest, len(stored), digest.FromBytes(stored))
 		}
 		text := stored
 		if compressed {
@@ -112,17 +112,12 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 		return l
 	}
 	shared, own := layer("shared"), layer("own")
-	var images []*Built
-	for _, i := range []Image{
-		{Name: "example.com/a:1", Layers: []*Layer{shared}, Config: ocispec.ImageConfig{Entrypoint: []string{"/a"}}},
-		{Name: "example.com/b:1", Layers: []*Layer{shared, own}},
-	} {
-		b, err := i.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		images = append(images, b)
+	a, errA := New("example.com/a:1", ocispec.ImageConfig{Entrypoint: []string{"/a"}}, shared)
+	b, errB := New("example.com/b:1", ocispec.ImageConfig{}, shared, own)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
 	}
+	images := []*Image{a, b}
 	var archive bytes.Buffer
 	if err := Write(&archive, images...); err != nil {
 		t.Fatal(err)
@@ -151,13 +146,10 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 		Name, Config string
 		Layers       []string
 	}
-	var want, byIndex, byDocker []seen
-	for _, b := range images {
-		s := seen{Name: b.Name, Config: strings.Join(b.Config.Entrypoint, " ")}
-		for _, l := range b.Layers {
-			s.Layers = append(s.Layers, l.Digest())
-		}
-		want = append(want, s)
+	var byIndex, byDocker []seen
+	want := []seen{
+		{"example.com/a:1", "/a", []string{shared.Digest.String()}},
+		{"example.com/b:1", "", []string{shared.Digest.String(), own.Digest.String()}},
 	}
 	config := func(text []byte) (ocispec.Image, string) {
 		var c ocispec.Image
@@ -166,11 +158,11 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	}
 	for _, m := range index.Manifests {
 		var manifest ocispec.Manifest
-		decode(t, files[blobPath(m.Digest)], &manifest)
-		c, entrypoint := config(files[blobPath(manifest.Config.Digest)])
+		decode(t, files[blob{Descriptor: m}.name()], &manifest)
+		c, entrypoint := config(files[blob{Descriptor: manifest.Config}.name()])
 		s := seen{Name: m.Annotations["io.containerd.image.name"], Config: entrypoint}
 		for i, l := range manifest.Layers {
-			text := files[blobPath(l.Digest)]
+			text := files[blob{Descriptor: l}.name()]
 			if digest.FromBytes(text) != l.Digest || int64(len(text)) != l.Size || c.RootFS.DiffIDs[i] != l.Digest {
 				t.Errorf("%s: layer %d is not what the manifest says", s.Name, i)
 			}
@@ -206,7 +198,7 @@ func TestALayerThatHasChangedIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Image{Name: "a", Layers: []*Layer{l}}.Build()
+	b, err := New("a", ocispec.ImageConfig{}, l)
 	if err != nil {
 		t.Fatal(err)
 	}

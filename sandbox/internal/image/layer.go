@@ -16,18 +16,11 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Layer is a layer that lies in a file.
+// Layer is a layer that lies in a file. Its Digest and Size are those of the file as it is stored.
 type Layer struct {
-	path   string
-	blob   ocispec.Descriptor // of the file as it is
-	diffID digest.Digest      // of the tar in it
+	blob
+	diffID digest.Digest // of the tar in it
 }
-
-// Size of the layer in bytes, as it is stored.
-func (l *Layer) Size() int64 { return l.blob.Size }
-
-// Digest of the layer as it is stored, as "sha256:...".
-func (l *Layer) Digest() string { return l.blob.Digest.String() }
 
 // OpenLayer takes an uncompressed tar file as a layer. It reads the file once, for its digest.
 func OpenLayer(path string) (*Layer, error) {
@@ -41,13 +34,13 @@ func OpenLayer(path string) (*Layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading layer %s: %w", path, err)
 	}
-	return &Layer{path: path, diffID: d.Digest(), blob: ocispec.Descriptor{
+	return &Layer{diffID: d.Digest(), blob: blob{path: path, Descriptor: ocispec.Descriptor{
 		MediaType: ocispec.MediaTypeImageLayer, Digest: d.Digest(), Size: size,
-	}}, nil
+	}}}, nil
 }
 
-// WriteLayer makes a layer of what fill puts into it and writes it to path, which appears when it is whole. Compressed
-// (zstandard) is for containerd; every docker loads one that is not.
+// WriteLayer makes a layer of what fill adds and writes it to path, which appears when it is whole.
+// Compressed (zstandard) is for containerd; every docker loads one that is not.
 func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -63,30 +56,33 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 			_ = os.Remove(f.Name()) // half of a layer is of no use
 		}
 	}()
-	blob, diff := digest.Canonical.Digester(), digest.Canonical.Digester()
-	counted := &counter{w: io.MultiWriter(f, blob.Hash())}
-	layer = &Layer{path: path, blob: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer}}
-	var stored io.WriteCloser = nopCloser{counted}
+	stored, inside := digest.Canonical.Digester(), digest.Canonical.Digester()
+	mediaType, out, finish := ocispec.MediaTypeImageLayer, io.MultiWriter(f, stored.Hash()), func() error { return nil }
 	if compressed {
-		layer.blob.MediaType = ocispec.MediaTypeImageLayerZstd
-		if stored, err = zstd.NewWriter(counted); err != nil {
+		z, err := zstd.NewWriter(out)
+		if err != nil {
 			return nil, err
 		}
+		mediaType, out, finish = ocispec.MediaTypeImageLayerZstd, z, z.Close
 	}
-	files := &Files{w: tar.NewWriter(io.MultiWriter(stored, diff.Hash())), made: map[string]bool{}}
-	if err = errors.Join(fill(files), files.w.Close(), stored.Close()); err != nil {
+	files := newFiles(io.MultiWriter(out, inside.Hash()))
+	if err := errors.Join(fill(files), files.w.Close(), finish()); err != nil {
 		return nil, err
 	}
-	layer.blob.Digest, layer.blob.Size, layer.diffID = blob.Digest(), counted.n, diff.Digest()
-	return layer, nil
+	size, err := f.Seek(0, io.SeekCurrent)
+	return &Layer{diffID: inside.Digest(), blob: blob{path: path, Descriptor: ocispec.Descriptor{
+		MediaType: mediaType, Digest: stored.Digest(), Size: size,
+	}}}, err
 }
 
-// Files receives the files of a layer. All belong to root and bear no date, so that the same files give the same layer. The
-// folders above a file are made when they are first needed.
+// Files receives the files of a layer. All belong to root and bear no date, so that the same files give
+// the same layer. The folders above a file are made when they are first needed.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool
 }
+
+func newFiles(w io.Writer) *Files { return &Files{w: tar.NewWriter(w), made: map[string]bool{}} }
 
 // Add adds a file with a text.
 func (f *Files) Add(name string, mode int64, text []byte) error {
@@ -95,16 +91,21 @@ func (f *Files) Add(name string, mode int64, text []byte) error {
 
 // Copy adds the file of this machine at from.
 func (f *Files) Copy(name string, mode int64, from string) error {
+	_, err := f.copy(name, mode, from)
+	return err
+}
+
+func (f *Files) copy(name string, mode int64, from string) (size int64, err error) {
 	source, err := os.Open(from)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = source.Close() }() // only read
 	info, err := source.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
+	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
 // Link adds a symbolic link.
@@ -175,18 +176,3 @@ func (f *Files) header(h *tar.Header) error {
 
 // clean makes a path relative to the root of the layer.
 func clean(name string) string { return path.Clean("./" + name) }
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

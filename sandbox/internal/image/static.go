@@ -4,25 +4,39 @@ import (
 	"debug/elf"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// OfProgram returns an image, without a name yet, of nothing but a program for which IsStatic has no complaint. It runs as name, with
-// args, and as nobody; the one layer lies in dir.
-func OfProgram(program, name, dir string, args ...string) (Image, error) {
-	layer, err := WriteLayer(filepath.Join(dir, name+".layer.tar"), false, func(f *Files) error { return f.Copy(name, 0o755, program) })
+const (
+	// nobody is the user and group of programs, as in images of distroless.
+	nobody = "65532:65532"
+	// tagLength is how much of a layer's digest makes a tag.
+	tagLength = 12
+)
+
+// OfProgram returns an image of nothing but a program for which IsStatic has no complaint. The program
+// runs with args and as nobody. It bears the last part of the image's name; the one layer lies in dir. A
+// name without a tag gets one that tells what is in the image.
+func OfProgram(name, program, dir string, args ...string) (*Image, error) {
+	inside, _, tagged := strings.Cut(path.Base(name), ":")
+	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false, func(f *Files) error { return f.Copy(inside, 0o755, program) })
 	if err != nil {
-		return Image{}, err
+		return nil, err
 	}
-	return Image{Layers: []*Layer{layer}, Config: ocispec.ImageConfig{Entrypoint: append([]string{"/" + name}, args...), User: "65532:65532"}}, nil
+	if !tagged {
+		name += ":" + layer.Digest.Encoded()[:tagLength]
+	}
+	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: nobody}, layer)
 }
 
-// IsStatic says why a file is no program that runs on Linux by itself, in an image without anything else; nil = it is
-// one.
-func IsStatic(path string) error {
-	f, err := elf.Open(path)
+// IsStatic says why a file is no program that runs on Linux by itself, in an image without anything else;
+// nil = it is one.
+func IsStatic(program string) error {
+	f, err := elf.Open(program)
 	var format *elf.FormatError
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):

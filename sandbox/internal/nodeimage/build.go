@@ -52,7 +52,7 @@ type builder struct {
 
 // Build makes the parts that are not in the cache and returns the image, whose layers lie there. An error tells what this
 // machine lacks. Two builds with one cache must not run at the same time.
-func Build(ctx context.Context, o Options) (*image.Built, error) {
+func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)
 	}
@@ -80,21 +80,21 @@ func Build(ctx context.Context, o Options) (*image.Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	return image.Image{Name: b.Name, Layers: layers, Config: ocispec.ImageConfig{
+	return image.New(b.Name, ocispec.ImageConfig{
 		Env:        []string{"container=docker", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Entrypoint: []string{"/usr/local/bin/entrypoint", "/sbin/init"},
 		StopSignal: "SIGRTMIN+3", // what makes systemd halt
-	}}.Build()
+	}, layers...)
 }
 
 // Load gives a container engine the image, unless it has it.
-func Load(ctx context.Context, e *engine.Engine, b *image.Built) (already bool, err error) {
-	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", b.Name)
-	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(b.ID(), "sha256:") {
+func Load(ctx context.Context, e *engine.Engine, i *image.Image) (already bool, err error) {
+	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", i.Name)
+	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(i.ID(), "sha256:") {
 		return true, nil
 	}
-	if err := e.Load(ctx, func(w io.Writer) error { return image.Write(w, b) }); err != nil {
-		return false, fmt.Errorf("loading %s: %w", b.Name, err)
+	if err := e.Load(ctx, func(w io.Writer) error { return image.Write(w, i) }); err != nil {
+		return false, fmt.Errorf("loading %s: %w", i.Name, err)
 	}
 	return false, nil
 }
@@ -103,15 +103,22 @@ func (b *builder) in(path string) string { return filepath.Join(b.Root, path) }
 
 func (b *builder) cached(name string) string { return filepath.Join(b.Cache, name) }
 
-// part makes the file name in the cache, unless it is there, and removes its older forms; name is kind-HASH.ext.
+// part makes the file name in the cache, unless it is there, and removes its older forms; name is
+// kind-HASH.ext. The file appears when build has made the whole of it.
 func (b *builder) part(what, name string, build func(path string) error) (string, error) {
 	path := b.cached(name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
 	start := time.Now()
-	if err := build(path); err != nil {
-		return "", err
+	partial := path + ".partial"
+	err := build(partial)
+	if err == nil {
+		err = os.Rename(partial, path)
+	}
+	if err != nil {
+		_ = os.Remove(partial) // it may not be there
+		return "", fmt.Errorf("making the %s: %w", what, err)
 	}
 	b.Progress(what, time.Since(start))
 	kind, _, _ := strings.Cut(name, "-")

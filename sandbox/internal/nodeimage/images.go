@@ -35,7 +35,7 @@ func (b *builder) images(ctx context.Context) (pauseImage, archive string, err e
 		if err != nil {
 			return "", "", err
 		}
-		inputs = append(inputs, layer.Digest())
+		inputs = append(inputs, layer.Digest.String())
 	}
 	archive, err = b.part("images of the control plane", fmt.Sprintf("images-%s.tar", shortHash(inputs...)), func(path string) error {
 		return b.writeImages(path, names, proxyfs)
@@ -69,26 +69,27 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 			return err
 		}
 	}
-	var built []*image.Built
+	var images []*image.Image
 	for _, name := range names {
-		i := image.Image{Name: name, Config: ocispec.ImageConfig{Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}}
+		config := ocispec.ImageConfig{Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
+		var content []*image.Layer
 		switch p := program(name); {
 		case p == coredns || p == pause:
-			i.Layers, i.Config.Entrypoint = []*image.Layer{layers[p]}, []string{"/" + p}
+			config.Entrypoint, content = []string{"/" + p}, []*image.Layer{layers[p]}
 		case p == "kube-proxy":
-			i.Layers = []*image.Layer{layers[koupNode], layers["proxyfs"]}
+			content = []*image.Layer{layers[koupNode], layers["proxyfs"]}
 		case slices.Contains(imageLinks, p):
-			i.Layers = []*image.Layer{layers[koupNode]}
+			content = []*image.Layer{layers[koupNode]}
 		default:
 			return fmt.Errorf("kubeadm wants the image %s, which the builder does not know", name)
 		}
-		one, err := i.Build()
+		i, err := image.New(name, config, content...)
 		if err != nil {
 			return err
 		}
-		built = append(built, one)
+		images = append(images, i)
 	}
-	return writeFile(path, func(f *os.File) error { return image.Write(f, built...) })
+	return image.WriteFile(path, images...)
 }
 
 // addProxyFiles adds the programs of the packages, and the names of iptables that their set-up would have made.
@@ -105,22 +106,6 @@ func addProxyFiles(f *image.Files, proxyfs string) error {
 		for _, verb := range []string{"", "-save", "-restore"} {
 			err = errors.Join(err, f.Link("usr/sbin/"+family+verb, "xtables-nft-multi"))
 		}
-	}
-	return err
-}
-
-// writeFile writes a file that appears when it is whole.
-func writeFile(path string, write func(*os.File) error) error {
-	f, err := os.Create(path + ".partial")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // half of a file is of no use
 	}
 	return err
 }

@@ -70,29 +70,23 @@ var (
 // addKindFiles adds what kind's own base image has from the folder images/base/files of its module, and the specification of
 // containers that it makes there.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
-	root := filepath.Join(b.kind, "images/base/files")
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		relative, err := filepath.Rel(root, name)
+		text, err := fs.ReadFile(root, name)
+		if err == nil && name == "etc/containerd/config.toml" {
+			text, err = containerdConfig(text, pauseImage)
+		}
 		if err != nil {
 			return err
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		target, mode := filepath.ToSlash(relative), int64(0o644)
-		if scripts.MatchString(target) {
+		mode := int64(0o644)
+		if scripts.MatchString(name) {
 			mode = 0o755
 		}
-		if target == "etc/containerd/config.toml" {
-			if text, err = containerdConfig(text, pauseImage); err != nil {
-				return err
-			}
-		}
-		return f.Add(target, mode, text)
+		return f.Add(name, mode, text)
 	})
 	if err != nil {
 		return fmt.Errorf("taking over the files of kind: %w", err)

@@ -56,7 +56,7 @@ func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := os.ReadFile(path); err != nil || string(text) != path {
+		if text, err := os.ReadFile(path); err != nil || string(text) != path+".partial" {
 			t.Errorf("%s holds %q (%v)", path, text, err)
 		}
 	}

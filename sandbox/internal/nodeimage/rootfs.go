@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 )
 
@@ -69,21 +68,13 @@ func (b *builder) debian(ctx context.Context, what, kind string, packages []stri
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			return fmt.Errorf("mmdebstrap is missing, which makes a root file system of Debian packages: install the package mmdebstrap (%w)", err)
 		}
-		partial := path + ".partial"
-		args := append(args, b.Suite, partial)
+		args := append(args, b.Suite, path)
 		if b.Mirror != "" {
 			args = append(args, b.Mirror)
 		}
 		// The same packages give the same file.
-		_, err := output(ctx, "", []string{"SOURCE_DATE_EPOCH=0", "TMPDIR=" + filepath.Dir(path)}, "mmdebstrap", args...)
-		if err == nil {
-			err = os.Rename(partial, path)
-		}
-		if err != nil {
-			_ = os.Remove(partial) // it may not be there
-			return fmt.Errorf("making the %s: %w", what, err)
-		}
-		return nil
+		_, err := output(ctx, "", []string{"SOURCE_DATE_EPOCH=0", "TMPDIR=" + b.Cache}, "mmdebstrap", args...)
+		return err
 	})
 }
 

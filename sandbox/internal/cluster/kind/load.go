@@ -15,7 +15,7 @@ import (
 
 // Load gives an image to every node; Pods that name it must not pull it. Call it after the first of Steps, beside the others: it waits
 // until the nodes can take it, which is long before the API answers.
-func (p *Provider) Load(ctx context.Context, b *image.Built) error {
+func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	list, err := p.awaitNodes(ctx)
 	if err != nil {
 		return err
@@ -26,10 +26,10 @@ func (p *Provider) Load(ctx context.Context, b *image.Built) error {
 			read, write := io.Pipe()
 			// The end of ctx ends the stream, and with it the command that reads it.
 			defer context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })() // a pipe's end has no error
-			go func() { _ = write.CloseWithError(image.Write(write, b)) }()                         // as above; the reader gets it
+			go func() { _ = write.CloseWithError(image.Write(write, i)) }()                         // as above; the reader gets it
 			if err := nodeutils.LoadImageArchive(node, read); err != nil {
 				_ = read.CloseWithError(err) // as above
-				return fmt.Errorf("loading image %s into node %s: %w", b.Name, node, plain(err))
+				return fmt.Errorf("loading image %s into node %s: %w", i.Name, node, plain(err))
 			}
 			return nil
 		})

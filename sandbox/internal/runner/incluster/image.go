@@ -10,16 +10,11 @@ import (
 const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
 // BuildImage makes the image of the controller's program, which must be one for Linux without libraries; its one layer lies in dir.
-func BuildImage(program, dir string) (*image.Built, error) {
+func BuildImage(program, dir string) (*image.Image, error) {
 	if err := CheckProgram(program); err != nil {
 		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)
 	}
-	i, err := image.OfProgram(program, "module-controller", dir)
-	if err != nil {
-		return nil, err
-	}
-	i.Name = ImageName
-	return i.Build()
+	return image.OfProgram(ImageName, program, dir)
 }
 
 // CheckProgram says why a program cannot be the image's, and what to do.

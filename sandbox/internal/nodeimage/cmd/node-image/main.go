@@ -55,8 +55,8 @@ func run(c *cli.Context) error {
 		return err
 	}
 	if path := c.String("output"); path != "" {
-		if err := write(path, built); err != nil {
-			return err
+		if err := image.WriteFile(path, built); err != nil {
+			return fmt.Errorf("writing the image: %w", err)
 		}
 		fmt.Printf("%s, %d MB, is in %s after %.1fs\n", built.Name, built.Size()/1e6, path, time.Since(start).Seconds())
 		return nil
@@ -71,18 +71,6 @@ func run(c *cli.Context) error {
 	}
 	fmt.Printf("%s, %d MB, is there after %.1fs\n", built.Name, built.Size()/1e6, time.Since(start).Seconds())
 	return nil
-}
-
-func write(path string, built *image.Built) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing the image: %w", err)
-	}
-	err = image.Write(f, built)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
 }
 
 // cacheHome is where the system keeps caches, or a folder for temporary files where it does not say.
