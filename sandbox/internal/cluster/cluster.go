@@ -42,7 +42,7 @@ const (
 // Nodes are the nodes of a cluster whose nodes are containers of this machine.
 type Nodes interface {
 	// Load gives an image to every node. Call it when the cluster is Prepared; it waits for the nodes.
-	Load(ctx context.Context, b *image.Built) error
+	Load(ctx context.Context, b *image.Image) error
 	// Launch starts a program of this machine in the network of the nodes. Call it when the API Answers.
 	Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process, error)
 	// KillContainer, PauseContainer and ResumeContainer do to the processes of a container what

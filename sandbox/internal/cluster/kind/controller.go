@@ -103,7 +103,7 @@ func (p *Provider) Network() string { return Network }
 // Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx ends.
 // Those that came while nobody guarded are kept off when it is called again. Call it when the API Answers.
 func (p *Provider) Guard(ctx context.Context) error {
-	newWarden(p.client, p.o.Logger).run(ctx)
+	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,156 +17,122 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-const (
-	// vnodeLabel is the label that the Nodes of bases bear, with the value vnodeValue; vnodeEffect is that of their taints.
-	vnodeLabel  = "virtual-kubelet.koupleless.io/component"
-	vnodeValue  = "vnode"
-	vnodeEffect = corev1.TaintEffectNoExecute
-	// moduleValue of vnodeLabel, or of otherLabel, marks what is meant for bases.
-	moduleValue = "module"
-	otherLabel  = "module-controller.koupleless.io/component"
-	// firstRetry and lastRetry bound the time until an API that refused is asked again.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 10 * time.Second
-)
+// guardRetry is how long a guard waits until it asks an API again that has refused.
+const guardRetry = 2 * time.Second
 
-// warden keeps DaemonSets that tolerate everything off the Nodes of bases, where no kubelet would run their Pods: they would be
-// Pending for ever, and no rollout of them would end. A DaemonSet of modules is meant for bases and left alone.
+// notABase is the condition that keeps Pods off the Nodes of bases.
+var notABase = corev1.NodeSelectorRequirement{
+	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
+}
+
+// guard keeps DaemonSets that tolerate everything off the Nodes of bases. No kubelet would run their
+// Pods there: they would be Pending for ever, and no rollout of them would end. A DaemonSet of modules is
+// meant for bases and left alone.
 //
-// A DaemonSet that comes while bases are there may have Pods on them before it is kept off. Its controller deletes those, but what
-// waits for a kubelet to confirm the end waits in vain: the warden takes them out of the API.
+// A DaemonSet that comes while bases are there may have Pods on them before it is kept off. Its
+// controller deletes those, but a deletion waits for a kubelet to confirm it, which no base has. So the
+// guard removes them from the API.
 //
-// A policy in the cluster would do it at admission, and without a daemon; but MutatingAdmissionPolicy is served by default only
-// since Kubernetes 1.36, and --k8s-version takes older ones.
-type warden struct {
+// A policy in the cluster would do it at admission, and without a daemon. But MutatingAdmissionPolicy is
+// served by default only since Kubernetes 1.36, and --k8s-version takes older ones.
+type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
-	// cleared are the generations of DaemonSets after whose roll-out no Pod is left on a base; used by one goroutine only.
+	// cleared are the generations of DaemonSets after whose rollout no Pod is left on a base. One
+	// goroutine uses it.
 	cleared map[types.UID]int64
 }
 
-func newWarden(client kubernetes.Interface, log *slog.Logger) *warden {
-	return &warden{client: client, log: log, cleared: map[types.UID]int64{}}
+func newGuard(client kubernetes.Interface, log *slog.Logger) *guard {
+	return &guard{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
 // sweep keeps off all DaemonSets that are there.
-func (w *warden) sweep(ctx context.Context) error {
-	list, err := w.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing the DaemonSets of the system: %w", err)
-	}
-	for _, d := range list.Items {
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			current, err := w.client.AppsV1().DaemonSets(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
-			if err != nil {
-				return fmt.Errorf("reading DaemonSet %s/%s: %w", d.Namespace, d.Name, err)
-			}
-			return w.keepOff(ctx, current)
-		})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
+func (g *guard) sweep(ctx context.Context) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		list, err := g.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing the DaemonSets of the system: %w", err)
 		}
-	}
-	return nil
+		for i := range list.Items {
+			if err := g.keepOff(ctx, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// run follows the DaemonSets until ctx ends.
-func (w *warden) run(ctx context.Context) {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry))
-	factory := informers.NewSharedInformerFactory(w.client, 0)
-	informer := factory.Apps().V1().DaemonSets().Informer()
-	enqueue := func(o any) {
-		if name, err := cache.DeletionHandlingObjectToName(o); err == nil {
-			queue.Add(name)
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }})
-	if err != nil { // it has not ended
-		w.log.Error("following DaemonSets", "err", err)
-		return
-	}
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	parts.Go(func() { informer.RunWithContext(ctx) })
-	defer context.AfterFunc(ctx, queue.ShutDown)()
-	for {
-		name, end := queue.Get()
-		if end {
+// run follows the DaemonSets until ctx ends. The informer repeats all of them every guardRetry, which
+// costs no request and is when a refusal is tried again.
+func (g *guard) run(ctx context.Context) {
+	informer := informers.NewSharedInformerFactory(g.client, guardRetry).Apps().V1().DaemonSets().Informer()
+	keepOff := func(o any) {
+		d, ok := o.(*appsv1.DaemonSet)
+		if !ok || ctx.Err() != nil {
 			return
 		}
-		if err := w.look(ctx, informer.GetStore(), name); err != nil && ctx.Err() == nil {
-			if !apierrors.IsConflict(err) { // the newer one is on its way
-				w.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", name.String(), "err", err)
-			}
-			queue.AddRateLimited(name)
-		} else {
-			queue.Forget(name)
+		err := g.keepOff(ctx, d.DeepCopy())
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) { // after a conflict, the newer one is on its way
+			g.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", nameOf(d), "err", err)
 		}
-		queue.Done(name)
 	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: keepOff, UpdateFunc: func(_, o any) { keepOff(o) }})
+	if err != nil { // the informer has not ended
+		g.log.Error("following DaemonSets", "err", err)
+		return
+	}
+	informer.RunWithContext(ctx)
 }
 
-func (w *warden) look(ctx context.Context, store cache.Store, name cache.ObjectName) error {
-	o, found, err := store.GetByKey(name.String())
-	if err != nil || !found {
-		return err
-	}
-	d, ok := o.(*appsv1.DaemonSet)
-	if !ok {
-		return nil
-	}
-	return w.keepOff(ctx, d.DeepCopy())
-}
-
-// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given up there. It changes d.
-func (w *warden) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
+// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given up
+// there. It changes d.
+func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 	if !followsBases(d) || d.DeletionTimestamp != nil {
 		return nil
 	}
 	if restrict(&d.Spec.Template.Spec) {
-		if _, err := w.client.AppsV1().DaemonSets(d.Namespace).Update(ctx, d, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("keeping DaemonSet %s/%s off the Nodes of bases: %w", d.Namespace, d.Name, err)
+		if _, err := g.client.AppsV1().DaemonSets(d.Namespace).Update(ctx, d, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("keeping DaemonSet %s off the Nodes of bases: %w", nameOf(d), err)
 		}
-		w.log.Info("a DaemonSet that tolerates everything is kept off the Nodes of bases", "daemonSet", d.Namespace+"/"+d.Name)
+		g.log.Info("a DaemonSet that tolerates everything is kept off the Nodes of bases", "daemonSet", nameOf(d))
 		return nil // its next status comes with the generation that this made
 	}
-	// Its controller says that it has seen a generation only when it knows of all Pods that it made before (syncDaemonSet in
-	// k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
-	if d.Status.ObservedGeneration != d.Generation || w.cleared[d.UID] == d.Generation || choosesBases(&d.Spec.Template.Spec) {
+	// Its controller says that it has seen a generation only when it knows of all Pods that it made before
+	// (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
+	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation || choosesBases(&d.Spec.Template.Spec) {
 		return nil
 	}
-	if err := w.clear(ctx, d); err != nil {
+	if err := g.clear(ctx, d); err != nil {
 		return err
 	}
-	w.cleared[d.UID] = d.Generation
+	g.cleared[d.UID] = d.Generation
 	return nil
 }
 
 // clear removes the Pods of a DaemonSet that are bound to Nodes of bases.
-func (w *warden) clear(ctx context.Context, d *appsv1.DaemonSet) error {
-	bases, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: vnodeLabel + "=" + vnodeValue})
+func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
+	bases, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	isBase := map[string]bool{}
-	for i := range bases.Items {
-		isBase[bases.Items[i].Name] = true
-	}
-	pods, err := w.client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	pods, err := g.client.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 	if err != nil {
-		return fmt.Errorf("listing the Pods of DaemonSet %s/%s: %w", d.Namespace, d.Name, err)
+		return fmt.Errorf("listing the Pods of DaemonSet %s: %w", nameOf(d), err)
 	}
 	var errs []error
 	for i := range pods.Items {
 		p := &pods.Items[i]
-		if !metav1.IsControlledBy(p, d) || !isBase[p.Spec.NodeName] {
+		onBase := slices.ContainsFunc(bases.Items, func(n corev1.Node) bool { return n.Name == p.Spec.NodeName })
+		if !onBase || !metav1.IsControlledBy(p, d) {
 			continue
 		}
-		err := w.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		err := g.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(p.UID)),
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -177,44 +142,45 @@ func (w *warden) clear(ctx context.Context, d *appsv1.DaemonSet) error {
 	return errors.Join(errs...)
 }
 
-// followsBases tells whether the Pods of a DaemonSet might go to the Nodes of bases without being meant for them: it tolerates
-// whatever taint, and is none of modules.
+func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
+
+// followsBases tells whether the Pods of a DaemonSet might go to the Nodes of bases without being meant
+// for them: it tolerates every taint, and is none of modules.
 func followsBases(d *appsv1.DaemonSet) bool {
-	for _, labels := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
-		if labels[vnodeLabel] == moduleValue || labels[otherLabel] == moduleValue {
+	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
+		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
 			return false
 		}
 	}
 	return slices.ContainsFunc(d.Spec.Template.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.Key == "" && t.Operator == corev1.TolerationOpExists && (t.Effect == "" || t.Effect == vnodeEffect)
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists && (t.Effect == "" || t.Effect == corev1.TaintEffectNoExecute)
 	})
 }
 
-// restrict adds to a Pod's conditions on its Node that it is no base's, and tells whether that changed anything. Conditions that
-// speak of bases already stay as they are.
-func restrict(spec *corev1.PodSpec) bool {
-	if _, speaks := spec.NodeSelector[vnodeLabel]; speaks {
+// restrict adds to a Pod's conditions on its Node that it is no base's, and tells whether that changed
+// anything. Conditions that speak of bases already stay as they are.
+func restrict(spec *corev1.PodSpec) (changed bool) {
+	if _, speaks := spec.NodeSelector[labels.Component]; speaks {
 		return false
 	}
-	off := corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{vnodeValue}}
-	if spec.Affinity == nil {
-		spec.Affinity = &corev1.Affinity{}
-	}
-	if spec.Affinity.NodeAffinity == nil {
-		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if *required == nil {
-		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{off}}}}
+	if required(spec) == nil {
+		if spec.Affinity == nil {
+			spec.Affinity = &corev1.Affinity{}
+		}
+		if spec.Affinity.NodeAffinity == nil {
+			spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+		}
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{notABase}}}}
 		return true
 	}
-	changed := false
-	for i := range (*required).NodeSelectorTerms { // one of them must hold, so each says it
-		term := &(*required).NodeSelectorTerms[i]
-		if len(term.MatchExpressions)+len(term.MatchFields) == 0 || slices.ContainsFunc(term.MatchExpressions, ofBases) {
+	terms := required(spec)
+	for i := range terms { // one of them must hold, so each says it
+		t := &terms[i]
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 || slices.ContainsFunc(t.MatchExpressions, speaksOfBases) {
 			continue // one that is empty matches no Node
 		}
-		term.MatchExpressions = append(term.MatchExpressions, off)
+		t.MatchExpressions = append(t.MatchExpressions, notABase)
 		changed = true
 	}
 	return changed
@@ -222,20 +188,19 @@ func restrict(spec *corev1.PodSpec) bool {
 
 // choosesBases tells, of what restrict leaves as it is, whether it was made for Nodes of bases.
 func choosesBases(spec *corev1.PodSpec) bool {
-	if spec.NodeSelector[vnodeLabel] == vnodeValue {
-		return true
-	}
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return false
-	}
-	for _, term := range spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, r := range term.MatchExpressions {
-			if ofBases(r) && r.Operator != corev1.NodeSelectorOpNotIn && r.Operator != corev1.NodeSelectorOpDoesNotExist {
-				return true
-			}
-		}
-	}
-	return false
+	return spec.NodeSelector[labels.Component] == labels.Vnode || slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+			return speaksOfBases(r) && r.Operator != corev1.NodeSelectorOpNotIn && r.Operator != corev1.NodeSelectorOpDoesNotExist
+		})
+	})
 }
 
-func ofBases(r corev1.NodeSelectorRequirement) bool { return r.Key == vnodeLabel }
+// required returns the conditions on a Pod's Node, one of which must hold; nil means that any Node will do.
+func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	return nil
+}
+
+func speaksOfBases(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Component }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -22,11 +23,11 @@ import (
 // patience is how long Kubernetes may take on a busy machine.
 const patience = time.Minute
 
-// Kubernetes itself rolls a DaemonSet out to a base before the warden comes; then nothing of it is left there, and it is rolled out.
-func TestWardenBesideKubernetes(t *testing.T) {
+// Kubernetes itself rolls a DaemonSet out to a base before the guard comes; then nothing of it is left there, and it is rolled out.
+func TestGuardBesideKubernetes(t *testing.T) {
 	client := controlPlane(t)
-	for name, labels := range map[string]map[string]string{"real": nil, "vnode.a": {vnodeLabel: vnodeValue}} {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	for name, l := range map[string]map[string]string{"real": nil, "vnode.a": {labels.Component: labels.Vnode}} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
 		if _, err := client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestWardenBesideKubernetes(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		newWarden(client, slog.New(slog.NewTextHandler(t.Output(), nil))).run(ctx)
+		newGuard(client, slog.New(slog.NewTextHandler(t.Output(), nil))).run(ctx)
 	}()
 	defer func() { cancel(); <-ended }()
 	bound("real")

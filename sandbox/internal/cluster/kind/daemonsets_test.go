@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -11,16 +12,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 type requirements = []corev1.NodeSelectorRequirement
 
 var (
 	everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	off        = corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpNotIn, Values: []string{vnodeValue}}
+	off        = corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode}}
 )
 
 // affinity requires one of the terms.
@@ -43,7 +48,7 @@ func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.Daem
 
 func TestSweep(t *testing.T) {
 	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}
-	bases := corev1.NodeSelectorRequirement{Key: vnodeLabel, Operator: corev1.NodeSelectorOpExists}
+	bases := corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpExists}
 	for name, tc := range map[string]struct {
 		tolerations  []corev1.Toleration
 		before, want *corev1.Affinity
@@ -57,10 +62,10 @@ func TestSweep(t *testing.T) {
 		"stays off already":                   {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
 		"asks for bases":                      {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
 		"selects bases": {everything, nil, nil, func(d *appsv1.DaemonSet) {
-			d.Spec.Template.Spec.NodeSelector = map[string]string{vnodeLabel: vnodeValue}
+			d.Spec.Template.Spec.NodeSelector = map[string]string{labels.Component: labels.Vnode}
 		}, 0},
-		"is one of modules":                     {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[vnodeLabel] = moduleValue }, 0},
-		"is one of modules, by the other label": {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Labels = map[string]string{otherLabel: moduleValue} }, 0},
+		"is one of modules":                     {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[labels.Component] = labels.Module }, 0},
+		"is one of modules, by the other label": {everything, nil, nil, func(d *appsv1.DaemonSet) { d.Labels = map[string]string{labels.OlderComponent: labels.Module} }, 0},
 		"tolerates one taint only":              {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil, nil, 0},
 		"tolerates no execution of whatever reason": {[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
 			nil, affinity(requirements{off}), nil, 1},
@@ -72,7 +77,7 @@ func TestSweep(t *testing.T) {
 				tc.change(d)
 			}
 			client := fake.NewClientset(d)
-			if err := newWarden(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
+			if err := newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			got, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
@@ -98,8 +103,8 @@ func TestSweep(t *testing.T) {
 // A DaemonSet that comes later is kept off as well, and its Pods leave the bases once its controller has let go of them.
 func TestDaemonSetThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node := func(name string, labels map[string]string) *corev1.Node {
-			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		node := func(name string, l map[string]string) *corev1.Node {
+			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}
 		}
 		pod := func(name, node string, owner types.UID) *corev1.Pod {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"app": "d"}}}
@@ -107,7 +112,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 			p.Spec.NodeName = node
 			return p
 		}
-		client := fake.NewClientset(node("real", nil), node("vnode.a", map[string]string{vnodeLabel: vnodeValue}),
+		client := fake.NewClientset(node("real", nil), node("vnode.a", map[string]string{labels.Component: labels.Vnode}),
 			pod("on-real", "real", "d"), pod("on-base", "vnode.a", "d"), pod("of-another", "vnode.a", "e"))
 		pods := func() (names []string) {
 			list, err := client.CoreV1().Pods("n").List(t.Context(), metav1.ListOptions{})
@@ -124,7 +129,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			newWarden(client, slog.New(slog.DiscardHandler)).run(ctx)
+			newGuard(client, slog.New(slog.DiscardHandler)).run(ctx)
 		}()
 		defer func() { cancel(); <-ended }()
 		synctest.Wait()
@@ -162,12 +167,33 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 	})
 }
 
+// An API that refuses is asked again.
+func TestGuardTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, refusals := fake.NewClientset(daemonSet(everything, nil)), 0
+		client.PrependReactor("update", "daemonsets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			refusals++
+			return refusals <= 2, nil, errors.New("not now")
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*guardRetry)
+		defer cancel()
+		newGuard(client, slog.New(slog.DiscardHandler)).run(ctx)
+		d, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
+			t.Errorf("after %d attempts, affinity (-want +got):\n%s", refusals, diff)
+		}
+	})
+}
+
 // Pods of a DaemonSet that is meant for bases stay there, whatever it tolerates.
 func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
-	d := daemonSet(everything, affinity(requirements{{Key: vnodeLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{vnodeValue}}}))
+	d := daemonSet(everything, affinity(requirements{{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
 	d.Status.ObservedGeneration = d.Generation
 	client := fake.NewClientset(d)
-	if err := newWarden(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
+	if err := newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range client.Actions() {

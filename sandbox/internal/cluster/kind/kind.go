@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
@@ -169,7 +170,7 @@ func (p *Provider) furnish(ctx context.Context) error {
 	if err := p.keepReachable(ctx); err != nil {
 		return err
 	}
-	return newWarden(p.client, p.o.Logger).sweep(ctx)
+	return newGuard(p.client, p.o.Logger).sweep(ctx)
 }
 
 // connect writes the administrator's kubeconfig and makes a client of it.
@@ -234,7 +235,7 @@ func (p *Provider) notReady(ctx context.Context) (string, error) {
 
 // nodes lists the nodes that are no bases.
 func (p *Provider) nodes(ctx context.Context) ([]corev1.Node, error) {
-	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: vnodeLabel + "!=" + vnodeValue})
+	list, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "!=" + labels.Vnode})
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, err)
 	}
