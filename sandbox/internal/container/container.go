@@ -96,8 +96,9 @@ type Container struct {
 	ip   string
 }
 
-// Run starts a container for the base of a host name and blocks until its program
-// answers. The first gives the engine the image of bases, unless it has it. Whoever starts a container must Close it.
+// Run starts a container for the base of a host name and blocks until its program answers. The
+// first gives the engine the image of bases, unless it has it. Whoever starts a container must
+// Close it.
 func (e *Engine) Run(ctx context.Context, hostName string) (*Container, error) {
 	image, err := e.ready(ctx)
 	if err != nil {

@@ -23,7 +23,8 @@ const askTime = 5 * time.Second
 // ErrNone is returned, wrapped, when no container engine can be used on this machine.
 var ErrNone = errors.New("no container engine")
 
-// Engine is a container engine. Its methods need nothing but Command, and may be called concurrently.
+// Engine is a container engine. Its methods need nothing but Command, and may be called
+// concurrently.
 type Engine struct {
 	// Command is docker or podman.
 	Command string
@@ -37,15 +38,16 @@ type Engine struct {
 	Memory int64
 	// Rootless is true where it runs without root's rights.
 	Rootless bool
-	// Controllers is true where it may limit CPU, memory and processes. If Rootless, the system must
-	// have allowed that.
+	// Controllers is true where it may limit CPU, memory and processes. If Rootless, the system
+	// must have allowed that.
 	Controllers bool
 	// Root is the folder of its data, which may be on another machine. Empty: unknown.
 	Root string
 }
 
 // Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that
-// answers. It blocks for some seconds at most. An error that wraps ErrNone says why none can be used.
+// answers. It blocks for some seconds at most. An error that wraps ErrNone says why none can be
+// used.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []string
 	for _, known := range []struct {

@@ -58,7 +58,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What a command says when it fails is told by the line that was run and by the end of what it said.
+// What a command says when it fails is told by the line that was run and by the end of what it
+// said.
 func TestRun(t *testing.T) {
 	enginetest.Fake(t, "docker", `case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)
 	e := &engine.Engine{Command: engine.Docker}

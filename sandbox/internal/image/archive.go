@@ -13,22 +13,22 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// containerdName is the annotation from which containerd and podman take the whole name of an image; that
-// of the specification is a tag.
+// containerdName is the annotation from which containerd and podman take the whole name of an
+// image; that of the specification is a tag.
 const containerdName = "io.containerd.image.name"
 
 // Image is an image for Linux on the architecture that this program was built for.
 type Image struct {
-	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman understand a short one; for
-	// containerd it is the whole, with the host of a registry.
+	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman understand a short one;
+	// for containerd it is the whole, with the host of a registry.
 	Name string
 
 	layers           []*Layer
 	config, manifest blob
 }
 
-// New describes an image of layers that lie on disk, the lowest first. config says what runs in it; its
-// zero value: nothing.
+// New describes an image of layers that lie on disk, the lowest first. config says what runs in it;
+// its zero value: nothing.
 func New(name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	whole := ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
@@ -64,7 +64,8 @@ func (i *Image) Size() int64 {
 	return sum
 }
 
-// blob is a file of an archive that bears its digest as name: the text, or else what the file at path holds.
+// blob is a file of an archive that bears its digest as name: the text, or else what the file at
+// path holds.
 type blob struct {
 	ocispec.Descriptor
 	path string

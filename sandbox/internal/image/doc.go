@@ -1,9 +1,14 @@
 // Package image writes container images as files, without a container engine.
 //
-//	layer.go     Layer: a layer on disk, with its digests
-//	archive.go   Image, and Write: an archive that docker, podman and containerd load
-//	static.go    OfProgram: the image of one static program
+//	layer.go    Layer: a layer on disk, with its digests
+//	archive.go  Image, and Write: an archive that docker, podman and containerd load
+//	static.go   OfProgram: the image of one static program
 //
-// The archive is an image layout of the OCI specification (image-layout, version 1.0) as one tar file, with the manifest.json
-// beside it that docker read before it knew layouts.
+// The archive is an image layout of the OCI specification (image-layout, version 1.0) as one tar
+// file, with the manifest.json beside it that docker read before it knew layouts.
+//
+// It is written by hand. go-containerregistry v0.22 compresses every layer of a tar file with gzip or
+// zstandard, twice, where a local engine wants none; writes several images in the order of a map, so
+// that the same images give another archive each time; writes a layout into a folder only; and makes
+// no layer of files. What is left for it would save nothing.
 package image

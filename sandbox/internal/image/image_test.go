@@ -101,7 +101,8 @@ func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
 	}
 }
 
-// The two ways in which an archive is read must lead to the same: the index, as containerd reads it, and manifest.json, as docker does.
+// The two ways in which an archive is read must lead to the same: the index, as containerd reads
+// it, and manifest.json, as docker does.
 func TestArchiveDescribesItsImages(t *testing.T) {
 	dir := t.TempDir()
 	layer := func(name string) *Layer {

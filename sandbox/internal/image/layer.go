@@ -75,8 +75,8 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 	}}}, err
 }
 
-// Files receives the files of a layer. All belong to root and bear no date, so that the same files give
-// the same layer. The folders above a file are made when they are first needed.
+// Files receives the files of a layer. All belong to root and bear no date, so that the same files
+// give the same layer. The folders above a file are made when they are first needed.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool

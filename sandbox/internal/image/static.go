@@ -18,9 +18,9 @@ const (
 	tagLength = 12
 )
 
-// OfProgram returns an image of nothing but a program for which IsStatic has no complaint. The program
-// runs with args and as nobody. It bears the last part of the image's name; the one layer lies in dir. A
-// name without a tag gets one that tells what is in the image.
+// OfProgram returns an image of nothing but a program for which IsStatic has no complaint. The
+// program runs with args and as nobody. It bears the last part of the image's name; the one layer
+// lies in dir. A name without a tag gets one that tells what is in the image.
 func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
 	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false, func(f *Files) error { return f.Copy(inside, 0o755, program) })
@@ -33,8 +33,8 @@ func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: nobody}, layer)
 }
 
-// IsStatic says why a file is no program that runs on Linux by itself, in an image without anything else;
-// nil = it is one.
+// IsStatic says why a file is no program that runs on Linux by itself, in an image without anything
+// else; nil = it is one.
 func IsStatic(program string) error {
 	f, err := elf.Open(program)
 	var format *elf.FormatError

@@ -41,7 +41,8 @@ type Options struct {
 	Progress func(what string, took time.Duration)
 }
 
-// Name is the name of the node image with a version of Kubernetes, such as "v1.36.3", if the user gives no other.
+// Name is the name of the node image with a version of Kubernetes, such as "v1.36.3", if the user
+// gives no other.
 func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 
 type builder struct {
@@ -50,8 +51,8 @@ type builder struct {
 	kind       string // folder of the kind module
 }
 
-// Build makes the parts that are not in the cache and returns the image, whose layers lie there. An error tells what this
-// machine lacks. Two builds with one cache must not run at the same time.
+// Build makes the parts that are not in the cache and returns the image, whose layers lie there. An
+// error tells what this machine lacks. Two builds with one cache must not run at the same time.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)

@@ -1,5 +1,6 @@
-// Package nodeimage builds an image of a kind node from Debian packages and Go modules alone, for machines that reach no
-// registry of container images. kind makes clusters of it as of its own images.
+// Package nodeimage builds an image of a kind node from Debian packages and Go modules alone, for
+// machines that reach no registry of container images. kind makes clusters of it as of its own
+// images.
 //
 //	build.go      Build: the parts, put together
 //	rootfs.go     the root file system, by mmdebstrap
@@ -12,6 +13,7 @@
 //	pause/        the program that holds a Pod's namespaces
 //	cmd/          the command behind `make node-image`
 //
-// Nothing is run in a container, and no container engine is needed before the finished image is loaded. The parts are kept
-// in a folder: what has not changed is not made again. Only the architecture of this machine is built.
+// Nothing is run in a container, and no container engine is needed before the finished image is
+// loaded. The parts are kept in a folder: what has not changed is not made again. Only the
+// architecture of this machine is built.
 package nodeimage

@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// images returns the name of the pause image, and the archive with all images that kubeadm wants, named as it names them.
+// images returns the name of the pause image, and the archive with all images that kubeadm wants,
+// named as it names them.
 func (b *builder) images(ctx context.Context) (pauseImage, archive string, err error) {
 	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version", b.kubernetes)
 	if err != nil {
@@ -92,7 +93,8 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 	return image.WriteFile(path, images...)
 }
 
-// addProxyFiles adds the programs of the packages, and the names of iptables that their set-up would have made.
+// addProxyFiles adds the programs of the packages, and the names of iptables that their set-up
+// would have made.
 func addProxyFiles(f *image.Files, proxyfs string) error {
 	source, err := os.Open(proxyfs)
 	if err != nil {

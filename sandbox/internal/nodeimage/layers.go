@@ -67,8 +67,8 @@ var (
 	scripts      = regexp.MustCompile(`^(kind/bin|usr/local/bin)/`)
 )
 
-// addKindFiles adds what kind's own base image has from the folder images/base/files of its module, and the specification of
-// containers that it makes there.
+// addKindFiles adds what kind's own base image has from the folder images/base/files of its module,
+// and the specification of containers that it makes there.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
 	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -102,7 +102,8 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 	return f.Add("etc/containerd/cri-base.json", 0o644, text)
 }
 
-// containerdConfig makes kind's configuration that of this image: its pause image, and Pod addresses of the node's range.
+// containerdConfig makes kind's configuration that of this image: its pause image, and Pod
+// addresses of the node's range.
 func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 	if !sandboxImage.Match(text) {
 		return nil, errors.New("kind's configuration of containerd names no pause image any more: adapt the builder to this kind")
@@ -114,8 +115,8 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 `)...), nil
 }
 
-// containerSpec adds to a container's specification the hook of kind that hides the machine's product name, and leaves the
-// limits of processes as they are.
+// containerSpec adds to a container's specification the hook of kind that hides the machine's
+// product name, and leaves the limits of processes as they are.
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {

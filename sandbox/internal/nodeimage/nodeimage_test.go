@@ -103,7 +103,8 @@ func TestProgramOfAnImage(t *testing.T) {
 	}
 }
 
-// The wrapper of runc hands over everything, and takes one capability out of the file that its command reads.
+// The wrapper of runc hands over everything, and takes one capability out of the file that its
+// command reads.
 func TestRuncWithoutSysResource(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -15,7 +15,8 @@ const (
 	pause    = "pause"
 )
 
-// nodeLinks are the names of koup-node in a node, imageLinks those in the images of the control plane.
+// nodeLinks are the names of koup-node in a node, imageLinks those in the images of the control
+// plane.
 var (
 	nodeLinks  = []string{"kubeadm", "kubectl", "kubelet"}
 	imageLinks = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}

@@ -22,7 +22,8 @@ var nodePackages = []string{
 // proxyPackages is what the image of kube-proxy holds beside its program.
 var proxyPackages = []string{"iptables", "nftables", "conntrack"}
 
-// unused is left out of each package: nobody reads or translates anything in a node. The licences stay.
+// unused is left out of each package: nobody reads or translates anything in a node. The licences
+// stay.
 var unused = []string{
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
 	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/locale/*",
@@ -47,13 +48,15 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)
 }
 
-// proxyRootfs returns the tar file with the programs that kube-proxy calls; they are unpacked and not set up.
+// proxyRootfs returns the tar file with the programs that kube-proxy calls; they are unpacked and
+// not set up.
 func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
 }
 
-// debian returns a tar file with Debian packages and all they depend on. The same packages, in the versions of the day on
-// which it was first made, are in the cache; extra goes into the decision too.
+// debian returns a tar file with Debian packages and all they depend on. The same packages, in the
+// versions of the day on which it was first made, are in the cache; extra goes into the decision
+// too.
 func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string, flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}
 	args = append(args, flags...)

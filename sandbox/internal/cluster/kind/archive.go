@@ -11,8 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// Save writes the node image that a cluster would be made of by default to a file, for a machine that reaches no registry, and
-// returns its name. The engine (see engine.Find) must have it. The file appears when it is whole; one that is there is replaced.
+// Save writes the node image that a cluster would be made of by default to a file, for a machine
+// that reaches no registry, and returns its name. The engine (see engine.Find) must have it. The
+// file appears when it is whole; one that is there is replaced.
 func Save(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {
@@ -33,7 +34,8 @@ func Save(ctx context.Context, name, path string) (image string, err error) {
 	return image, nil
 }
 
-// LoadFile gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote it, and returns their names.
+// LoadFile gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote
+// it, and returns their names.
 func LoadFile(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// KillContainer ends a container of a node as kill -9 would; its kubelet sees it as it sees a crash. One that has ended is fine.
+// KillContainer ends a container of a node as kill -9 would; its kubelet sees it as it sees a
+// crash. One that has ended is fine.
 func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
 	err := p.task(ctx, node, "kill", "--signal", "SIGKILL", id)
 	if err != nil && strings.Contains(err.Error(), "not found") { // of its process, or of the whole task
@@ -15,7 +16,8 @@ func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
 	return err
 }
 
-// PauseContainer freezes all processes of a container of a node until ResumeContainer, or until somebody kills it.
+// PauseContainer freezes all processes of a container of a node until ResumeContainer, or until
+// somebody kills it.
 func (p *Provider) PauseContainer(ctx context.Context, node, id string) error {
 	return p.task(ctx, node, "pause", id)
 }

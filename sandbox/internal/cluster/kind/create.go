@@ -23,7 +23,8 @@ const (
 	logsTime = 20 * time.Second
 	// killTime bounds the end of the nodes that are to be removed anyway.
 	killTime = 5 * time.Second
-	// deletePause is between two attempts to end a creation that goes on: between its steps there may be nothing to delete.
+	// deletePause is between two attempts to end a creation that goes on: between its steps there
+	// may be nothing to delete.
 	deletePause = 300 * time.Millisecond
 )
 
@@ -42,7 +43,8 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	return p.connect()
 }
 
-// create creates the cluster. When that fails, or ctx ends, nothing of it is left but a folder of logs.
+// create creates the cluster. When that fails, or ctx ends, nothing of it is left but a folder of
+// logs.
 func (p *Provider) create(ctx context.Context) error {
 	created := make(chan error, 1)
 	go func() {
@@ -103,8 +105,9 @@ func (p *Provider) delete(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the containers where the engine would ask them to end before it removes them: podman gives each ten seconds, which a
-// node takes. What cannot be killed has ended, or its removal tells.
+// kill ends the containers where the engine would ask them to end before it removes them: podman
+// gives each ten seconds, which a node takes. What cannot be killed has ended, or its removal
+// tells.
 func (p *Provider) kill(ctx context.Context) {
 	if p.engine.Command != engine.Podman {
 		return
@@ -164,20 +167,23 @@ func reason(output string) string {
 
 // componentArgs are flags of the control plane's components that differ from kubeadm's.
 var componentArgs = []struct{ component, flag, value string }{
-	// The API server finds the controller, which answers for the logs of module Pods, by an address of the first type only.
+	// The API server finds the controller, which answers for the logs of module Pods, by an address
+	// of the first type only.
 	{"apiServer", "kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"},
 	// By default they write 20 and 50 objects a second, and bases come by the hundred.
 	{"controllerManager", "kube-api-qps", "1000"},
 	{"controllerManager", "kube-api-burst", "2000"},
 	{"scheduler", "kube-api-qps", "1000"},
 	{"scheduler", "kube-api-burst", "2000"},
-	// There is one of each: without an election they begin at once, also after the node was started again.
+	// There is one of each: without an election they begin at once, also after the node was started
+	// again.
 	{"controllerManager", "leader-elect", "false"},
 	{"scheduler", "leader-elect", "false"},
 }
 
-// restartPeriodSince is the version of Kubernetes since which a kubelet can be told not to wait longer and longer before it starts a
-// container again: who kills the controller ten times wants to see it come back ten times.
+// restartPeriodSince is the version of Kubernetes since which a kubelet can be told not to wait
+// longer and longer before it starts a container again: who kills the controller ten times wants to
+// see it come back ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
 // versionOf is the version of Kubernetes in an image, by its tag; nil if that tells none.
@@ -190,8 +196,8 @@ func versionOf(image string) *version.Version {
 	return v
 }
 
-// kubeadmPatches sets componentArgs in both versions of kubeadm's configuration, which write flags differently; kind takes one of them
-// by the node's version of Kubernetes.
+// kubeadmPatches sets componentArgs in both versions of kubeadm's configuration, which write flags
+// differently; kind takes one of them by the node's version of Kubernetes.
 func kubeadmPatches() []string {
 	type m = map[string]any
 	list, dictionary := m{}, m{}
@@ -216,8 +222,8 @@ func kubeadmPatches() []string {
 	return patches
 }
 
-// plain makes one line of an error of kind: what failed, and the last thing that the failed command said. Of the rest, some hundred
-// lines, the logs of the nodes tell.
+// plain makes one line of an error of kind: what failed, and the last thing that the failed command
+// said. Of the rest, some hundred lines, the logs of the nodes tell.
 func plain(err error) error {
 	var run *exec.RunError
 	if !errors.As(err, &run) {

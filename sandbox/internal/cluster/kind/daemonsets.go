@@ -30,16 +30,17 @@ var notABase = corev1.NodeSelectorRequirement{
 	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
 }
 
-// guard keeps DaemonSets that tolerate everything off the Nodes of bases. No kubelet would run their
-// Pods there: they would be Pending for ever, and no rollout of them would end. A DaemonSet of modules is
-// meant for bases and left alone.
+// guard keeps DaemonSets that tolerate everything off the Nodes of bases. No kubelet would run
+// their Pods there: they would be Pending for ever, and no rollout of them would end. A DaemonSet
+// of modules is meant for bases and left alone.
 //
 // A DaemonSet that comes while bases are there may have Pods on them before it is kept off. Its
-// controller deletes those, but a deletion waits for a kubelet to confirm it, which no base has. So the
-// guard removes them from the API.
+// controller deletes those, but a deletion waits for a kubelet to confirm it, which no base has. So
+// the guard removes them from the API.
 //
-// A policy in the cluster would do it at admission, and without a daemon. But MutatingAdmissionPolicy is
-// served by default only since Kubernetes 1.36, and --k8s-version takes older ones.
+// A policy in the cluster would do it at admission, and without a daemon. But
+// MutatingAdmissionPolicy is served by default only since Kubernetes 1.36, and --k8s-version takes
+// older ones.
 type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
@@ -68,8 +69,8 @@ func (g *guard) sweep(ctx context.Context) error {
 	})
 }
 
-// run follows the DaemonSets until ctx ends. The informer repeats all of them every guardRetry, which
-// costs no request and is when a refusal is tried again.
+// run follows the DaemonSets until ctx ends. The informer repeats all of them every guardRetry,
+// which costs no request and is when a refusal is tried again.
 func (g *guard) run(ctx context.Context) {
 	informer := informers.NewSharedInformerFactory(g.client, guardRetry).Apps().V1().DaemonSets().Informer()
 	keepOff := func(o any) {
@@ -90,8 +91,8 @@ func (g *guard) run(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given up
-// there. It changes d.
+// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given
+// up there. It changes d.
 func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 	if !followsBases(d) || d.DeletionTimestamp != nil {
 		return nil
@@ -103,8 +104,8 @@ func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
 		g.log.Info("a DaemonSet that tolerates everything is kept off the Nodes of bases", "daemonSet", nameOf(d))
 		return nil // its next status comes with the generation that this made
 	}
-	// Its controller says that it has seen a generation only when it knows of all Pods that it made before
-	// (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
+	// Its controller says that it has seen a generation only when it knows of all Pods that it made
+	// before (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
 	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation || choosesBases(&d.Spec.Template.Spec) {
 		return nil
 	}
@@ -144,8 +145,8 @@ func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// followsBases tells whether the Pods of a DaemonSet might go to the Nodes of bases without being meant
-// for them: it tolerates every taint, and is none of modules.
+// followsBases tells whether the Pods of a DaemonSet might go to the Nodes of bases without being
+// meant for them: it tolerates every taint, and is none of modules.
 func followsBases(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
 		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
@@ -157,8 +158,8 @@ func followsBases(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// restrict adds to a Pod's conditions on its Node that it is no base's, and tells whether that changed
-// anything. Conditions that speak of bases already stay as they are.
+// restrict adds to a Pod's conditions on its Node that it is no base's, and tells whether that
+// changed anything. Conditions that speak of bases already stay as they are.
 func restrict(spec *corev1.PodSpec) (changed bool) {
 	if _, speaks := spec.NodeSelector[labels.Component]; speaks {
 		return false
@@ -195,7 +196,8 @@ func choosesBases(spec *corev1.PodSpec) bool {
 	})
 }
 
-// required returns the conditions on a Pod's Node, one of which must hold; nil means that any Node will do.
+// required returns the conditions on a Pod's Node, one of which must hold; nil means that any Node
+// will do.
 func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

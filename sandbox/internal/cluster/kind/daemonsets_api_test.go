@@ -23,7 +23,8 @@ import (
 // patience is how long Kubernetes may take on a busy machine.
 const patience = time.Minute
 
-// Kubernetes itself rolls a DaemonSet out to a base before the guard comes; then nothing of it is left there, and it is rolled out.
+// Kubernetes itself rolls a DaemonSet out to a base before the guard comes; then nothing of it is
+// left there, and it is rolled out.
 func TestGuardBesideKubernetes(t *testing.T) {
 	client := controlPlane(t)
 	for name, l := range map[string]map[string]string{"real": nil, "vnode.a": {labels.Component: labels.Vnode}} {
@@ -89,7 +90,8 @@ func boundTo(ctx context.Context, client kubernetes.Interface, want []string) er
 	return nil
 }
 
-// controlPlane is an API with Kubernetes' own controllers and scheduler, and no kubelet, that ends with the test.
+// controlPlane is an API with Kubernetes' own controllers and scheduler, and no kubelet, that ends
+// with the test.
 func controlPlane(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	binary, err := filepath.Abs("../../../../bin/koup-controlplane")

@@ -100,7 +100,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A DaemonSet that comes later is kept off as well, and its Pods leave the bases once its controller has let go of them.
+// A DaemonSet that comes later is kept off as well, and its Pods leave the bases once its
+// controller has let go of them.
 func TestDaemonSetThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := func(name string, l map[string]string) *corev1.Node {
@@ -146,7 +147,8 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
 			t.Fatalf("affinity (-want +got):\n%s", diff)
 		}
-		// What the API server and the DaemonSet controller do of it: the latter may still make Pods by what it knew before.
+		// What the API server and the DaemonSet controller do of it: the latter may still make Pods
+		// by what it knew before.
 		d.Generation = 2
 		d.Status.ObservedGeneration = 1
 		if d, err = api.Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {

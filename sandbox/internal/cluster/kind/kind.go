@@ -24,7 +24,8 @@ import (
 const (
 	// namePrefix begins the name of every cluster of a sandbox; the sandbox's name follows.
 	namePrefix = "koup-"
-	// maxName is the longest name of a cluster: kind appends up to 14 characters to make a host name, which has 64 at most.
+	// maxName is the longest name of a cluster: kind appends up to 14 characters to make a host
+	// name, which has 64 at most.
 	maxName = 50
 	// readyPoll is how often the nodes are looked at until they are Ready.
 	readyPoll = 200 * time.Millisecond
@@ -32,21 +33,25 @@ const (
 
 // Options of a Provider.
 type Options struct {
-	// Sandbox is the name that the cluster is marked with; the cluster's own is koup-NAME. Required.
+	// Sandbox is the name that the cluster is marked with; the cluster's own is koup-NAME.
+	// Required.
 	Sandbox string
-	// Dir is the state folder of the sandbox, which exists: the note about the cluster lies there. Required.
+	// Dir is the state folder of the sandbox, which exists: the note about the cluster lies there.
+	// Required.
 	Dir string
 	// Kubeconfig is where the administrator's kubeconfig is written. Required.
 	Kubeconfig string
 	// LogDir receives the folder kind/ with the nodes' logs when a creation fails. Required.
 	LogDir string
-	// Engine is docker or podman, if the sandbox has no cluster yet. Default: the first of the two that answers.
+	// Engine is docker or podman, if the sandbox has no cluster yet. Default: the first of the two
+	// that answers.
 	Engine string
 	// Nodes is how many nodes the cluster has, the control plane's included. Default: 1.
 	Nodes int
 	// Image of the nodes. Default: see Version.
 	Image string
-	// Version of Kubernetes, such as "v1.36.3"; not together with Image. Default: that of kind's own image.
+	// Version of Kubernetes, such as "v1.36.3"; not together with Image. Default: that of kind's
+	// own image.
 	Version string
 	// Note is told what a person should know, in a sentence. Default: nobody is told.
 	Note func(string)
@@ -54,7 +59,16 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Provider is a cluster of kind. Run its Steps in order, then use Cluster; end with Down. Its methods are not for concurrent use.
+// Provider is a cluster of kind for one sandbox. What it offers, and when:
+//
+//	at any time           Steps, Rest, Down
+//	after the first Step  Engine, Adopted, Load
+//	after all Steps       Cluster, Gateway, Launch, GuardNodes,
+//	                      KillContainer, PauseContainer, ResumeContainer
+//
+// What follows all Steps, and Load beside the other Steps, may be called concurrently. Steps are run in
+// order and by one goroutine; then Rest, beside whatever uses the cluster. Down ends it, whatever
+// was run before.
 type Provider struct {
 	o    Options
 	name string
@@ -94,48 +108,50 @@ func New(o Options) (*Provider, error) {
 	return p, err
 }
 
-// Steps bring the cluster up. The first only reads, but for an image that it may have to download.
+// Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing image is
+// written); the cluster is there, and its API answers; the cluster bears the sandbox's mark, and bases may
+// come; its nodes get Ready.
 func (p *Provider) Steps() []graph.Step {
 	return graph.Chain(
 		graph.Step{Name: "Asking the container engine", Run: p.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: p.Down},
 		graph.Step{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
-		graph.Step{Name: "Preparing the cluster for bases", Run: p.furnish, Gives: []graph.Condition{cluster.Answers}},
+		graph.Step{Name: "Preparing the cluster for bases", Run: p.prepareForBases, Gives: []graph.Condition{cluster.Answers}},
 		graph.Step{Name: "Waiting for the cluster's nodes", Run: p.waitNodes, Gives: []graph.Condition{cluster.Complete}},
 	)
 }
 
-// Cluster describes the running cluster; call it after Steps.
+// Cluster describes the running cluster.
 func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
 		Sandbox: p.o.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
 	}
 }
 
-// Engine is the engine that has the cluster; call it after Steps.
+// Engine is the engine that has the cluster.
 func (p *Provider) Engine() *engine.Engine { return p.engine }
 
-// Adopted tells whether the cluster was there before the Steps, which use it as it is.
+// Adopted tells whether the cluster was there before the Steps, which then use it as it is.
 func (p *Provider) Adopted() bool { return p.adopt }
 
-// prepare finds out what there is.
+// prepare finds the engine, what it has of the cluster, and the image for a new one.
 func (p *Provider) prepare(ctx context.Context) error {
-	if err := p.ask(ctx); err != nil {
+	if err := p.findEngine(ctx); err != nil {
 		return err
 	}
 	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
 		p.note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name, p.engine.Command, p.o.Engine))
 	}
-	if err := p.claim(ctx); err != nil || p.adopt {
+	if err := p.checkOwner(ctx); err != nil || p.adopt {
 		return err
 	}
 	if err := suffices(ctx, p.engine); err != nil {
 		return err
 	}
-	return p.choose(ctx)
+	return p.chooseImage(ctx)
 }
 
-// ask finds the engine that has, or shall have, the cluster.
-func (p *Provider) ask(ctx context.Context) error {
+// findEngine finds the engine that has, or shall have, the cluster.
+func (p *Provider) findEngine(ctx context.Context) error {
 	note, err := p.readNote()
 	if err != nil {
 		return err
@@ -153,8 +169,9 @@ func (p *Provider) ask(ctx context.Context) error {
 	return nil
 }
 
-// furnish makes the cluster the sandbox's, and fit for bases.
-func (p *Provider) furnish(ctx context.Context) error {
+// prepareForBases marks the cluster as the sandbox's, finds how it reaches this machine, and keeps
+// Pods off the Nodes of bases that tolerate everything.
+func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := cluster.Mark(ctx, p.client, p.o.Sandbox); err != nil {
 		return err
 	}
@@ -196,7 +213,8 @@ func (p *Provider) connect() error {
 	return nil
 }
 
-// waitNodes waits until every node of the engine is Ready, and has a route to the Pods of every other.
+// waitNodes waits until every node of the engine is Ready, and has a route to the Pods of every
+// other.
 func (p *Provider) waitNodes(ctx context.Context) error {
 	for {
 		waiting, err := p.notReady(ctx)

@@ -13,8 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load gives an image to every node; Pods that name it must not pull it. Call it after the first of Steps, beside the others: it waits
-// until the nodes can take it, which is long before the API answers.
+// Load gives an image to every node; Pods that name it must not pull it. Call it after the first of
+// Steps, beside the others: it waits until the nodes can take it, which is long before the API
+// answers.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	list, err := p.awaitNodes(ctx)
 	if err != nil {
@@ -37,8 +38,8 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	return group.Wait()
 }
 
-// awaitNodes blocks until the container runtime of every node answers. Until then every failure may be that of a node that is only just
-// being made.
+// awaitNodes blocks until the container runtime of every node answers. Until then every failure may
+// be that of a node that is only just being made.
 func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
 	for {
 		list, err := p.kind.ListInternalNodes(p.name)

@@ -7,7 +7,8 @@ import (
 	"sigs.k8s.io/kind/pkg/log"
 )
 
-// logger leads what kind says into our log: warnings as such, everything else for those who look for details.
+// logger leads what kind says into our log: warnings as such, everything else for those who look
+// for details.
 type logger struct{ log *slog.Logger }
 
 var _ log.Logger = logger{}

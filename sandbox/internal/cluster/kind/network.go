@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
@@ -21,8 +19,8 @@ import (
 const (
 	// Network is the engine's network in which kind puts all its clusters.
 	Network = "kind"
-	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes between nodes; the node image
-	// of `make node-image` brings it.
+	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes
+	// between nodes; the node image of `make node-image` brings it.
 	podNetwork = "pod-network"
 	// controlPlaneLabel is what kubeadm gives to the node of the API server.
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
@@ -32,7 +30,8 @@ const (
 	reachTime = 2 * time.Second
 )
 
-// findGateway returns the network's address of this machine, if this machine has it and reaches the nodes.
+// findGateway returns the network's address of this machine, if this machine has it and reaches the
+// nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
 	if p.engine.Command == engine.Podman {
@@ -84,8 +83,9 @@ func (p *Provider) reachNodes(ctx context.Context) error {
 // baseNetwork holds the addresses of simulated bases, which nobody answers.
 const baseNetwork = "198.18.0.0/15"
 
-// keepReachable makes the addresses of simulated bases ones that a node could reach by itself. kindnet, the Pod network of kind's own
-// image, adds a route through the address of every Node, and ends when the kernel refuses one.
+// keepReachable makes the addresses of simulated bases ones that a node could reach by itself.
+// kindnet, the Pod network of kind's own image, adds a route through the address of every Node, and
+// ends when the kernel refuses one.
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -99,7 +99,8 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	return nil
 }
 
-// route gives every node a route to the Pods of every other, where the cluster has nothing that does it.
+// route gives every node a route to the Pods of every other, where the cluster has nothing that
+// does it.
 func (p *Provider) route(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil || len(nodes) < 2 {
@@ -133,17 +134,4 @@ func address(n corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// stranger is a client of a cluster that need not be ours; no file is written.
-func (p *Provider) stranger() (kubernetes.Interface, error) {
-	text, err := p.kind.KubeConfig(p.name, false)
-	if err != nil {
-		return nil, plain(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	return kubernetes.NewForConfig(config)
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// OwnImage is the repository of the node image that `make node-image` builds; its tag is the version of Kubernetes.
+// OwnImage is the repository of the node image that `make node-image` builds; its tag is the
+// version of Kubernetes.
 const OwnImage = "koupsandbox/node"
 
-// choose settles which image the nodes are made of, and sees to it that the engine has it: the one that the user named; else that of
-// kind, or the one built here if that alone is at hand. Nothing is downloaded while an image is at hand.
-func (p *Provider) choose(ctx context.Context) error {
+// chooseImage finds the image for the nodes, and downloads it if the engine has none that would do.
+// The user's choice comes first, then the image of kind, then the one that was built here.
+func (p *Provider) chooseImage(ctx context.Context) error {
 	candidates := p.candidates(ctx)
 	image, err := first(ctx, p.engine, candidates)
 	if err != nil {
@@ -37,8 +38,8 @@ func (p *Provider) choose(ctx context.Context) error {
 	return nil
 }
 
-// AtHand returns the image that a cluster would be made of by default, if an engine (see engine.Find) answers, suffices, and has one.
-// The error says what is missing.
+// AtHand returns the image that a cluster would be made of by default, if an engine (see
+// engine.Find) answers, suffices, and has one. The error says what is missing.
 func AtHand(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {
@@ -62,9 +63,11 @@ func atHand(ctx context.Context, e *engine.Engine) (image string, err error) {
 // podmanHost is where podman takes an image to be from whose name says nothing of it.
 const podmanHost = "localhost/"
 
-// first returns the first of some images that the engine has, empty if it has none. One for another architecture is an error.
+// first returns the first of some images that the engine has, empty if it has none. One for another
+// architecture is an error.
 //
-// Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole name is returned.
+// Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole
+// name is returned.
 func first(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
@@ -90,7 +93,8 @@ func has(ctx context.Context, e *engine.Engine, image string) bool {
 	return err == nil
 }
 
-// candidates lists the images that would do, the best first. The first is the one to download if none is there.
+// candidates lists the images that would do, the best first. The first is the one to download if
+// none is there.
 func (p *Provider) candidates(ctx context.Context) []string {
 	switch {
 	case p.o.Image != "":
@@ -99,7 +103,8 @@ func (p *Provider) candidates(ctx context.Context) []string {
 		tag := "v" + strings.TrimPrefix(p.o.Version, "v")
 		return []string{"kindest/node:" + tag, OwnImage + ":" + tag}
 	}
-	// The second is the first where it came in a file: its digest is known only to who has pulled it.
+	// The second is the first where it came in a file: its digest is known only to who has pulled
+	// it.
 	list := []string{defaults.Image, short(defaults.Image)}
 	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {

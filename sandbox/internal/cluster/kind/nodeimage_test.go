@@ -12,7 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// Podman finds its images by a short name too, and kind does not: it takes one without a host for an image of docker.io.
+// Podman finds its images by a short name too, and kind does not: it takes one without a host for
+// an image of docker.io.
 func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
 	enginetest.Fake(t, "podman", `case "$1 $2" in
 "image ls") echo v1.36.3;;
@@ -21,7 +22,7 @@ func TestChooseNamesImagesOfPodmanInFull(t *testing.T) {
 esac`)
 	for given, want := range map[string]string{"": "localhost/" + OwnImage + ":v1.36.3", "elsewhere:1": "elsewhere:1"} {
 		p := &Provider{o: Options{Image: given}, engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}, note: func(string) {}}
-		if err := p.choose(t.Context()); err != nil || p.image != want {
+		if err := p.chooseImage(t.Context()); err != nil || p.image != want {
 			t.Errorf("of image %q: %q, error %v; want %q", given, p.image, err, want)
 		}
 	}
@@ -51,7 +52,8 @@ esac`
 
 func TestChoose(t *testing.T) {
 	def, _, _ := strings.Cut(defaults.Image, "@")
-	// An engine with some images; it notes what it pulls, which only works for those called reachable.
+	// An engine with some images; it notes what it pulls, which only works for those called
+	// reachable.
 	have := func(images map[string]string, tags ...string) string {
 		s := `case "$1 $2" in` + "\n" + `"image ls") ` + fmt.Sprintf("echo %q", strings.Join(tags, "\n")) + ";;\n"
 		s += `"image inspect") case "$5" in` + "\n"
@@ -84,7 +86,7 @@ func TestChoose(t *testing.T) {
 			var notes []string
 			p := &Provider{o: tc.options, engine: &engine.Engine{Command: "docker", Architecture: "amd64"},
 				note: func(text string) { notes = append(notes, text) }}
-			err := p.choose(t.Context())
+			err := p.chooseImage(t.Context())
 			if got := fmt.Sprint(err); tc.err == "" && err != nil || tc.err != "" && got != tc.err {
 				t.Errorf("error %v\n want %s", err, tc.err)
 			}

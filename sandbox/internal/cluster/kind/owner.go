@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -17,7 +19,8 @@ import (
 )
 
 const (
-	// noteFile in the state folder says that the cluster of the sandbox's name is, or was being, made by it.
+	// noteFile in the state folder says that the cluster of the sandbox's name is, or was being,
+	// made by it.
 	noteFile = "kind.json"
 	// answerTime is how long a cluster that is there may take to say whose it is.
 	answerTime = 5 * time.Second
@@ -63,9 +66,9 @@ func (p *Provider) readNote() (*ownership, error) {
 	return &o, nil
 }
 
-// claim settles whose the cluster of the name is, if there is one: it is adopted, or a half that was left over is removed, or it is
-// refused and not touched.
-func (p *Provider) claim(ctx context.Context) error {
+// checkOwner finds out whose the cluster of the name is, if there is one. The sandbox's own is
+// adopted. A half that an earlier up left behind is removed. Any other is refused and not touched.
+func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
 		return fmt.Errorf("looking for kind cluster %s: %w", p.name, plain(err))
@@ -115,8 +118,8 @@ func (p *Provider) noMark(err error) string {
 	return "it does not answer"
 }
 
-// marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer and at most for limit. It writes
-// nothing.
+// marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer
+// and at most for limit. It writes nothing.
 func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
@@ -134,22 +137,31 @@ func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error
 	}
 }
 
+// readMark asks once. It writes no file, since the cluster may be somebody else's.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
-	client, err := p.stranger()
+	text, err := p.kind.KubeConfig(p.name, false)
+	if err != nil {
+		return false, plain(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	if err != nil {
+		return false, err
+	}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return false, err
 	}
 	return cluster.Marked(ctx, client, p.o.Sandbox)
 }
 
-// Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its folder, or by the mark. Without an
-// engine there is nothing to delete.
+// Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
+// folder, or by the mark. Without an engine there is nothing to delete.
 func Forget(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
 		return err
 	}
-	if err := p.ask(ctx); errors.Is(err, engine.ErrNone) {
+	if err := p.findEngine(ctx); errors.Is(err, engine.ErrNone) {
 		return nil
 	} else if err != nil {
 		return err
@@ -173,13 +185,14 @@ func Forget(ctx context.Context, o Options) error {
 	return p.Down(ctx)
 }
 
-// EngineOf returns the engine that has, or would have, the cluster of a sandbox; engine.ErrNone, wrapped, means that none can be used.
+// EngineOf returns the engine that has, or would have, the cluster of a sandbox; engine.ErrNone,
+// wrapped, means that none can be used.
 func EngineOf(ctx context.Context, o Options) (*engine.Engine, error) {
 	p, err := New(o)
 	if err != nil {
 		return nil, err
 	}
-	err = p.ask(ctx)
+	err = p.findEngine(ctx)
 	return p.engine, err
 }
 

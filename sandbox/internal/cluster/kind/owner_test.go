@@ -24,8 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// fakeCluster is an engine with one kind cluster, whose API answers with a mark or that there is none. It returns the file in which
-// the engine notes what it was told to change.
+// fakeCluster is an engine with one kind cluster, whose API answers with a mark or that there is
+// none. It returns the file in which the engine notes what it was told to change.
 func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func marked(sandboxName string) *corev1.ConfigMap {
 	}
 }
 
-func TestClaim(t *testing.T) {
+func TestCheckOwner(t *testing.T) {
 	const started, removed = "start koup-demo-control-plane\n", "rm -f -v koup-demo-control-plane\n"
 	for name, tc := range map[string]struct {
 		mark    *corev1.ConfigMap
@@ -123,7 +123,7 @@ func TestClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.engine, p.kind = &engine.Engine{Command: "docker"}, cluster.NewProvider(cluster.ProviderWithDocker())
-			err = p.claim(t.Context())
+			err = p.checkOwner(t.Context())
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || err.Error() != tc.err) {
 				t.Errorf("error %v\n want %s", err, tc.err)
 			}

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// minMemory is what a node with a control plane needs: about 900 MB, and as much again for caches.
+	// minMemory is what a node with a control plane needs: about 900 MB, and as much again for
+	// caches.
 	minMemory = 2 << 30
 	// minDisk is what a node writes in its first minutes, with room for logs.
 	minDisk = 1 << 30
@@ -47,12 +48,14 @@ func suffices(ctx context.Context, e *engine.Engine) error {
 const (
 	// inotifyLimit is where Linux says how many watchers of files a user may have at once.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
-	// minInotify is enough for some clusters: the programs of one take about 30, and those of all clusters are the same user's.
+	// minInotify is enough for some clusters: the programs of one take about 30, and those of all
+	// clusters are the same user's.
 	minInotify = 512
 )
 
-// scarceInotify says, after a creation has failed, that the machine has few watchers of files: the commonest reason why a further
-// cluster does not start, which none of its logs names plainly. A limit that cannot be read is none.
+// scarceInotify says, after a creation has failed, that the machine has few watchers of files: the
+// commonest reason why a further cluster does not start, which none of its logs names plainly. A
+// limit that cannot be read is none.
 func scarceInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

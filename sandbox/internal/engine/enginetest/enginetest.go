@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Fake makes a shell script the only container engine of this machine until the test ends. Its name is
-// docker or podman; empty: there is none.
+// Fake makes a shell script the only container engine of this machine until the test ends. Its name
+// is docker or podman; empty: there is none.
 func Fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()

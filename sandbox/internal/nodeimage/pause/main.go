@@ -1,4 +1,5 @@
-// Command pause holds the namespaces of a Pod open: it waits until it is told to end, and buries children that were left to it.
+// Command pause holds the namespaces of a Pod open: it waits until it is told to end, and buries
+// children that were left to it.
 package main
 
 import (

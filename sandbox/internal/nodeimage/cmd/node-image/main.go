@@ -1,5 +1,5 @@
-// Command node-image builds the image of a kind node from Debian packages and Go modules, and gives it to a container engine
-// or writes it to a file: `make node-image`.
+// Command node-image builds the image of a kind node from Debian packages and Go modules, and gives
+// it to a container engine or writes it to a file: `make node-image`.
 package main
 
 import (
@@ -73,7 +73,8 @@ func run(c *cli.Context) error {
 	return nil
 }
 
-// cacheHome is where the system keeps caches, or a folder for temporary files where it does not say.
+// cacheHome is where the system keeps caches, or a folder for temporary files where it does not
+// say.
 func cacheHome() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		return dir
