@@ -216,39 +216,45 @@ func (p *Provider) connect() error {
 // waitNodes waits until every node of the engine is Ready, and has a route to the Pods of every
 // other.
 func (p *Provider) waitNodes(ctx context.Context) error {
-	for {
-		waiting, err := p.notReady(ctx)
-		if err == nil && waiting == "" {
-			return p.route(ctx)
-		}
-		if err != nil {
-			waiting = err.Error()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", waiting, context.Cause(ctx))
-		case <-time.After(readyPoll):
-		}
+	if err := poll(ctx, p.nodesReady); err != nil {
+		return err
 	}
+	return p.route(ctx)
 }
 
-// notReady says what is missing until all nodes are Ready; empty means nothing.
-func (p *Provider) notReady(ctx context.Context) (string, error) {
+// nodesReady says what is missing until all nodes are Ready.
+func (p *Provider) nodesReady(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if !p.adopt && len(nodes) < p.o.Nodes {
-		return fmt.Sprintf("%d of %d nodes have joined", len(nodes), p.o.Nodes), nil
+		return fmt.Errorf("%d of %d nodes have joined", len(nodes), p.o.Nodes)
 	}
 	for _, n := range nodes {
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-				return fmt.Sprintf("node %s is not Ready: %s", n.Name, c.Message), nil
+				return fmt.Errorf("node %s is not Ready: %s", n.Name, c.Message)
 			}
 		}
 	}
-	return "", nil
+	return nil
+}
+
+// poll calls done until it succeeds. When ctx ends first, the error says what done said last, and
+// why ctx ended.
+func poll(ctx context.Context, done func(context.Context) error) error {
+	for {
+		err := done(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		case <-time.After(readyPoll):
+		}
+	}
 }
 
 // nodes lists the nodes that are no bases.

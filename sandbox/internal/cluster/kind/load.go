@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
@@ -41,32 +40,24 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 // awaitNodes blocks until the container runtime of every node answers. Until then every failure may
 // be that of a node that is only just being made.
 func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
-	for {
-		list, err := p.kind.ListInternalNodes(p.name)
+	var list []nodes.Node
+	err := poll(ctx, func(ctx context.Context) (err error) {
+		list, err = p.kind.ListInternalNodes(p.name)
 		switch {
 		case err != nil:
-			err = plain(err)
+			return plain(err)
 		case len(list) < p.o.Nodes && !p.adopt:
-			err = fmt.Errorf("%d of %d nodes are there", len(list), p.o.Nodes)
-		default:
-			err = p.runtimesAnswer(ctx, list)
+			return fmt.Errorf("%d of %d nodes are there", len(list), p.o.Nodes)
 		}
-		if err == nil {
-			return list, nil
+		for _, node := range names(list) {
+			if _, err := p.engine.Run(ctx, "exec", node, "ctr", "version"); err != nil {
+				return err
+			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("waiting for the nodes of kind cluster %s: %w: %w", p.name, err, context.Cause(ctx))
-		case <-time.After(readyPoll):
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the nodes of kind cluster %s: %w", p.name, err)
 	}
-}
-
-func (p *Provider) runtimesAnswer(ctx context.Context, list []nodes.Node) error {
-	for _, node := range names(list) {
-		if _, err := p.engine.Run(ctx, "exec", node, "ctr", "version"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return list, nil
 }

@@ -123,18 +123,18 @@ func (p *Provider) noMark(err error) string {
 func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
-	for {
-		marked, err := p.readMark(ctx)
-		var other *cluster.OtherSandboxError
-		if err == nil || errors.As(err, &other) {
-			return marked, err
+	var marked bool
+	var other *cluster.OtherSandboxError
+	err := poll(ctx, func(ctx context.Context) (err error) {
+		if marked, err = p.readMark(ctx); errors.As(err, &other) {
+			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return false, err
-		case <-time.After(readyPoll):
-		}
+		return err
+	})
+	if other != nil {
+		return false, other
 	}
+	return marked, err
 }
 
 // readMark asks once. It writes no file, since the cluster may be somebody else's.
