@@ -93,32 +93,46 @@ type dockerEntry struct {
 
 // Write writes one archive with all images. A layer that several of them share is in it once.
 func Write(w io.Writer, images ...*Image) error {
-	a := &archive{
-		files: newFiles(w), written: map[digest.Digest]bool{},
-		index: ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex},
-	}
+	files, written := newFiles(w), map[digest.Digest]bool{}
+	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
+	var docker []dockerEntry
 	for _, i := range images {
-		if err := a.add(i); err != nil {
-			return fmt.Errorf("writing image %s: %w", i.Name, err)
+		entry := dockerEntry{Config: i.config.name(), RepoTags: []string{i.Name}}
+		var blobs []blob
+		for _, l := range i.layers {
+			blobs = append(blobs, l.blob)
+			entry.Layers = append(entry.Layers, l.name())
 		}
+		for _, b := range append(blobs, i.config, i.manifest) {
+			if written[b.Digest] {
+				continue
+			}
+			written[b.Digest] = true
+			if err := files.blob(b); err != nil {
+				return fmt.Errorf("writing image %s: %w", i.Name, err)
+			}
+		}
+		manifest := i.manifest.Descriptor
+		manifest.Annotations = map[string]string{containerdName: i.Name}
+		index.Manifests, docker = append(index.Manifests, manifest), append(docker, entry)
 	}
 	for _, file := range []struct {
 		name  string
 		value any
 	}{
-		{ocispec.ImageIndexFile, a.index},
+		{ocispec.ImageIndexFile, index},
 		{ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}},
-		{"manifest.json", a.docker},
+		{"manifest.json", docker},
 	} {
 		text, err := json.Marshal(file.value)
 		if err == nil {
-			err = a.files.Add(file.name, 0o644, text)
+			err = files.Add(file.name, 0o644, text)
 		}
 		if err != nil {
 			return fmt.Errorf("writing the index of the images: %w", err)
 		}
 	}
-	return a.files.w.Close()
+	return files.w.Close()
 }
 
 // WriteFile writes to a file what Write writes. After an error half of it may be there.
@@ -128,36 +142,6 @@ func WriteFile(path string, images ...*Image) error {
 		return err
 	}
 	return errors.Join(Write(f, images...), f.Close())
-}
-
-type archive struct {
-	files   *Files
-	written map[digest.Digest]bool
-	index   ocispec.Index
-	docker  []dockerEntry
-}
-
-func (a *archive) add(i *Image) error {
-	entry := dockerEntry{Config: i.config.name(), RepoTags: []string{i.Name}}
-	var blobs []blob
-	for _, l := range i.layers {
-		blobs = append(blobs, l.blob)
-		entry.Layers = append(entry.Layers, l.name())
-	}
-	for _, b := range append(blobs, i.config, i.manifest) {
-		if a.written[b.Digest] {
-			continue
-		}
-		a.written[b.Digest] = true
-		if err := a.files.blob(b); err != nil {
-			return err
-		}
-	}
-	manifest := i.manifest.Descriptor
-	manifest.Annotations = map[string]string{containerdName: i.Name}
-	a.index.Manifests = append(a.index.Manifests, manifest)
-	a.docker = append(a.docker, entry)
-	return nil
 }
 
 // blob adds a blob, and notices a file that has changed since its digest was taken.

@@ -123,55 +123,43 @@ func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 		if err != nil {
 			return err
 		}
-		h.Name = clean(h.Name)
-		switch {
-		case h.Name == "." || !keep(h.Name) || h.Typeflag == tar.TypeDir && f.made[h.Name]:
+		name := clean(h.Name)
+		if name == "." || !keep(name) || h.Typeflag == tar.TypeDir && f.made[name] {
 			continue
-		case h.Typeflag == tar.TypeDir:
-			f.made[h.Name] = true
-			h.Name += "/"
-		case h.Typeflag == tar.TypeLink:
+		}
+		if h.Typeflag == tar.TypeLink {
 			h.Linkname = clean(h.Linkname)
 		}
-		if err := f.header(h); err != nil {
-			return err
-		}
-		if _, err := io.Copy(f.w, in); err != nil {
+		if err := f.add(h, in); err != nil {
 			return err
 		}
 	}
 }
 
+// add adds an entry after the folders above it that are not there yet.
 func (f *Files) add(h *tar.Header, content io.Reader) error {
 	h.Name = clean(h.Name)
-	if err := f.folders(path.Dir(h.Name)); err != nil {
-		return err
+	for i, c := range h.Name {
+		if folder := h.Name[:i]; c == '/' && !f.made[folder] {
+			if err := f.write(&tar.Header{Typeflag: tar.TypeDir, Name: folder, Mode: 0o755}, nil); err != nil {
+				return err
+			}
+		}
 	}
-	if err := f.header(h); err != nil {
-		return err
-	}
-	if content == nil {
-		return nil
-	}
-	_, err := io.Copy(f.w, content)
-	return err
+	return f.write(h, content)
 }
 
-func (f *Files) folders(name string) error {
-	name = clean(name)
-	if name == "." || f.made[name] {
-		return nil
+func (f *Files) write(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeDir {
+		f.made[h.Name] = true
+		h.Name += "/"
 	}
-	if err := f.folders(path.Dir(name)); err != nil {
-		return err
-	}
-	f.made[name] = true
-	return f.header(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755})
-}
-
-func (f *Files) header(h *tar.Header) error {
 	h.ModTime = time.Unix(0, 0)
-	return f.w.WriteHeader(h)
+	err := f.w.WriteHeader(h)
+	if err == nil && content != nil {
+		_, err = io.Copy(f.w, content)
+	}
+	return err
 }
 
 // clean makes a path relative to the root of the layer.

@@ -17,19 +17,12 @@ func (l logger) Warn(message string)               { l.log.Warn("kind", "says", 
 func (l logger) Warnf(format string, args ...any)  { l.Warn(fmt.Sprintf(format, args...)) }
 func (l logger) Error(message string)              { l.log.Warn("kind", "failed", message) }
 func (l logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
+func (l logger) Info(message string)               { l.log.Debug("kind", "says", message) }
+func (l logger) Infof(format string, args ...any)  { l.Info(fmt.Sprintf(format, args...)) }
+func (l logger) Enabled() bool                     { return true }
 func (l logger) V(level log.Level) log.InfoLogger {
-	return infoLogger{log: l.log, enabled: level < 2}
-}
-
-type infoLogger struct {
-	log     *slog.Logger
-	enabled bool
-}
-
-func (l infoLogger) Info(message string) {
-	if l.enabled {
-		l.log.Debug("kind", "says", message)
+	if level < 2 {
+		return l
 	}
+	return log.NoopInfoLogger{}
 }
-func (l infoLogger) Infof(format string, args ...any) { l.Info(fmt.Sprintf(format, args...)) }
-func (l infoLogger) Enabled() bool                    { return l.enabled }

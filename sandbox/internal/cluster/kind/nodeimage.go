@@ -75,22 +75,18 @@ func first(ctx context.Context, e *engine.Engine, images []string) (string, erro
 		case ctx.Err() != nil:
 			return "", err
 		case err != nil: // it is not there
+			continue
 		case architecture != e.Architecture:
 			return "", fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
 				image, architecture, e.Command, e.Architecture)
-		case e.Command == engine.Podman && has(ctx, e, podmanHost+image):
-			return podmanHost + image, nil
-		default:
-			return image, nil
+		case e.Command == engine.Podman:
+			if _, err := e.Run(ctx, "image", "exists", podmanHost+image); err == nil { // exactly this name
+				return podmanHost + image, nil
+			}
 		}
+		return image, nil
 	}
 	return "", nil
-}
-
-// has tells whether the engine, which is podman, has an image of exactly this name.
-func has(ctx context.Context, e *engine.Engine, image string) bool {
-	_, err := e.Run(ctx, "image", "exists", image)
-	return err == nil
 }
 
 // candidates lists the images that would do, the best first. The first is the one to download if
