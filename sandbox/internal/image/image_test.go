@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -187,6 +188,62 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, byDocker); diff != "" {
 		t.Errorf("by manifest.json (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever builds the same image twice has the same archive.
+func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+	write := func() string {
+		var layers []*Layer
+		for _, name := range []string{"etc/a", "etc/b"} {
+			l, err := WriteLayer(filepath.Join(t.TempDir(), "layer"), true, func(f *Files) error { return f.Add(name, 0o644, []byte(name)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			layers = append(layers, l)
+		}
+		a, errA := New("a:1", ocispec.ImageConfig{Entrypoint: []string{"/a"}}, layers...)
+		b, errB := New("b:1", ocispec.ImageConfig{Entrypoint: []string{"/b"}}, layers[1])
+		var archive bytes.Buffer
+		if err := errors.Join(errA, errB, Write(&archive, a, b)); err != nil {
+			t.Fatal(err)
+		}
+		return digest.FromBytes(archive.Bytes()).String()
+	}
+	if first, second := write(), write(); first != second {
+		t.Errorf("digests %s and %s", first, second)
+	}
+}
+
+func TestOfProgramIsNamedForItsContent(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("binary"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, want := range map[string]string{
+		"localhost/box/base":         "^localhost/box/base:[0-9a-f]{12}$",
+		"localhost:5000/box/base:v1": "^localhost:5000/box/base:v1$",
+	} {
+		i, err := OfProgram(name, program, dir, "--stdio")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile(want).MatchString(i.Name) {
+			t.Errorf("of name %s: %s, want %s", name, i.Name, want)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "base.layer.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"base 755 binary"}, list(t, text)); diff != "" {
+			t.Errorf("files (-want +got):\n%s", diff)
+		}
+		var config ocispec.Image
+		decode(t, i.config.text, &config)
+		if diff := cmp.Diff([]string{"/base", "--stdio"}, config.Config.Entrypoint); diff != "" {
+			t.Errorf("entrypoint (-want +got):\n%s", diff)
+		}
 	}
 }
 
