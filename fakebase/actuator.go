@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -133,7 +134,7 @@ func worst(a, b healthStatus) healthStatus {
 // healthLocked works out the health of now; the base is locked.
 func (l *life) healthLocked() baseHealth {
 	fs := &l.b.faults
-	_, broken := fs.holds(FaultStartFailed, subject{})
+	_, broken := fs.holds(fault.KindStartFailed, subject{})
 	in := healthInput{
 		base: ark.ID(l.b.opts.Name, masterVersion), starting: !l.booted || l.staticsPending, failed: broken,
 		withAll: l.b.opts.WithAllBizReadiness, faithful: l.b.opts.Faithful,
@@ -169,14 +170,14 @@ func (l *life) healthLocked() baseHealth {
 // unhealthy asks whether a fault makes the health check of a module, or with
 // empty names that of the base, DOWN.
 func (l *life) unhealthy(name, version string) bool {
-	_, there := l.b.faults.holdsIf(func(f *Fault) bool {
-		if f.Kind != FaultActuatorDown {
+	_, there := l.b.faults.holdsIf(func(f *fault.Fault) bool {
+		if f.Kind != fault.KindActuatorDown {
 			return false
 		}
-		if !f.Match.narrow() {
+		if !narrow(f.Match) {
 			return name == ""
 		}
-		return name != "" && f.Match.covers(subject{biz: name, version: version})
+		return name != "" && covers(f.Match, subject{biz: name, version: version})
 	})
 	return there
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -109,23 +110,23 @@ func TestHealthFollowsTheBase(t *testing.T) {
 		}, {
 			name: "a static module fails to start",
 			opts: Options{StaticBiz: []string{"http://h/biz1-1.jar"}, Catalogue: static,
-				Faults: []Fault{{Kind: FaultError, Code: CodeInstallBizUserError}}},
+				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			stops: []stop{{0, "UNKNOWN false"}, {11 * time.Second, "DOWN false"}},
 		}, {
 			name: "a static module cannot be downloaded",
 			opts: Options{StaticBiz: []string{"http://h/biz1-1.jar"}, Catalogue: static,
-				Faults: []Fault{{Kind: FaultError, Code: CodePullBizError}}},
+				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodePullBizError}}},
 			stops: []stop{{time.Second, "DOWN false"}},
 		}, {
 			name:  "the base fails to start",
-			opts:  Options{Faults: []Fault{{Kind: FaultStartFailed}}},
+			opts:  Options{Faults: []fault.Fault{{Kind: fault.KindStartFailed}}},
 			stops: []stop{{0, "DOWN false"}},
 		}, {
-			name: "a hot module fails", opts: Options{Catalogue: static, Faults: []Fault{{Kind: FaultError, Code: CodeInstallBizUserError}}},
+			name: "a hot module fails", opts: Options{Catalogue: static, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do:    func(l *life) { l.installCommand(request("1")) },
 			stops: []stop{{time.Second, "UP true"}, {11 * time.Second, "UP true"}},
 		}, {
-			name: "a hot module fails, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, Faults: []Fault{{Kind: FaultError, Code: CodeInstallBizUserError, Count: 1}}},
+			name: "a hot module fails, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError, Count: 1}}},
 			do: func(l *life) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)
@@ -133,7 +134,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			},
 			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "DOWN false"}, {20 * time.Second, "UP true"}},
 		}, {
-			name: "a broken module is uninstalled, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep, Faults: []Fault{{Kind: FaultError, Code: CodeInstallBizUserError}}},
+			name: "a broken module is uninstalled, withAllBizReadiness", opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep, Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do: func(l *life) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)

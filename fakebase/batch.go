@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
@@ -33,7 +34,7 @@ func (l *life) batchCommand(req *batchRequest, origin ark.Origin) (out outcome) 
 	case bool(req.Async) && blank(req.RequestID):
 		return thrownOutcome(asyncWithoutID())
 	case req.BizList == nil:
-		return thrownOutcome(invalid(CodeInvalidParameter, "bizList is null"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizList is null"))
 	}
 	checked := batchRequest{BizList: slices.Clone(req.BizList)}
 	for i, item := range checked.BizList {
@@ -108,7 +109,7 @@ func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 	l.b.mu.Unlock()
 	out := ok(resp)
 	if resp.failed {
-		out.failed, out.message, out.code = true, "install biz not success!", CodeInstallBizFailed
+		out.failed, out.message, out.code = true, "install biz not success!", fault.CodeInstallBizFailed
 	}
 	return out
 }

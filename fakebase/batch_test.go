@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -62,7 +63,7 @@ func TestBatchesExcludeEachOtherOnly(t *testing.T) {
 			t.Errorf("second batch: %q, want %q", got, want)
 		}
 		single := l.installCommand(request("1"))
-		if resp := single.data.(clientResponse); resp.code != codeRepeat || single.code != CodeInstallBizExecuting {
+		if resp := single.data.(clientResponse); resp.code != codeRepeat || single.code != fault.CodeInstallBizExecuting {
 			t.Errorf("a single install meanwhile: %+v", single)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
@@ -30,6 +31,12 @@ const (
 	// FetchAlways opens every URL, https too, and fails as a real base does
 	// when there is no jar.
 	FetchAlways Fetch = "always"
+)
+
+// Duration and Delay are how a Catalogue spells times; faults spell them alike.
+type (
+	Duration = fault.Duration
+	Delay    = fault.Delay
 )
 
 // Module is what the catalogue knows about one module version.
@@ -103,14 +110,14 @@ func (c *Catalogue) Validate() error {
 		if m.Metaspace < 0 {
 			errs = append(errs, fmt.Errorf("%s.metaspace %d: must not be negative", field, m.Metaspace))
 		}
-		errs = append(errs, m.PullTime.validate(field+".pullTime"),
-			m.InstallTime.validate(field+".installTime"), m.UninstallTime.validate(field+".uninstallTime"))
+		errs = append(errs, m.PullTime.Validate(field+".pullTime"),
+			m.InstallTime.Validate(field+".installTime"), m.UninstallTime.Validate(field+".uninstallTime"))
 	}
 	if c.MaxJarSize < 0 || c.ConnectTimeout < 0 || c.PullTimeout < 0 {
 		errs = append(errs, errors.New("maxJarSize, connectTimeout, pullTimeout: must not be negative"))
 	}
-	errs = append(errs, c.PullTime.validate("pullTime"),
-		c.InstallTime.validate("installTime"), c.UninstallTime.validate("uninstallTime"))
+	errs = append(errs, c.PullTime.Validate("pullTime"),
+		c.InstallTime.Validate("installTime"), c.UninstallTime.Validate("uninstallTime"))
 	return errors.Join(errs...)
 }
 
@@ -230,13 +237,13 @@ func first[T comparable](dst *T, v T) {
 func checkURL(raw string) *exception {
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok || strings.ContainsAny(scheme, "/?#") || scheme == "" {
-		return thrown(CodeDecodeURLFailed, "java.net.MalformedURLException", "no protocol: "+raw)
+		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException", "no protocol: "+raw)
 	}
 	switch strings.ToLower(scheme) {
 	case "file", "http", "https", "jar", "ftp", "mailto":
 		return nil
 	default:
-		return thrown(CodeDecodeURLFailed, "java.net.MalformedURLException", "unknown protocol: "+strings.ToLower(scheme))
+		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException", "unknown protocol: "+strings.ToLower(scheme))
 	}
 }
 
@@ -247,30 +254,30 @@ func fileNotFound(rawURL string) *exception {
 	if u, err := url.Parse(rawURL); err == nil && u.Scheme == "file" {
 		detail = u.Path + " (No such file or directory)"
 	}
-	return thrown(CodePullBizError, "java.io.FileNotFoundException", detail)
+	return thrown(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
 }
 
 // javaOf says a failed read as Java would (protocol 6, rows 5 to 9).
 func javaOf(err error, rawURL string) *exception {
 	var e *jar.Error
 	if !errors.As(err, &e) {
-		return thrown(CodePullBizError, "java.io.IOException", err.Error())
+		return thrown(fault.CodePullBizError, "java.io.IOException", err.Error())
 	}
 	switch e.Kind {
 	case jar.NotFound:
 		return fileNotFound(rawURL)
 	case jar.Refused:
-		return thrown(CodePullBizError, "java.net.ConnectException", "Connection refused")
+		return thrown(fault.CodePullBizError, "java.net.ConnectException", "Connection refused")
 	case jar.UnknownHost:
-		return thrown(CodePullBizError, "java.net.UnknownHostException", e.Detail)
+		return thrown(fault.CodePullBizError, "java.net.UnknownHostException", e.Detail)
 	case jar.TimedOut:
-		return thrown(CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
+		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found")
+		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found")
 	case jar.NotBiz:
-		return thrown(CodeInstallRequirementNotMet, badManifest, e.Detail)
+		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail)
 	default:
-		return thrown(CodePullBizError, "java.io.IOException", e.Detail)
+		return thrown(fault.CodePullBizError, "java.io.IOException", e.Detail)
 	}
 }
 

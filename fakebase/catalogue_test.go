@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -164,12 +163,5 @@ func TestRealJarIsInstalled(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-func TestDelayDraws(t *testing.T) {
-	half := func() float64 { return 0.5 }
-	if got := (Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}).draw(half); got != 3*time.Second {
-		t.Errorf("drew %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -70,12 +71,12 @@ func failure(ex *exception) outcome {
 // outcome is final.
 func (l *life) arrive(sub subject) (out outcome, done bool) {
 	fs := &l.b.faults
-	if f, hit := fs.fire(FaultLatency, sub); hit && !l.sleep(f.wait) {
+	if f, hit := fs.fire(fault.KindLatency, sub); hit && !l.sleep(f.wait) {
 		return outcome{gone: true}, true
 	}
 	switch {
 	case fs.fail(stepDispatch, sub) != nil:
-		return outcome{unknown: true, code: CodeInvalidRequest}, true
+		return outcome{unknown: true, code: fault.CodeInvalidRequest}, true
 	case sub.command != cmdInstall && sub.command != cmdBatch && l.crashes(sub):
 		return outcome{gone: true}, true
 	}
@@ -90,7 +91,7 @@ func (l *life) arrive(sub subject) (out outcome, done bool) {
 
 // hang blocks for ever if a fault says so; true = it did, and the process has ended.
 func (l *life) hang(sub subject) bool {
-	if _, hit := l.b.faults.fire(FaultHang, sub); !hit {
+	if _, hit := l.b.faults.fire(fault.KindHang, sub); !hit {
 		return false
 	}
 	<-l.ctx.Done()
@@ -107,7 +108,7 @@ func (l *life) exclusively(id string, sub subject, op func() outcome) (out outco
 	}
 	if !free {
 		return failed(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
-			id, sub.command, running), CodeInstallBizExecuting), true
+			id, sub.command, running), fault.CodeInstallBizExecuting), true
 	}
 	defer l.unlock(id)
 	if l.hang(sub) {
@@ -152,14 +153,14 @@ func (l *life) uninstallCommand(req *bizRequest) outcome {
 		if ex != nil {
 			return failure(ex)
 		}
-		return respond(resp, "uninstall biz not success!", CodeNoMatchedBiz)
+		return respond(resp, "uninstall biz not success!", fault.CodeNoMatchedBiz)
 	})
 }
 
 // switchCommand is switchBiz (protocol 4.6).
 func (l *life) switchCommand(req *bizRequest) outcome {
 	return l.namedCommand(cmdSwitch, req, func(sub subject) outcome {
-		return respond(l.switchTo(sub), "switch biz not success!", CodeNoMatchedBiz)
+		return respond(l.switchTo(sub), "switch biz not success!", fault.CodeNoMatchedBiz)
 	})
 }
 
@@ -177,9 +178,9 @@ func (l *life) namedCommand(command string, req *bizRequest, op func(subject) ou
 	case req == nil:
 		return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
 	case blank(req.BizName):
-		return thrownOutcome(invalid(CodeInvalidParameter, "bizName should not be blank"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
 	case blank(req.BizVersion):
-		return thrownOutcome(invalid(CodeInvalidParameter, "bizVersion should not be blank"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
 	case bool(req.Async) && blank(req.RequestID):
 		return thrownOutcome(asyncWithoutID())
 	}
@@ -197,9 +198,9 @@ func respond(r clientResponse, message, notFoundCode string) outcome {
 	case codeNotFound:
 		out.code = notFoundCode
 	case codeIllegalState:
-		out.code = CodeUnknown
+		out.code = fault.CodeUnknown
 	case codeFailed:
-		out.code = CodeInvalidRequest
+		out.code = fault.CodeInvalidRequest
 	}
 	return out
 }
@@ -235,7 +236,7 @@ func (l *life) queryAll() (out outcome) {
 		return outcome{gone: true}
 	}
 	if l.b.faults.fail(stepFind, sub) != nil {
-		return failed("can not find biz", CodeNoMatchedBiz)
+		return failed("can not find biz", fault.CodeNoMatchedBiz)
 	}
 	return ok(l.reported())
 }
@@ -255,7 +256,7 @@ func (l *life) reported() []Biz {
 func blank(t text) bool { return strings.TrimSpace(t.value) == "" }
 
 func asyncWithoutID() *exception {
-	return invalid(CodeInvalidParameter, "requestId should not be blank when async is true")
+	return invalid(fault.CodeInvalidParameter, "requestId should not be blank when async is true")
 }
 
 // handlers are the classes of arklet that carry out commands.
@@ -267,7 +268,7 @@ var handlers = map[string]string{
 // nullPointer is what a handler throws that calls a method of a request that is not there.
 func nullPointer(handler, method string) *exception {
 	return &exception{
-		class: "java.lang.NullPointerException", code: CodeInvalidParameter, plain: true,
+		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, plain: true,
 		detail: fmt.Sprintf(`Cannot invoke "com.alipay.sofa.koupleless.arklet.core.command.builtin.handler.%s$Input.%s" because "input" is null`,
 			handler, method),
 	}

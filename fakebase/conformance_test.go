@@ -21,6 +21,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
@@ -142,7 +143,7 @@ func simulate(t *testing.T, r recording.Recording) Options {
 		opts.AutoUninstallWhenFailed = new(bool)
 	}
 	for _, raw := range r.Simulate.Faults {
-		var f Fault
+		var f fault.Fault
 		if err := json.Unmarshal(raw, &f); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,8 @@
 //	internal/ark               the state machine of modules, pure
 //	catalogue.go internal/jar  what is behind a module's URL
 //	metaspace.go               how metaspace grows and is given back
-//	fault.go faultset.go       what goes wrong, when, and how often
+//	fault                      what can go wrong: a package that imports nothing here
+//	faultset.go errors.go      when it happens and how often, and what Java throws then
 //	mqtt.go link.go            the MQTT tunnel, and the network it passes
 //	http.go                    the HTTP tunnel
 //	wire*.go request.go        what stands on the wire

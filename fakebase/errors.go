@@ -3,30 +3,8 @@ package fakebase
 import (
 	"fmt"
 	"strings"
-)
 
-// Arklet's two-level error codes, as the error code document lists them. No
-// real base sends them; a fake one adds them as the field errorCode unless it
-// is faithful (protocol 6).
-const (
-	CodeUnknown                   = "Arklet.UnknownError"
-	CodeInvalidParameter          = "ModuleController.InvalidParameter"
-	CodeInvalidRequest            = "ModuleController.InvalidRequest"
-	CodeDecodeURLFailed           = "OtherUpstream.DecodeURLFailed"
-	CodeNoMatchedBiz              = "Arklet.NoMatchedBiz"
-	CodeInvalidBizName            = "Arklet.InvalidBizName"
-	CodeInstallRequirementNotMet  = "Arklet.InstallationRequirementNotMet"
-	CodePullBizError              = "Arklet.PullBizError"
-	CodePullBizTimeout            = "Arklet.PullBizTimeOut"
-	CodeDiskFull                  = "User.DiskFull"
-	CodeMachineMalfunction        = "User.MachineMalfunction"
-	CodeMetaspaceFull             = "User.MetaspaceFull"
-	CodeInstallBizExecuting       = "Arklet.InstallBizExecuting"
-	CodeInstallBizTimedOut        = "Arklet.InstallBizTimedOut"
-	CodeInstallBizFailed          = "Arklet.InstallBizFailed"
-	CodeInstallBizUserError       = "User.InstallBizUserError"
-	CodeUninstallBizFailed        = "Arklet.UninstallBizFailed"
-	CodeUninstallRequirementUnmet = "Arklet.UnInstallationRequirementNotMet"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 const (
@@ -35,6 +13,53 @@ const (
 	// badManifest is what sofa-ark throws when the manifest of a jar lacks something.
 	badManifest = "java.lang.IllegalArgumentException"
 )
+
+// step is a place in the handling of a command where an error code belongs.
+type step int
+
+const (
+	stepDispatch step = iota + 1 // before the command is looked up
+	stepEnter                    // the handler begins
+	stepValidate                 // the request is checked
+	stepLock                     // the biz is locked
+	stepPull                     // the jar is downloaded
+	stepManifest                 // the jar is read
+	stepStopOld                  // older versions are uninstalled first
+	stepStart                    // main runs
+	stepFind                     // the biz of an uninstall, switch or health is looked up
+	stepGuard                    // may this version be uninstalled
+	stepStop                     // the stop handlers run
+)
+
+// errorSpec says where an error code arises and what Java throws there.
+type errorSpec struct {
+	step  step
+	class string
+	text  string
+}
+
+// errorSpecs holds every Arklet code (protocol 6). Without class the code is
+// no exception; the step knows what to answer.
+var errorSpecs = map[string]errorSpec{
+	fault.CodeUnknown:                   {stepEnter, "java.lang.RuntimeException", "unknown error"},
+	fault.CodeInvalidParameter:          {stepValidate, validationException, "bizVersion should not be blank"},
+	fault.CodeInvalidBizName:            {stepValidate, validationException, "bizName should not be blank"},
+	fault.CodeInvalidRequest:            {stepDispatch, "", ""},
+	fault.CodeDecodeURLFailed:           {stepPull, "java.net.MalformedURLException", "no protocol: $url"},
+	fault.CodeNoMatchedBiz:              {stepFind, "", ""},
+	fault.CodeInstallRequirementNotMet:  {stepManifest, "java.lang.IllegalArgumentException", "Biz Name must not be empty!"},
+	fault.CodePullBizError:              {stepPull, "java.io.FileNotFoundException", "$url"},
+	fault.CodePullBizTimeout:            {stepPull, "java.net.SocketTimeoutException", "Read timed out"},
+	fault.CodeDiskFull:                  {stepPull, "java.io.IOException", "No space left on device"},
+	fault.CodeMachineMalfunction:        {stepStart, "java.lang.InternalError", "machine malfunction"},
+	fault.CodeMetaspaceFull:             {stepStart, "java.lang.OutOfMemoryError", "Metaspace"},
+	fault.CodeInstallBizExecuting:       {stepLock, "", ""},
+	fault.CodeInstallBizTimedOut:        {stepStopOld, "java.lang.IllegalStateException", "old version cannot be stopped"},
+	fault.CodeInstallBizFailed:          {stepStart, "java.lang.ClassNotFoundException", "$main"},
+	fault.CodeInstallBizUserError:       {stepStart, "java.lang.reflect.InvocationTargetException", ""},
+	fault.CodeUninstallBizFailed:        {stepStop, "java.lang.IllegalStateException", "stop handler failed"},
+	fault.CodeUninstallRequirementUnmet: {stepGuard, "java.lang.IllegalStateException", "the active one of several versions must not be uninstalled"},
+}
 
 // exception is what a Java handler would have thrown.
 type exception struct {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // ErrStarted is what Start answers when the base has been started before.
@@ -36,9 +38,9 @@ type Base struct {
 	tracers  atomic.Pointer[[]*tracer] // replaced under mu; nil = nobody traces
 	seq      uint64
 	rnd      *rand.Rand
-	cha      *rand.ChaCha8 // for UUIDs
-	revive   chan string   // identities of processes to start
-	comeback *Restart      // how the process that crashes now comes back; nil = not
+	cha      *rand.ChaCha8  // for UUIDs
+	revive   chan string    // identities of processes to start
+	comeback *fault.Restart // how the process that crashes now comes back; nil = not
 	web      webPort
 	httpAddr string            // of the arklet HTTP server, to be kept by the next process
 	requests atomic.Uint64     // module requests served
@@ -69,7 +71,7 @@ func New(opts Options) (*Base, error) {
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)
 	b.faults.seed = seed
-	b.faults.fired = func(f *Fault) { b.traceFault(f, FaultFired) }
+	b.faults.fired = func(f *fault.Fault) { b.traceFault(f, FaultFired) }
 	b.identity = opts.Identity
 	if b.identity == "" {
 		b.identity = opts.IP
@@ -202,7 +204,7 @@ func (b *Base) Restart(identity string) error {
 }
 
 // Inject adds a fault, whose effect begins at once, and returns its id.
-func (b *Base) Inject(f Fault) (string, error) {
+func (b *Base) Inject(f fault.Fault) (string, error) {
 	f, err := b.faults.add(f)
 	if err != nil {
 		return "", err
@@ -235,7 +237,7 @@ func (b *Base) Clear(ids ...string) int {
 			stop()
 		}
 		b.traceFault(&f, FaultCleared)
-		if f.Kind != FaultCrash {
+		if f.Kind != fault.KindCrash {
 			b.faultsChanged(f.Kind)
 		}
 	}
@@ -243,10 +245,10 @@ func (b *Base) Clear(ids ...string) int {
 }
 
 // Faults lists the faults that are there, in order of injection.
-func (b *Base) Faults() []FaultStatus { return b.faults.status() }
+func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
 // faultsChanged lets faults act that are not asked for on the way of a command.
-func (b *Base) faultsChanged(kind FaultKind) {
+func (b *Base) faultsChanged(kind fault.Kind) {
 	b.mu.Lock()
 	l := b.life
 	b.mu.Unlock()
@@ -254,11 +256,11 @@ func (b *Base) faultsChanged(kind FaultKind) {
 		return
 	}
 	switch kind {
-	case FaultDisconnect:
+	case fault.KindDisconnect:
 		l.applyDisconnect()
-	case FaultWebRefuse:
+	case fault.KindWebRefuse:
 		b.applyWebRefuse(l)
-	case FaultCrash:
+	case fault.KindCrash:
 		l.armCrash()
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // rig is a connected base with its world.
@@ -25,7 +27,7 @@ func rig(t *testing.T, opts Options) (*world, *Base) {
 	return w, b
 }
 
-func inject(t *testing.T, b *Base, f Fault) string {
+func inject(t *testing.T, b *Base, f fault.Fault) string {
 	t.Helper()
 	id, err := b.Inject(f)
 	if err != nil {
@@ -45,14 +47,14 @@ func TestSilentAndDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
 		pass(5 * time.Second) // between two heartbeats
-		id := inject(t, b, Fault{Kind: FaultSilent})
+		id := inject(t, b, fault.Fault{Kind: fault.KindSilent})
 		if n := w.hearts(time.Minute); n != 0 {
 			t.Errorf("%d heartbeats of a silent base", n)
 		}
 		w.send(topic+"queryAllBiz", "{}")
 		w.next("base/simpleBiz")
 		b.Clear(id)
-		id = inject(t, b, Fault{Kind: FaultDeaf, Match: Match{Commands: []string{cmdQueryAll}}})
+		id = inject(t, b, fault.Fault{Kind: fault.KindDeaf, Match: fault.Match{Commands: []string{cmdQueryAll}}})
 		w.send(topic+"queryAllBiz", "{}")
 		w.send(topic+"health", "{}")
 		w.next("base/health")
@@ -68,14 +70,14 @@ func TestSilentAndDeaf(t *testing.T) {
 func TestLatencyAndHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultLatency, Delay: Delay{Min: Duration(3 * time.Second)}, Match: Match{Commands: []string{cmdHealth}}})
+		inject(t, b, fault.Fault{Kind: fault.KindLatency, Delay: Delay{Min: Duration(3 * time.Second)}, Match: fault.Match{Commands: []string{cmdHealth}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		w.next("base/health")
 		if took := time.Since(begun); took != 3*time.Second {
 			t.Errorf("health took %s", took)
 		}
-		inject(t, b, Fault{Kind: FaultHang, Match: Match{Biz: "biz1"}})
+		inject(t, b, fault.Fault{Kind: fault.KindHang, Match: fault.Match{Biz: "biz1"}})
 		w.send(topic+"installBiz", install1)
 		synctest.Wait()
 		b.Clear()
@@ -94,7 +96,7 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 		w.next("base/bizOperation")
 		var events []EventKind
 		_, stop := b.Watch(func(e Event) { events = append(events, e.Kind) })
-		inject(t, b, Fault{Kind: FaultCrash, Match: Match{Commands: []string{cmdInstall}}, Restart: &Restart{After: Duration(5 * time.Second), NewIdentity: true}})
+		inject(t, b, fault.Fault{Kind: fault.KindCrash, Match: fault.Match{Commands: []string{cmdInstall}}, Restart: &fault.Restart{After: Duration(5 * time.Second), NewIdentity: true}})
 		w.send(topic+"installBiz", install2)
 		pass(4 * time.Second)
 		synctest.Wait()
@@ -123,8 +125,8 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 
 func TestCrashesByThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, Options{Identity: "b1", Faults: []Fault{{
-			Kind: FaultCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)}, Restart: &Restart{After: Duration(time.Second)},
+		b := start(t, Options{Identity: "b1", Faults: []fault.Fault{{
+			Kind: fault.KindCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)}, Restart: &fault.Restart{After: Duration(time.Second)},
 		}}})
 		begun := time.Now()
 		var ups []time.Duration
@@ -177,11 +179,11 @@ func TestCrashAndRestartByHand(t *testing.T) {
 
 func TestMessageFaults(t *testing.T) {
 	second := Delay{Min: Duration(time.Second)}
-	heart := Match{Messages: []string{"heart"}}
+	heart := fault.Match{Messages: []string{"heart"}}
 	t.Run("duplicate", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, b := rig(t, Options{})
-			inject(t, b, Fault{Kind: FaultDuplicate, Match: heart})
+			inject(t, b, fault.Fault{Kind: fault.KindDuplicate, Match: heart})
 			if n := w.hearts(65 * time.Second); n != 12 {
 				t.Errorf("%d heartbeats in 65 s, want each twice", n)
 			}
@@ -189,7 +191,7 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "stale", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultStale, Match: heart})
+		inject(t, b, fault.Fault{Kind: fault.KindStale, Match: heart})
 		if age := time.Since(published(t, w.next("base/heart"))); age != 11*time.Second {
 			t.Errorf("age %s", age)
 		}
@@ -200,14 +202,14 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "corrupt", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultCorrupt, Match: heart})
+		inject(t, b, fault.Fault{Kind: fault.KindCorrupt, Match: heart})
 		if m := w.next("base/heart"); json.Valid(m) {
 			t.Errorf("valid: %s", m)
 		}
 	})
 	bubble(t, "delay lets others overtake", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultDelay, Delay: second, Match: Match{Messages: []string{"health"}}})
+		inject(t, b, fault.Fault{Kind: fault.KindDelay, Delay: second, Match: fault.Match{Messages: []string{"health"}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		synctest.Wait()
@@ -223,7 +225,7 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "reorder", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultReorder, Count: 1, Match: Match{Messages: []string{"health"}}})
+		inject(t, b, fault.Fault{Kind: fault.KindReorder, Count: 1, Match: fault.Match{Messages: []string{"health"}}})
 		w.send(topic+"health", "{}")
 		synctest.Wait()
 		w.send(topic+"queryAllBiz", "{}")
@@ -246,7 +248,7 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "reorder without a next message", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultReorder, Match: Match{Messages: []string{"health"}}})
+		inject(t, b, fault.Fault{Kind: fault.KindReorder, Match: fault.Match{Messages: []string{"health"}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		w.next("base/health")
@@ -256,7 +258,7 @@ func TestMessageFaults(t *testing.T) {
 	})
 	bubble(t, "slow link keeps order both ways", func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultSlowLink, Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
+		inject(t, b, fault.Fault{Kind: fault.KindSlowLink, Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
 		begun := time.Now()
 		for range 20 {
 			w.send(topic+"queryAllBiz", "{}")
@@ -279,7 +281,7 @@ func TestMessageFaults(t *testing.T) {
 func TestClockSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
-		inject(t, b, Fault{Kind: FaultClockSkew, Skew: Duration(-time.Minute)})
+		inject(t, b, fault.Fault{Kind: fault.KindClockSkew, Skew: Duration(-time.Minute)})
 		if age := time.Since(published(t, w.next("base/heart"))); age != time.Minute {
 			t.Errorf("heartbeat is %s old", age)
 		}
@@ -306,7 +308,7 @@ func TestFlapping(t *testing.T) {
 		w, b := rig(t, Options{})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
-		inject(t, b, Fault{Kind: FaultFlapping, Match: Match{Biz: "biz1"}})
+		inject(t, b, fault.Fault{Kind: fault.KindFlapping, Match: fault.Match{Biz: "biz1"}})
 		var states []string
 		for range 4 {
 			w.send(topic+"queryAllBiz", "{}")
@@ -329,9 +331,9 @@ func TestFlapping(t *testing.T) {
 func TestMetaspaceFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{})
-		id := inject(t, b, Fault{Kind: FaultMetaspaceFull})
+		id := inject(t, b, fault.Fault{Kind: fault.KindMetaspaceFull})
 		w.send(topic+"installBiz", install1)
-		if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != CodeMetaspaceFull {
+		if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != fault.CodeMetaspaceFull {
 			t.Errorf("install: %v", got)
 		}
 		want := MetaspaceStatus{Used: 256 * mib, Committed: 256 * mib, Max: 256 * mib}
@@ -349,14 +351,14 @@ func TestMetaspaceFull(t *testing.T) {
 // TestEveryCodeIsReachable fires each code at the command where it belongs
 // and looks for it in the answer.
 func TestEveryCodeIsReachable(t *testing.T) {
-	for _, code := range ErrorCodes() {
+	for _, code := range fault.Codes() {
 		bubble(t, code, func(t *testing.T) {
 			w, b := rig(t, Options{})
 			w.send(topic+"installBiz", install1)
 			w.next("base/bizOperation")
 			w.send(topic+"installBiz", install2)
 			w.next("base/bizOperation")
-			id := inject(t, b, Fault{Kind: FaultError, Code: code})
+			id := inject(t, b, fault.Fault{Kind: fault.KindError, Code: code})
 			command, request := "installBiz", `{"bizName":"biz1","bizVersion":"3","bizUrl":"http://h/z.jar","installStrategy":"uninstallThenInstall"}`
 			switch errorSpecs[code].step {
 			case stepFind, stepGuard, stepStop:

@@ -9,14 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// FaultStatus is a fault that is there, and how often it has happened.
-type FaultStatus struct {
-	Fault
-	// Fired counts; state faults count nothing.
-	Fired int `json:"fired"`
-}
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+)
 
 // subject is what a fault may match.
 type subject struct {
@@ -27,7 +22,7 @@ type subject struct {
 
 // firing is a fault that happens now.
 type firing struct {
-	Fault
+	fault.Fault
 	wait time.Duration // drawn from Delay
 }
 
@@ -36,7 +31,7 @@ type firing struct {
 type faultSet struct {
 	seed  uint64
 	count atomic.Int32
-	fired func(*Fault) // is told when a fault happens; nil = nobody is
+	fired func(*fault.Fault) // is told when a fault happens; nil = nobody is
 
 	mu   sync.Mutex
 	list []*armed
@@ -44,13 +39,13 @@ type faultSet struct {
 }
 
 type armed struct {
-	Fault
+	fault.Fault
 	rnd   *rand.Rand
 	fired int
 }
 
 // add arms a valid fault and returns it with its ID.
-func (s *faultSet) add(f Fault) (Fault, error) {
+func (s *faultSet) add(f fault.Fault) (fault.Fault, error) {
 	if err := f.Validate(); err != nil {
 		return f, fmt.Errorf("injecting fault %q: %w", f.ID, err)
 	}
@@ -66,7 +61,7 @@ func (s *faultSet) add(f Fault) (Fault, error) {
 	if f.Probability == 0 {
 		f.Probability = 1
 	}
-	if f.Kind == FaultCrash && f.Count == 0 {
+	if f.Kind == fault.KindCrash && f.Count == 0 {
 		f.Count = 1
 	}
 	seed := f.Seed
@@ -79,10 +74,10 @@ func (s *faultSet) add(f Fault) (Fault, error) {
 }
 
 // remove takes faults away, all if no id is given, and returns them.
-func (s *faultSet) remove(ids ...string) []Fault {
+func (s *faultSet) remove(ids ...string) []fault.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var gone []Fault
+	var gone []fault.Fault
 	s.list = slices.DeleteFunc(s.list, func(a *armed) bool {
 		if len(ids) > 0 && !slices.Contains(ids, a.ID) {
 			return false
@@ -94,25 +89,25 @@ func (s *faultSet) remove(ids ...string) []Fault {
 	return gone
 }
 
-func (s *faultSet) status() []FaultStatus {
+func (s *faultSet) status() []fault.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]FaultStatus, 0, len(s.list))
+	out := make([]fault.Status, 0, len(s.list))
 	for _, a := range s.list {
-		out = append(out, FaultStatus{Fault: a.Fault, Fired: a.fired})
+		out = append(out, fault.Status{Fault: a.Fault, Fired: a.fired})
 	}
 	return out
 }
 
 // fire asks whether a fault of the kind happens to the subject now.
-func (s *faultSet) fire(kind FaultKind, sub subject) (firing, bool) {
-	return s.fireIf(sub, func(f *Fault) bool { return f.Kind == kind })
+func (s *faultSet) fire(kind fault.Kind, sub subject) (firing, bool) {
+	return s.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
 }
 
 // fail asks whether an error belongs to this step of the command.
 func (s *faultSet) fail(at step, sub subject) *exception {
-	f, ok := s.fireIf(sub, func(f *Fault) bool {
-		return f.Kind == FaultError && errorSpecs[f.Code].step == at
+	f, ok := s.fireIf(sub, func(f *fault.Fault) bool {
+		return f.Kind == fault.KindError && errorSpecs[f.Code].step == at
 	})
 	if !ok {
 		return nil
@@ -128,7 +123,7 @@ func (s *faultSet) fail(at step, sub subject) *exception {
 	return thrown(f.Code, spec.class, text)
 }
 
-func (s *faultSet) fireIf(sub subject, wanted func(*Fault) bool) (firing, bool) {
+func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, bool) {
 	if s.count.Load() == 0 {
 		return firing{}, false
 	}
@@ -139,30 +134,30 @@ func (s *faultSet) fireIf(sub subject, wanted func(*Fault) bool) (firing, bool) 
 	return f, hit
 }
 
-func (s *faultSet) find(sub subject, wanted func(*Fault) bool) (firing, bool) {
+func (s *faultSet) find(sub subject, wanted func(*fault.Fault) bool) (firing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.list {
-		if !wanted(&a.Fault) || !a.Match.covers(sub) || (a.Count > 0 && a.fired >= a.Count) {
+		if !wanted(&a.Fault) || !covers(a.Match, sub) || (a.Count > 0 && a.fired >= a.Count) {
 			continue
 		}
 		if a.Probability < 1 && a.rnd.Float64() >= a.Probability {
 			continue
 		}
 		a.fired++
-		return firing{Fault: a.Fault, wait: a.Delay.draw(a.rnd.Float64)}, true
+		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64)}, true
 	}
 	return firing{}, false
 }
 
 // holds asks whether a state fault of the kind is there for the subject.
-func (s *faultSet) holds(kind FaultKind, sub subject) (Fault, bool) {
-	return s.holdsIf(func(f *Fault) bool { return f.Kind == kind && f.Match.covers(sub) })
+func (s *faultSet) holds(kind fault.Kind, sub subject) (fault.Fault, bool) {
+	return s.holdsIf(func(f *fault.Fault) bool { return f.Kind == kind && covers(f.Match, sub) })
 }
 
-func (s *faultSet) holdsIf(wanted func(*Fault) bool) (Fault, bool) {
+func (s *faultSet) holdsIf(wanted func(*fault.Fault) bool) (fault.Fault, bool) {
 	if s.count.Load() == 0 {
-		return Fault{}, false
+		return fault.Fault{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,13 +166,13 @@ func (s *faultSet) holdsIf(wanted func(*Fault) bool) (Fault, bool) {
 			return a.Fault, true
 		}
 	}
-	return Fault{}, false
+	return fault.Fault{}, false
 }
 
 // narrow tells whether the match is about commands or modules at all.
-func (m Match) narrow() bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
+func narrow(m fault.Match) bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
 
-func (m Match) covers(s subject) bool {
+func covers(m fault.Match, s subject) bool {
 	return (len(m.Commands) == 0 || slices.Contains(m.Commands, s.command)) &&
 		(len(m.Messages) == 0 || slices.Contains(m.Messages, s.message)) &&
 		(m.Biz == "" || m.Biz == s.biz) &&

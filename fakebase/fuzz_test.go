@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // FuzzMQTT sends anything on any topic: the base neither crashes nor leaks,
@@ -153,18 +155,18 @@ func FuzzFileName(f *testing.F) {
 
 // FuzzFault: what decodes and validates can be injected and cleared.
 func FuzzFault(f *testing.F) {
-	for _, kind := range FaultKinds() {
+	for _, kind := range fault.Kinds() {
 		f.Add(fmt.Sprintf(`{"kind":%q,"count":1,"delay":{"min":"1ms"},"code":"User.DiskFull"}`, kind))
 		f.Add(fmt.Sprintf(`{"kind":%q}`, kind))
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		var fault Fault
-		if strict(raw, &fault) != nil {
+		var it fault.Fault
+		if strict(raw, &it) != nil {
 			return
 		}
-		valid := fault.Validate()
+		valid := it.Validate()
 		s := faultSet{}
-		added, err := s.add(fault)
+		added, err := s.add(it)
 		if (valid == nil) != (err == nil) {
 			t.Fatalf("valid: %v, injected: %v", valid, err)
 		}

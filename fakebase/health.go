@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -119,7 +120,7 @@ func (l *life) healthCommand(req *healthRequest) (out outcome) {
 		return outcome{gone: true}
 	}
 	if l.b.faults.fail(stepFind, sub) != nil {
-		return failed(missingBiz(sub), CodeNoMatchedBiz)
+		return failed(missingBiz(sub), fault.CodeNoMatchedBiz)
 	}
 	data := healthData{}
 	name, version := req.BizName.value, req.BizVersion.value
@@ -127,7 +128,7 @@ func (l *life) healthCommand(req *healthRequest) (out outcome) {
 	switch kind {
 	case "", "system", "biz", "plugin":
 	default:
-		return thrownOutcome(invalid(CodeInvalidParameter, "type: "+kind+" can not be found"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "type: "+kind+" can not be found"))
 	}
 	if kind == "" || kind == "system" {
 		if out := l.systemHealth(&data, req.Metrics); out.failed {
@@ -170,7 +171,7 @@ func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 		case "jvm":
 			data.jvm = l.jvmHealth()
 		default:
-			return failed("indicator not registered", CodeInvalidParameter)
+			return failed("indicator not registered", fault.CodeInvalidParameter)
 		}
 	}
 	return outcome{}
@@ -185,12 +186,12 @@ func (l *life) bizHealth(data *healthData, name, version string) outcome {
 	case version == "":
 		data.bizs = slices.DeleteFunc(all, func(b Biz) bool { return b.Name != name })
 		if len(data.bizs) == 0 {
-			return failed(missingBiz(subject{biz: name}), CodeNoMatchedBiz)
+			return failed(missingBiz(subject{biz: name}), fault.CodeNoMatchedBiz)
 		}
 	default:
 		i := slices.IndexFunc(all, func(b Biz) bool { return b.Name == name && b.Version == version })
 		if i < 0 {
-			return failed(missingBiz(subject{biz: name, version: version}), CodeNoMatchedBiz)
+			return failed(missingBiz(subject{biz: name, version: version}), fault.CodeNoMatchedBiz)
 		}
 		data.biz = &all[i]
 	}
@@ -204,7 +205,7 @@ func pluginHealth(data *healthData, name string) outcome {
 	case i >= 0:
 		data.plugin = &basePlugins[i]
 	case name != "":
-		return failed("can not find plugin", CodeNoMatchedBiz)
+		return failed("can not find plugin", fault.CodeNoMatchedBiz)
 	default:
 		data.plugins = basePlugins
 	}
@@ -264,7 +265,7 @@ func toMiB(bytes int64) javaDouble { return javaDouble(float64(bytes) / mib) }
 
 // metaspace gives the figures of now, exhausted if a fault says so.
 func (l *life) metaspace() MetaspaceStatus {
-	_, full := l.b.faults.holds(FaultMetaspaceFull, subject{})
+	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	return l.meta.status(full)

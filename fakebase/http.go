@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -120,7 +121,7 @@ func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		t.wait(conn)
 		return
 	}
-	if _, hit := t.l.b.faults.fire(FaultCorrupt, subject{message: "response"}); hit {
+	if _, hit := t.l.b.faults.fire(fault.KindCorrupt, subject{message: "response"}); hit {
 		reply = spoil(reply)
 	}
 	if _, err := conn.Write(reply); err != nil {
@@ -147,7 +148,7 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 		return []byte("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n")
 	}
 	command := strings.TrimPrefix(path, "/")
-	if _, deaf := t.l.b.faults.fire(FaultDeaf, subject{command: command}); deaf {
+	if _, deaf := t.l.b.faults.fire(fault.KindDeaf, subject{command: command}); deaf {
 		return nil
 	}
 	out, err := t.dispatch(command, body)
@@ -156,7 +157,7 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 		if t.l.b.opts.Faithful {
 			return nil
 		}
-		out = thrownOutcome(invalid(CodeInvalidParameter, err.Error()))
+		out = thrownOutcome(invalid(fault.CodeInvalidParameter, err.Error()))
 	}
 	if out.gone {
 		return nil
@@ -197,7 +198,7 @@ func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
 		if l.b.opts.Faithful { // the body is read first, and one that is no JSON is never answered
 			return run(body, func(*struct{}) outcome { return outcome{unknown: true} })
 		}
-		return outcome{unknown: true, code: CodeInvalidRequest}, nil
+		return outcome{unknown: true, code: fault.CodeInvalidRequest}, nil
 	}
 }
 
@@ -248,24 +249,24 @@ func (t *httpTunnel) heartbeat(due time.Time) {
 func (t *httpTunnel) sendHeartbeat() error {
 	sub := subject{message: "heart"}
 	fs := &t.l.b.faults
-	if _, silent := fs.fire(FaultSilent, sub); silent {
+	if _, silent := fs.fire(fault.KindSilent, sub); silent {
 		return nil
 	}
-	if _, cut := fs.holds(FaultDisconnect, sub); cut {
+	if _, cut := fs.holds(fault.KindDisconnect, sub); cut {
 		return errors.New("disconnected by a fault")
 	}
-	if f, hit := fs.fire(FaultDelay, sub); hit && !t.l.sleep(f.wait) {
+	if f, hit := fs.fire(fault.KindDelay, sub); hit && !t.l.sleep(f.wait) {
 		return nil
 	}
 	body, err := encode(t.l.heartbeat(t.port()))
 	if err != nil {
 		return err
 	}
-	if _, hit := fs.fire(FaultCorrupt, sub); hit {
+	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
 		body = spoil(body)
 	}
 	times := 1
-	if _, hit := fs.fire(FaultDuplicate, sub); hit {
+	if _, hit := fs.fire(fault.KindDuplicate, sub); hit {
 		times = 2
 	}
 	for range times {

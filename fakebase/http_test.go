@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 func httpBase(t *testing.T, opts Options) (*Base, string) {
@@ -207,7 +209,7 @@ func TestTakenHTTPPortEndsStart(t *testing.T) {
 
 func TestDisconnectRefusesTheHTTPPort(t *testing.T) {
 	b, addr := httpBase(t, Options{})
-	id := inject(t, b, Fault{Kind: FaultDisconnect})
+	id := inject(t, b, fault.Fault{Kind: fault.KindDisconnect})
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		_ = conn.Close()
 		t.Error("the port is open")
@@ -266,7 +268,7 @@ func TestAsynchronousCommands(t *testing.T) {
 				t.Errorf("conflict is %s, want %s", conflict.Status, wantStatus)
 			}
 			third := l.uninstallCommand(request("1"))
-			if lockHeld := third.thrown == nil && third.code == CodeInstallBizExecuting; lockHeld == faithful {
+			if lockHeld := third.thrown == nil && third.code == fault.CodeInstallBizExecuting; lockHeld == faithful {
 				t.Errorf("lock held: %v (%+v)", lockHeld, third)
 			}
 			pass(10 * time.Second)
@@ -276,14 +278,14 @@ func TestAsynchronousCommands(t *testing.T) {
 			if d := cmp.Diff(want, record(t, l, "r1")); d != "" {
 				t.Errorf("when it is done (-want +got):\n%s", d)
 			}
-			inject(t, b, Fault{Kind: FaultError, Code: CodeDiskFull})
+			inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull})
 			r := request("2")
 			r.Async, r.RequestID = true, text{"r3", true}
 			l.installCommand(r)
 			synctest.Wait()
 			failure := record(t, l, "r3")
 			if failure.Status != opsFailed || failure.Message != "java.io.IOException: No space left on device" ||
-				failure.ErrorCode != CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Cause.Message != "No space left on device" {
+				failure.ErrorCode != fault.CodeDiskFull || failure.Throwable == nil || *failure.Throwable.Cause.Message != "No space left on device" {
 				t.Errorf("failure: %+v", failure)
 			}
 		})

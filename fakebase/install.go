@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -60,7 +61,7 @@ func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 	case bool(req.Async) && blank(req.RequestID):
 		return req, asyncWithoutID()
 	case blank(req.BizURL):
-		return req, invalid(CodeInvalidParameter, "bizUrl should not be blank")
+		return req, invalid(fault.CodeInvalidParameter, "bizUrl should not be blank")
 	case blank(req.BizName) && blank(req.BizVersion):
 		f, ex := l.resolve(&req)
 		switch {
@@ -71,7 +72,7 @@ func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 		}
 		req.BizName, req.BizVersion = text{f.Name, true}, text{f.Version, true}
 	case blank(req.BizName) || blank(req.BizVersion):
-		return req, invalid(CodeInvalidParameter, "bizName and bizVersion should be both blank or both not blank.")
+		return req, invalid(fault.CodeInvalidParameter, "bizName and bizVersion should be both blank or both not blank.")
 	}
 	return req, nil
 }
@@ -109,7 +110,7 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 		}
 		return clientResponse{}, ex
 	}
-	if !l.sleep(f.install.draw(l.b.share)) || l.crashes(sub) {
+	if !l.sleep(f.install.Draw(l.b.share)) || l.crashes(sub) {
 		return clientResponse{}, errGone
 	}
 	biz, ex := l.finishStart(f, origin, l.b.faults.fail(stepStart, sub))
@@ -128,7 +129,7 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 // pull downloads the jar and reads its manifest.
 func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex := l.b.faults.fail(stepPull, sub); ex != nil {
-		if ex.code == CodePullBizTimeout && l.b.opts.Faithful {
+		if ex.code == fault.CodePullBizTimeout && l.b.opts.Faithful {
 			<-l.ctx.Done() // a real download has no time limit
 			return found{}, errGone
 		}
@@ -138,7 +139,7 @@ func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex != nil {
 		return f, ex
 	}
-	if !l.sleep(f.pull.draw(l.b.share)) {
+	if !l.sleep(f.pull.Draw(l.b.share)) {
 		return f, errGone
 	}
 	return f, l.b.faults.fail(stepManifest, sub)
@@ -157,7 +158,7 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 		if errors.Is(err, ark.ErrRegistered) {
 			return errRepeated
 		}
-		return illegalState(CodeUnknown, "%s of %s: %v", sub.command, f.ID(), err)
+		return illegalState(fault.CodeUnknown, "%s of %s: %v", sub.command, f.ID(), err)
 	}
 	if l.stopTimes == nil {
 		l.stopTimes, l.charged = map[string]Delay{}, map[string]int64{}
@@ -170,7 +171,7 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 // that main threw or that the metaspace has no room.
 func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exception) {
 	id := f.ID()
-	_, full := l.b.faults.holds(FaultMetaspaceFull, subject{})
+	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	now := l.b.opts.Clock.Now()
@@ -178,7 +179,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 		ex = outOfMetaspace()
 	}
 	if ex == nil && f.web && l.pathTakenLocked(f) {
-		ex = thrown(CodeInstallBizUserError, "java.lang.reflect.InvocationTargetException", "")
+		ex = thrown(fault.CodeInstallBizUserError, "java.lang.reflect.InvocationTargetException", "")
 		ex.causes = []string{
 			"org.springframework.context.ApplicationContextException: Unable to start web server",
 			"java.lang.IllegalArgumentException: Child name [" + f.WebContextPath + "] is not unique",
@@ -186,13 +187,13 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	}
 	if ex != nil {
 		if err := l.container.StartFailed(id, ex.trace(), now); err != nil {
-			return Biz{}, illegalState(CodeUnknown, "%v", err)
+			return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 		}
 		l.noteFailureLocked(id, failedStart{name: f.Name, origin: origin})
 		return Biz{}, ex
 	}
 	if err := l.container.Started(id, now); err != nil {
-		return Biz{}, illegalState(CodeUnknown, "%v", err)
+		return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 	}
 	l.meta.add(f.Metaspace)
 	l.charged[id] = f.Metaspace
@@ -227,16 +228,16 @@ func (l *life) repeatCode(sub subject) string {
 	b, _ := l.container.Get(ark.ID(sub.biz, sub.version))
 	switch b.State {
 	case ark.Resolved:
-		return CodeInstallBizExecuting
+		return fault.CodeInstallBizExecuting
 	case ark.Broken:
-		return CodeInstallRequirementNotMet
+		return fault.CodeInstallRequirementNotMet
 	default:
 		return ""
 	}
 }
 
 func outOfMetaspace() *exception {
-	return thrown(CodeMetaspaceFull, "java.lang.OutOfMemoryError", "Metaspace")
+	return thrown(fault.CodeMetaspaceFull, "java.lang.OutOfMemoryError", "Metaspace")
 }
 
 // asReported puts a biz as the base reports it: states flap if a fault says
@@ -246,7 +247,7 @@ func (l *life) asReported(b Biz) Biz {
 	if fs.count.Load() == 0 {
 		return b
 	}
-	if f, flaps := fs.holds(FaultFlapping, subject{biz: b.Name, version: b.Version}); flaps && b.State == ark.Activated {
+	if f, flaps := fs.holds(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps && b.State == ark.Activated {
 		period := time.Duration(f.Period)
 		if period == 0 {
 			period = 5 * time.Second
@@ -255,7 +256,7 @@ func (l *life) asReported(b Biz) Biz {
 			b.State = ark.Deactivated
 		}
 	}
-	if f, skewed := fs.holds(FaultClockSkew, subject{}); skewed {
+	if f, skewed := fs.holds(fault.KindClockSkew, subject{}); skewed {
 		records := make([]Record, len(b.Records))
 		for i, r := range b.Records {
 			r.ChangeTime = r.ChangeTime.Add(time.Duration(f.Skew))

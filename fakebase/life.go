@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -171,7 +172,7 @@ func (l *life) startStatics() {
 // ready reports that base and static modules have started, unless the base
 // is to fail.
 func (l *life) ready() {
-	if _, broken := l.b.faults.holds(FaultStartFailed, subject{}); !broken {
+	if _, broken := l.b.faults.holds(fault.KindStartFailed, subject{}); !broken {
 		l.emit(EventReady)
 	}
 }
@@ -236,7 +237,7 @@ func (l *life) sleep(d time.Duration) bool {
 // now is the time that the base believes it is.
 func (l *life) now() time.Time {
 	t := l.b.opts.Clock.Now()
-	if f, ok := l.b.faults.holds(FaultClockSkew, subject{}); ok {
+	if f, ok := l.b.faults.holds(fault.KindClockSkew, subject{}); ok {
 		return t.Add(time.Duration(f.Skew))
 	}
 	return t
@@ -264,7 +265,7 @@ func (l *life) observe(c ark.Change) {
 
 // armCrash lets crash faults without a match take their course.
 func (l *life) armCrash() {
-	f, ok := l.b.faults.fireIf(subject{}, func(f *Fault) bool { return f.Kind == FaultCrash && !f.Match.narrow() })
+	f, ok := l.b.faults.fireIf(subject{}, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
 	switch {
 	case !ok:
 	case f.wait > 0:
@@ -276,14 +277,14 @@ func (l *life) armCrash() {
 
 // crashes tells whether the process crashes in the middle of this command.
 func (l *life) crashes(sub subject) bool {
-	f, ok := l.b.faults.fireIf(sub, func(f *Fault) bool { return f.Kind == FaultCrash && f.Match.narrow() })
+	f, ok := l.b.faults.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && narrow(f.Match) })
 	if ok {
 		l.crash(f.Fault)
 	}
 	return ok
 }
 
-func (l *life) crash(f Fault) {
+func (l *life) crash(f fault.Fault) {
 	l.b.mu.Lock()
 	l.b.comeback = f.Restart
 	l.b.mu.Unlock()

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // link is the network between a base and its broker: it delays, doubles,
@@ -33,15 +35,15 @@ func (k *link) publish(topic string, data []byte) error {
 	}
 	sub := subject{message: topic[strings.LastIndexByte(topic, '/')+1:]}
 	at := k.l.now()
-	if f, hit := fs.fire(FaultStale, sub); hit {
+	if f, hit := fs.fire(fault.KindStale, sub); hit {
 		at = at.Add(-orElse(f.wait, 11*time.Second))
 	}
 	payload := envelope(data, at)
-	if _, hit := fs.fire(FaultCorrupt, sub); hit {
+	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
 		payload = spoil(payload)
 	}
 	now := func() error { return k.send(topic, payload) }
-	if _, hit := fs.fire(FaultDuplicate, sub); hit {
+	if _, hit := fs.fire(fault.KindDuplicate, sub); hit {
 		once := now
 		now = func() error {
 			if err := once(); err != nil {
@@ -55,15 +57,15 @@ func (k *link) publish(topic string, data []byte) error {
 			k.l.log.Debug("message not sent", "topic", topic, "err", err)
 		}
 	}
-	if f, hit := fs.fire(FaultSlowLink, sub); hit {
+	if f, hit := fs.fire(fault.KindSlowLink, sub); hit {
 		k.enqueue(f.wait, later)
 		return nil
 	}
-	if f, hit := fs.fire(FaultDelay, sub); hit {
+	if f, hit := fs.fire(fault.KindDelay, sub); hit {
 		k.l.after(f.wait, later)
 		return nil
 	}
-	if f, hit := fs.fire(FaultReorder, sub); hit {
+	if f, hit := fs.fire(fault.KindReorder, sub); hit {
 		k.hold(orElse(f.wait, time.Second), later)
 		return nil
 	}
@@ -74,7 +76,7 @@ func (k *link) publish(topic string, data []byte) error {
 
 // deliver hands a received message on, later if the link is slow.
 func (k *link) deliver(do func()) {
-	if f, hit := k.l.b.faults.fire(FaultSlowLink, subject{}); hit {
+	if f, hit := k.l.b.faults.fire(fault.KindSlowLink, subject{}); hit {
 		k.enqueue(f.wait, do)
 		return
 	}

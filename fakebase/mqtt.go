@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
@@ -120,7 +121,7 @@ func (t *mqttTunnel) heartbeat(due time.Time) {
 }
 
 func (t *mqttTunnel) sendHeartbeat() error {
-	if _, silent := t.l.b.faults.fire(FaultSilent, subject{message: "heart"}); silent {
+	if _, silent := t.l.b.faults.fire(fault.KindSilent, subject{message: "heart"}); silent {
 		return nil
 	}
 	return t.link.publish(t.prefix+"base/heart", t.beat)
@@ -156,7 +157,7 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 		t.l.log.Debug("command is not supported over MQTT", "topic", topic)
 		return
 	}
-	if _, deaf := t.l.b.faults.fire(FaultDeaf, subject{command: command}); deaf {
+	if _, deaf := t.l.b.faults.fire(fault.KindDeaf, subject{command: command}); deaf {
 		return
 	}
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
@@ -286,7 +287,7 @@ func (l *life) applyDisconnect() {
 	l.b.mu.Lock()
 	t, h := l.mqtt, l.http
 	l.b.mu.Unlock()
-	_, cut := l.b.faults.holds(FaultDisconnect, subject{})
+	_, cut := l.b.faults.holds(fault.KindDisconnect, subject{})
 	if t != nil {
 		if cut {
 			t.client.Hold()

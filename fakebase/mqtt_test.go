@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // hearts counts the heartbeats that arrive within d.
@@ -73,7 +75,7 @@ func TestJitterSpreadsFirstHeartbeats(t *testing.T) {
 // outage breaks a base's connection for a time, as a broker that goes away.
 func outage(t *testing.T, b *Base, d time.Duration) {
 	t.Helper()
-	id, err := b.Inject(Fault{Kind: FaultDisconnect})
+	id, err := b.Inject(fault.Fault{Kind: fault.KindDisconnect})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,10 @@
 package fakebase
 
-import "time"
+import (
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+)
 
 // The states of an asynchronous command (protocol 4.8).
 const (
@@ -31,7 +35,7 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 	l.b.mu.Lock()
 	if _, known := l.ops[requestID]; known {
 		l.b.mu.Unlock()
-		return failed("The request corresponding to the requestId("+requestID+") has been executed.", CodeInvalidParameter)
+		return failed("The request corresponding to the requestId("+requestID+") has been executed.", fault.CodeInvalidParameter)
 	}
 	if l.ops == nil {
 		l.ops = map[string]*processRecord{}
@@ -89,15 +93,15 @@ func (l *life) queryOps(req *opsRequest) (out outcome) {
 	case l.hang(sub):
 		return outcome{gone: true}
 	case req == nil:
-		return thrownOutcome(invalid(CodeInvalidParameter, "request is null"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "request is null"))
 	case blank(req.RequestID):
-		return thrownOutcome(invalid(CodeInvalidParameter, "requestId is blank"))
+		return thrownOutcome(invalid(fault.CodeInvalidParameter, "requestId is blank"))
 	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	r, known := l.ops[req.RequestID.value]
 	if !known {
-		return failed("Not found the corresponding ops record.", CodeInvalidParameter)
+		return failed("Not found the corresponding ops record.", fault.CodeInvalidParameter)
 	}
 	return ok(*r)
 }

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -114,7 +115,7 @@ type Options struct {
 	HeartbeatJitter time.Duration
 
 	// Faults are there from the start; more come and go by Inject and Clear.
-	Faults []Fault
+	Faults []fault.Fault
 	// Seed makes everything random repeatable; zero = derived from Identity, or
 	// drawn if that is empty.
 	Seed uint64

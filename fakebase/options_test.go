@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 func TestNewReportsEverything(t *testing.T) {
@@ -17,7 +19,7 @@ func TestNewReportsEverything(t *testing.T) {
 		MQTT:      &MQTTOptions{Broker: "broker:1883"},
 		HTTP:      &HTTPOptions{HeartbeatEndpoint: "controller:7777"},
 		Metaspace: Metaspace{Used: 10, Max: 5, Leak: 2, Threshold: 101},
-		Faults:    []Fault{{Kind: "gremlin"}},
+		Faults:    []fault.Fault{{Kind: "gremlin"}},
 	})
 	if err == nil {
 		t.Fatal("accepted")
@@ -96,16 +98,6 @@ func TestRunTimeTellsOfARestart(t *testing.T) {
 			t.Errorf("after a restart: run time %v, metaspace %v", runTime, used)
 		}
 	})
-}
-
-func TestDurationText(t *testing.T) {
-	var d Duration
-	if err := json.Unmarshal([]byte(`"1.5s"`), &d); err != nil || time.Duration(d) != 1500*time.Millisecond {
-		t.Errorf("%v %v", d, err)
-	}
-	if err := json.Unmarshal([]byte(`"soon"`), &d); err == nil || !strings.Contains(err.Error(), `"soon" is not a duration such as 1.5s`) {
-		t.Errorf("soon: %v", err)
-	}
 }
 
 func TestMetaspaceModel(t *testing.T) {

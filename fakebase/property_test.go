@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -129,7 +130,7 @@ type op struct {
 	Biz, Version string
 	First        bool // uninstallThenInstall
 	Code         string
-	Fault        FaultKind
+	Fault        fault.Kind
 	Wait         time.Duration // afterwards
 }
 
@@ -140,8 +141,8 @@ var ops = rapid.Custom(func(t *rapid.T) op {
 		Biz:     rapid.SampledFrom([]string{"biz1", "biz1", "biz2"}).Draw(t, "biz"),
 		Version: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
 		First:   rapid.Bool().Draw(t, "first"),
-		Code:    rapid.SampledFrom(ErrorCodes()).Draw(t, "code"),
-		Fault:   rapid.SampledFrom([]FaultKind{FaultMetaspaceFull, FaultFlapping, FaultActuatorDown, FaultStartFailed, FaultHang}).Draw(t, "fault"),
+		Code:    rapid.SampledFrom(fault.Codes()).Draw(t, "code"),
+		Fault:   rapid.SampledFrom([]fault.Kind{fault.KindMetaspaceFull, fault.KindFlapping, fault.KindActuatorDown, fault.KindStartFailed, fault.KindHang}).Draw(t, "fault"),
 		Wait:    time.Duration(rapid.SampledFrom([]int{0, 0, 500, 2500}).Draw(t, "ms")) * time.Millisecond,
 	}
 })
@@ -191,7 +192,7 @@ func play(opts Options, sequence []op) string {
 		if err := x.happen(b); err != nil {
 			return err.Error()
 		}
-		hangs = hangs || x.Do == "fault" && x.Fault == FaultHang
+		hangs = hangs || x.Do == "fault" && x.Fault == fault.KindHang
 		if x.Wait > 0 || x.Do == "restart" {
 			pass(x.Wait)
 			synctest.Wait()
@@ -242,11 +243,11 @@ func (x op) happen(b *Base) error {
 	case "batch":
 		command(func() outcome { return l.batchCommand(&batchRequest{BizList: []bizRequest{*req}}, ark.Replay) })
 	case "error":
-		_, err = b.Inject(Fault{Kind: FaultError, Code: x.Code, Count: 1, For: Duration(2 * time.Second)})
+		_, err = b.Inject(fault.Fault{Kind: fault.KindError, Code: x.Code, Count: 1, For: Duration(2 * time.Second)})
 	case "fault":
-		_, err = b.Inject(Fault{Kind: x.Fault, For: Duration(2 * time.Second)})
+		_, err = b.Inject(fault.Fault{Kind: x.Fault, For: Duration(2 * time.Second)})
 	case "crash":
-		_, err = b.Inject(Fault{Kind: FaultCrash, Match: Match{Biz: x.Biz}, Restart: &Restart{}})
+		_, err = b.Inject(fault.Fault{Kind: fault.KindCrash, Match: fault.Match{Biz: x.Biz}, Restart: &fault.Restart{}})
 	case "restart":
 		err = b.Restart("")
 	}

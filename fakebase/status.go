@@ -1,6 +1,10 @@
 package fakebase
 
-import "time"
+import (
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+)
 
 // Status is what a base is like at one moment. Its JSON form is for people
 // and control interfaces, not the wire.
@@ -54,7 +58,7 @@ func (b *Base) statusLocked() Status {
 	if l == nil {
 		return s
 	}
-	_, full := b.faults.holds(FaultMetaspaceFull, subject{})
+	_, full := b.faults.holds(fault.KindMetaspaceFull, subject{})
 	h := l.healthLocked()
 	s.Running, s.Started = true, l.started
 	s.Connected = l.mqtt != nil && l.mqtt.client.Connected()

@@ -3,6 +3,8 @@ package fakebase
 import (
 	"slices"
 	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // Trace is one thing that a base did: it answered a command, or a fault was set,
@@ -25,7 +27,7 @@ type CommandTrace struct {
 	// Biz and Version that it was about, as far as they are known.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Code is the error code of the documents, one of ErrorCodes; empty = success.
+	// Code is the error code of the documents, one of fault.Codes; empty = success.
 	// It is here even if the base does not send it.
 	Code string `json:"code,omitempty"`
 	// Message is what the answer said.
@@ -36,8 +38,8 @@ type CommandTrace struct {
 
 // FaultTrace is what became of a fault.
 type FaultTrace struct {
-	ID   string    `json:"id"`
-	Kind FaultKind `json:"kind"`
+	ID   string     `json:"id"`
+	Kind fault.Kind `json:"kind"`
 	// State is set, cleared or fired. Faults that are a state do not fire.
 	State FaultState `json:"state"`
 	// Code of the fault, if it has one.
@@ -94,7 +96,7 @@ func (b *Base) trace(t Trace) {
 	}
 }
 
-func (b *Base) traceFault(f *Fault, s FaultState) {
+func (b *Base) traceFault(f *fault.Fault, s FaultState) {
 	if b.tracers.Load() != nil {
 		b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 	}

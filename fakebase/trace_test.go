@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // traces collects what a base does, one line each.
@@ -49,11 +51,11 @@ func TestTraceOverMQTT(t *testing.T) {
 		})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
-		id := inject(t, b, Fault{Kind: FaultError, Code: CodeDiskFull, Match: Match{Commands: []string{cmdInstall}}})
+		id := inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull, Match: fault.Match{Commands: []string{cmdInstall}}})
 		w.send(topic+"installBiz", install2)
 		w.next("base/bizOperation")
 		b.Clear(id)
-		inject(t, b, Fault{Kind: FaultHang, For: Duration(time.Minute), Match: Match{Commands: []string{cmdQueryAll}}})
+		inject(t, b, fault.Fault{Kind: fault.KindHang, For: Duration(time.Minute), Match: fault.Match{Commands: []string{cmdQueryAll}}})
 		w.send(topic+"queryAllBiz", "{}")
 		pass(2 * time.Minute)
 		w.send(topic+"uninstallBiz", `{"bizName":"biz9","bizVersion":"1"}`)

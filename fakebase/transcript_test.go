@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // A transcript is a file of testdata/transcripts, written by hand from the
@@ -26,7 +28,7 @@ import (
 // is normalised: times (T), durations (N), ports, and stack frames.
 type transcript struct {
 	opts     transcriptOptions
-	faults   []Fault
+	faults   []fault.Fault
 	sections map[string][]exchange
 }
 
@@ -78,7 +80,7 @@ func readTranscript(t *testing.T, file string) transcript {
 		case "=":
 			err = strict(rest, &tr.opts)
 		case "!":
-			var f Fault
+			var f fault.Fault
 			err = strict(rest, &f)
 			tr.faults = append(tr.faults, f)
 		case "---":

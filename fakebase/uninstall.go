@@ -3,6 +3,7 @@ package fakebase
 import (
 	"errors"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
@@ -32,10 +33,10 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	case errors.Is(err, ark.ErrNotFound):
 		return missing, nil
 	case err != nil:
-		return clientResponse{}, thrown(CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
+		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
-	if !l.sleep(pause.draw(l.b.share)) {
+	if !l.sleep(pause.Draw(l.b.share)) {
 		return clientResponse{}, errGone
 	}
 	ex := fs.fail(stepStop, sub)
@@ -55,7 +56,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	case errors.Is(err, ark.ErrNotFound):
 		return missing, nil // another command was faster
 	case err != nil:
-		return clientResponse{}, illegalState(CodeUninstallBizFailed, "%v", err)
+		return clientResponse{}, illegalState(fault.CodeUninstallBizFailed, "%v", err)
 	}
 	l.b.cutRequests(id)
 	l.log.Info("biz uninstalled", "biz", id)
@@ -88,7 +89,7 @@ func (l *life) uninstallOthers(sub subject) *exception {
 		}
 		if _, ex := l.uninstall(subject{command: cmdUninstall, biz: old.Name, version: old.Version}); ex != nil {
 			if ex != errGone {
-				ex.code = CodeInstallBizTimedOut
+				ex.code = fault.CodeInstallBizTimedOut
 			}
 			return ex
 		}

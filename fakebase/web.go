@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // webPort is the listener for module traffic and actuator. It opens when
@@ -58,7 +60,7 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	if err := w.endpoint.open(ctx, l.spawn); err != nil {
 		return "", fmt.Errorf("opening web listener of base %q: %w", l.identity, err)
 	}
-	if _, refuse := b.faults.holds(FaultWebRefuse, subject{}); refuse {
+	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse {
 		w.endpoint.close()
 	}
 	return w.endpoint.address(), nil
@@ -69,7 +71,7 @@ func (b *Base) reopenWeb(l *life) {
 	b.web.mu.Lock()
 	wanted := b.web.wanted
 	b.web.mu.Unlock()
-	if _, refuse := b.faults.holds(FaultWebRefuse, subject{}); refuse || !wanted {
+	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse || !wanted {
 		return
 	}
 	if err := b.web.endpoint.open(l.ctx, l.spawn); err != nil {
@@ -79,7 +81,7 @@ func (b *Base) reopenWeb(l *life) {
 
 // applyWebRefuse closes or opens the listener as the faults say.
 func (b *Base) applyWebRefuse(l *life) {
-	if _, refuse := b.faults.holds(FaultWebRefuse, subject{}); refuse {
+	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse {
 		b.web.endpoint.close()
 		return
 	}
@@ -215,7 +217,7 @@ func (l *life) take(path string, f *flight) (Biz, bool) {
 
 // up tells whether the application is ready.
 func (l *life) up() bool {
-	_, broken := l.b.faults.holds(FaultStartFailed, subject{})
+	_, broken := l.b.faults.holds(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	return l.booted && !broken

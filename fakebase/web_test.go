@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // webRig is a base without tunnels, its web address, and a client that keeps
@@ -191,7 +193,7 @@ func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
 
 func TestWebRefuse(t *testing.T) {
 	r := newWebRig(t, Options{})
-	id := inject(t, r.b, Fault{Kind: FaultWebRefuse})
+	id := inject(t, r.b, fault.Fault{Kind: fault.KindWebRefuse})
 	if _, _, err := r.get("/actuator/health"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("refusing listener: %v", err)
 	}
@@ -238,7 +240,7 @@ func TestActuatorDocuments(t *testing.T) {
 	tests := []struct {
 		name   string
 		opts   Options
-		faults []Fault
+		faults []fault.Fault
 		path   string
 		status int
 		want   string
@@ -252,13 +254,13 @@ func TestActuatorDocuments(t *testing.T) {
 		}, {
 			name: "liveness", path: "/actuator/health/liveness", status: 200, want: `{"status":"UP"}`,
 		}, {
-			name: "readiness, whatever the modules are", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}},
+			name: "readiness, whatever the modules are", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
 			path: "/actuator/health/readiness", status: 200, want: `{"status":"UP"}`,
 		}, {
-			name: "module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
+			name: "module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}}, path: "/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"DOWN","details":{"biz1:1":{"status":"DOWN","details":{` + disk + `,"pingHe":{"status":"DOWN","details":{}}}}}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
-			name: "base down", faults: []Fault{{Kind: FaultActuatorDown}}, path: "/actuator/health", status: 503,
+			name: "base down", faults: []fault.Fault{{Kind: fault.KindActuatorDown}}, path: "/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{"arkBizAggregate":{"status":"UP","details":{"biz1:1":{"status":"UP","details":{` + disk + `,"pingHe":{"status":"UP","details":{}}}}}},"diskSpace":{"status":"DOWN","details":{"total":494384795648,"free":272435396608,"threshold":10485760,"exists":true}},"masterBizStartUp":{"status":"UP","details":{"base:1.0.0":{"status":"UP"},"biz1:1":{"status":"UP"}}}}}`,
 		}, {
 			name: "one module", path: "/biz1/actuator/health", status: 200,
@@ -267,7 +269,7 @@ func TestActuatorDocuments(t *testing.T) {
 			name: "one module by the documents' path", path: "/biz1/actuator/info", status: 200,
 			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
 		}, {
-			name: "one module down", faults: []Fault{{Kind: FaultActuatorDown, Match: Match{Biz: "biz1"}}}, path: "/biz1/actuator/health", status: 503,
+			name: "one module down", faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}}, path: "/biz1/actuator/health", status: 503,
 			want: `{"status":"DOWN","components":{` + disk + `,"ping":{"status":"DOWN"}}}`,
 		}, {
 			name: "no such module", path: "/biz2/actuator/health", status: 404,

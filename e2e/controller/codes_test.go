@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // failing is a failure of an install, and what is said of it.
@@ -62,7 +63,7 @@ func TestInstallCodes(t *testing.T) {
 					t.Parallel()
 					name := strings.ToLower(tunnel + "-" + strings.ReplaceAll(c.arklet, ".", "-"))
 					b := start(t, fakebase.Options{Name: name})
-					b.inject(t, fakebase.Fault{Kind: fakebase.FaultError, Code: c.arklet, Match: fakebase.Match{Commands: []string{"installBiz"}}})
+					b.inject(t, fault.Fault{Kind: fault.KindError, Code: c.arklet, Match: fault.Match{Commands: []string{"installBiz"}}})
 					pod(t, ns, name, one("m", "1.0.0", name))
 
 					cause := strings.ReplaceAll(c.cause, "JAR", module.URL("m", "1.0.0"))
@@ -151,16 +152,16 @@ func label(m *dto.Metric, name string) string {
 func TestPassingFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		fault        fakebase.Fault
+		fault        fault.Fault
 		reason, says string
 	}{
 		"busy": {
-			fakebase.Fault{Kind: fakebase.FaultError, Code: "Arklet.InstallBizExecuting", Count: attempts + 1},
+			fault.Fault{Kind: fault.KindError, Code: "Arklet.InstallBizExecuting", Count: attempts + 1},
 			"InstallModuleExecuting", "Arklet.InstallModuleExecuting: Arklet.InstallBizExecuting: installBiz of m:1.0.0 on base %q: " +
 				"FAILED:m:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz; try again",
 		},
 		"no answer": {
-			fakebase.Fault{Kind: fakebase.FaultDeaf, Count: 1},
+			fault.Fault{Kind: fault.KindDeaf, Count: 1},
 			"InstallModuleTimedOut", "Arklet.InstallModuleTimedOut: installBiz of m:1.0.0 on base %q: base did not answer in time (context deadline exceeded); try again",
 		},
 	} {
@@ -207,7 +208,7 @@ func TestUninstallCodes(t *testing.T) {
 				left = append(left, "m:"+version+" DEACTIVATED")
 				has(t, b, append([]string{"m:1.0.0 ACTIVATED"}, left...)...)
 			}
-			id := b.inject(t, fakebase.Fault{Kind: fakebase.FaultError, Code: c.arklet, Match: fakebase.Match{Commands: []string{"uninstallBiz"}}})
+			id := b.inject(t, fault.Fault{Kind: fault.KindError, Code: c.arklet, Match: fault.Match{Commands: []string{"uninstallBiz"}}})
 			must(t, client.CoreV1().Pods(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
 			eventually(t, "the Event is there", func(ctx context.Context) error {
 				return warns(ctx, ns, "m", []said{{"UninstallBizFailed", fmt.Sprintf(c.says, b.Identity())}})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 func nodeGone(ctx context.Context, name string) error {
@@ -30,7 +31,7 @@ func TestMemoryPressure(t *testing.T) {
 	b := overMQTT(t, fakebase.Options{Name: kind()})
 	nodesReady(t, b)
 	must(t, nodeIs(t.Context(), b, corev1.NodeMemoryPressure, corev1.ConditionFalse))
-	id := b.inject(t, fakebase.Fault{Kind: fakebase.FaultMetaspaceFull})
+	id := b.inject(t, fault.Fault{Kind: fault.KindMetaspaceFull})
 	is := func(want corev1.ConditionStatus) {
 		t.Helper()
 		eventually(t, "MemoryPressure is "+string(want), func(ctx context.Context) error {
@@ -57,7 +58,7 @@ func TestSilentBase(t *testing.T) {
 			pod(t, ns, "m", one("m", "1.0.0", name))
 			readyPod(t, ns, "m")
 			f, began := record(t, ns), time.Now()
-			b.inject(t, fakebase.Fault{Kind: fakebase.FaultDisconnect})
+			b.inject(t, fault.Fault{Kind: fault.KindDisconnect})
 			eventually(t, "Ready is Unknown", func(ctx context.Context) error { return nodeIs(ctx, b, corev1.NodeReady, corev1.ConditionUnknown) })
 			gone(t, ns, "m")
 			eventually(t, "the Node is gone", func(ctx context.Context) error { return nodeGone(ctx, b.node()) })
@@ -85,7 +86,7 @@ func TestLostHeartbeats(t *testing.T) {
 	t.Parallel()
 	b := overMQTT(t, fakebase.Options{Name: kind()})
 	nodesReady(t, b)
-	b.inject(t, fakebase.Fault{Kind: fakebase.FaultSilent})
+	b.inject(t, fault.Fault{Kind: fault.KindSilent})
 	n, err := client.CoreV1().Nodes().Get(t.Context(), b.node(), metav1.GetOptions{})
 	must(t, err)
 	began := time.Now()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // gone waits until a Pod has left the API.
@@ -104,7 +105,7 @@ func TestForeignModules(t *testing.T) {
 
 	pod(t, ns, "lost", one("lost", "1.0.0", name))
 	readyPod(t, ns, "lost")
-	b.inject(t, fakebase.Fault{Kind: fakebase.FaultDeaf, Match: fakebase.Match{Commands: []string{"installBiz"}}}) // it stays lost
+	b.inject(t, fault.Fault{Kind: fault.KindDeaf, Match: fault.Match{Commands: []string{"installBiz"}}}) // it stays lost
 	must(t, b.Restart(""))
 	remove(t, ns, "lost")
 	gone(t, ns, "lost")
@@ -119,8 +120,8 @@ func TestRepeatedInstall(t *testing.T) {
 	b := overMQTT(t, fakebase.Options{Name: name})
 	pod(t, ns, "other", one("other", "1.0.0", name))
 	readyPod(t, ns, "other")
-	lists := b.inject(t, fakebase.Fault{Kind: fakebase.FaultCorrupt, Match: fakebase.Match{Messages: []string{"simpleBiz"}}})
-	b.inject(t, fakebase.Fault{Kind: fakebase.FaultCorrupt, Count: 1, Match: fakebase.Match{Messages: []string{"bizOperation"}}})
+	lists := b.inject(t, fault.Fault{Kind: fault.KindCorrupt, Match: fault.Match{Messages: []string{"simpleBiz"}}})
+	b.inject(t, fault.Fault{Kind: fault.KindCorrupt, Count: 1, Match: fault.Match{Messages: []string{"bizOperation"}}})
 	pod(t, ns, "m", one("m", "1.0.0", name))
 	eventually(t, "the base refuses the second install", func(ctx context.Context) error {
 		text, err := client.CoreV1().Pods(ns).GetLogs("m", &corev1.PodLogOptions{}).DoRaw(ctx)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // The Modules of a base are listed by its address and by its name, with a state
@@ -74,7 +75,7 @@ func TestReportHook(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), kind()
 	b := overMQTT(t, fakebase.Options{Name: name})
-	b.inject(t, fakebase.Fault{Kind: fakebase.FaultDeaf, Count: 1, Match: fakebase.Match{Commands: []string{"installBiz"}}})
+	b.inject(t, fault.Fault{Kind: fault.KindDeaf, Count: 1, Match: fault.Match{Commands: []string{"installBiz"}}})
 	spec := one("m", "1.0.0", name)
 	spec.Labels["trace.koupleless.io/id"] = "trace-" + name
 	pod(t, ns, "m", spec)

@@ -20,6 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 const (
@@ -158,7 +159,7 @@ func catalogue(c *fakebase.Catalogue) *fakebase.Catalogue {
 
 func (b *base) node() string { return "vnode." + b.Identity() }
 
-func (b *base) inject(t *testing.T, f fakebase.Fault) string {
+func (b *base) inject(t *testing.T, f fault.Fault) string {
 	t.Helper()
 	id, err := b.Inject(f)
 	must(t, err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 const (
@@ -147,7 +148,7 @@ func (b *Base) over() {
 }
 
 // Inject adds a fault, whose effect begins at once, and returns its id.
-func (b *Base) Inject(f fakebase.Fault) (string, error) {
+func (b *Base) Inject(f fault.Fault) (string, error) {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return "", fmt.Errorf("injecting fault %q: %w", f.ID, err)

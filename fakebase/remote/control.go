@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // maxFault is the largest body of an injection.
@@ -83,7 +84,7 @@ type (
 func inject(w http.ResponseWriter, r *http.Request, b *fakebase.Base) {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFault))
 	d.DisallowUnknownFields()
-	var f fakebase.Fault
+	var f fault.Fault
 	if err := d.Decode(&f); err != nil {
 		Refuse(w, http.StatusBadRequest, "the body is not a fault: "+err.Error())
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // mirror is a copy of a base, made of what it tells.
@@ -17,7 +18,7 @@ type mirror struct {
 	mu       sync.Mutex // held while watchers and tracers are told
 	status   fakebase.Status
 	httpAddr string // of the last listener of arklet
-	faults   []fakebase.FaultStatus
+	faults   []fault.Status
 	read     uint64 // number of the last message
 	events   uint64 // of the last event
 	ended    bool   // nothing more comes
@@ -142,7 +143,7 @@ func (m *mirror) Status() fakebase.Status {
 func (m *mirror) Identity() string { return m.Status().Identity }
 
 // Faults lists the faults that are there, in order of injection.
-func (m *mirror) Faults() []fakebase.FaultStatus {
+func (m *mirror) Faults() []fault.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.faults)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // maxQueued is how much a base may have to tell that nobody reads: some minutes of
@@ -22,7 +23,7 @@ type message struct {
 	Status *fakebase.Status `json:"status,omitempty"`
 	Trace  *fakebase.Trace  `json:"trace,omitempty"`
 	// Faults that are there, with the Trace of one.
-	Faults *[]fakebase.FaultStatus `json:"faults,omitempty"`
+	Faults *[]fault.Status `json:"faults,omitempty"`
 }
 
 // outbox holds what has not been told yet. put may be called while the base is

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
@@ -27,8 +28,8 @@ type base interface {
 	Start(context.Context) error
 	Status() fakebase.Status
 	Identity() string
-	Faults() []fakebase.FaultStatus
-	Inject(fakebase.Fault) (string, error)
+	Faults() []fault.Status
+	Inject(fault.Fault) (string, error)
 	Clear(...string) int
 	Restart(string) error
 	Watch(func(fakebase.Event)) (fakebase.Status, func())
@@ -68,7 +69,7 @@ func options() fakebase.Options {
 	return fakebase.Options{
 		Identity: "b1", IP: "127.0.0.1", HTTP: &fakebase.HTTPOptions{Addr: "0.0.0.0:0"}, Web: &fakebase.WebOptions{Addr: "0.0.0.0:0"},
 		Catalogue: &fakebase.Catalogue{Fetch: fakebase.FetchNever}, Activation: fakebase.ActivateNewModule,
-		Faults: []fakebase.Fault{{ID: "first", Kind: fakebase.FaultLatency, Delay: fakebase.Delay{Min: 1}}},
+		Faults: []fault.Fault{{ID: "first", Kind: fault.KindLatency, Delay: fakebase.Delay{Min: 1}}},
 	}
 }
 
@@ -314,7 +315,7 @@ func TestFaults(t *testing.T) {
 			}
 		}
 		for i := range 20 {
-			id, err := b.Inject(fakebase.Fault{Kind: fakebase.FaultSilent})
+			id, err := b.Inject(fault.Fault{Kind: fault.KindSilent})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,7 +327,7 @@ func TestFaults(t *testing.T) {
 			want = append(want, id+" cleared")
 			check("first")
 		}
-		if _, err := b.Inject(fakebase.Fault{ID: "first", Kind: fakebase.FaultSilent}); err == nil || !strings.Contains(err.Error(), "there is one with this id") {
+		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), "there is one with this id") {
 			t.Errorf("the same twice: %v", err)
 		}
 		install(t, b, "1") // which the first fault makes later
@@ -390,7 +391,7 @@ func TestProcessThatEnds(t *testing.T) {
 	if s := b.Status(); s.Running || s.Identity != "b1" || down.Seq != ready.Seq+1 || down.Message == "" {
 		t.Errorf("then: %+v, %+v", s, down)
 	}
-	if _, err := b.Inject(fakebase.Fault{Kind: fakebase.FaultSilent}); err == nil {
+	if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil {
 		t.Error("it still takes faults")
 	}
 	if n := b.Clear(); n != 0 {
@@ -423,7 +424,7 @@ func TestProcessThatIsPaused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Inject(fakebase.Fault{Kind: fakebase.FaultSilent}); err == nil || !strings.Contains(err.Error(), `"b1" did not answer within 5s`) {
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil || !strings.Contains(err.Error(), `"b1" did not answer within 5s`) {
 			t.Errorf("injected: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

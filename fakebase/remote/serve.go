@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
@@ -97,8 +98,8 @@ func address(w http.ResponseWriter, _ *http.Request) {
 
 // madeBody is what there is at first.
 type madeBody struct {
-	Status fakebase.Status        `json:"status"`
-	Faults []fakebase.FaultStatus `json:"faults"`
+	Status fakebase.Status `json:"status"`
+	Faults []fault.Status  `json:"faults"`
 }
 
 func (s *server) make(w http.ResponseWriter, r *http.Request) {

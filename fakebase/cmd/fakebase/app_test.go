@@ -25,6 +25,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
@@ -228,9 +229,9 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	if d := strings.Join(got, ", "); d != "b-1 198.18.0.255 host-1 true, b-2 198.18.1.0 host-2 true, b-3 198.18.1.1 host-3 true" {
 		t.Errorf("bases %s", d)
 	}
-	var list []fakebase.FaultStatus
+	var list []fault.Status
 	call(t, "GET", url+"/bases/b-1/faults", "", 200, &list)
-	if len(list) != 1 || list[0].Kind != fakebase.FaultLatency {
+	if len(list) != 1 || list[0].Kind != fault.KindLatency {
 		t.Errorf("faults %+v", list)
 	}
 	call(t, "DELETE", url+"/bases/b-1/faults", "", 200, nil)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
@@ -92,12 +92,12 @@ func (v *validator) faultAction(f *FaultAction, at *field.Path) {
 
 // fault checks a fault as a base would. One with expressions in it is checked
 // when they have values.
-func (v *validator) fault(at *field.Path, fault Object) {
-	if len(fault) == 0 {
+func (v *validator) fault(at *field.Path, raw Object) {
+	if len(raw) == 0 {
 		v.add(field.Required(at, "say at least its kind; see: koupsandbox scenario explain fault"))
 		return
 	}
-	text, err := yaml.Marshal(fault)
+	text, err := yaml.Marshal(raw)
 	if err != nil {
 		v.forbid(at, "cannot be written down: %v", err)
 		return
@@ -105,7 +105,7 @@ func (v *validator) fault(at *field.Path, fault Object) {
 	if HasExpression(string(text)) {
 		return
 	}
-	var f fakebase.Fault
+	var f fault.Fault
 	_, problems := strictyaml.Decode("", text, &f)
 	for _, p := range problems {
 		v.forbid(below(at, p.Field), "%s", p.Detail)

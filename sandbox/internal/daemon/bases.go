@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -262,13 +262,13 @@ func (d *Daemon) Inject(base string, text json.RawMessage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var fault fakebase.Fault
+	var f fault.Fault
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	err = decoder.Decode(&fault)
+	err = decoder.Decode(&f)
 	var id string
 	if err == nil {
-		id, err = m.Base.Inject(fault)
+		id, err = m.Base.Inject(f)
 	}
 	if err != nil {
 		return "", &control.Error{Code: http.StatusBadRequest, Message: fmt.Sprintf("this is no fault: %v", err)}

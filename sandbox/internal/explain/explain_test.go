@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
 )
@@ -77,7 +77,7 @@ func TestUnknown(t *testing.T) {
 
 // The example of each kind of fault can be used as it is.
 func TestFaultExamples(t *testing.T) {
-	for _, kind := range fakebase.FaultKinds() {
+	for _, kind := range fault.Kinds() {
 		text, err := explainer(t).Topic(string(kind))
 		if err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -85,9 +85,9 @@ func TestFaultExamples(t *testing.T) {
 		}
 		_, example, _ := strings.Cut(text, "fault: {")
 		example, _, _ = strings.Cut(example, "\n")
-		var fault fakebase.Fault
-		if err := yaml.UnmarshalStrict([]byte("{"+example), &fault); err != nil || fault.Validate() != nil {
-			t.Errorf("%s: the example {%s is refused: %v, %v", kind, example, err, fault.Validate())
+		var f fault.Fault
+		if err := yaml.UnmarshalStrict([]byte("{"+example), &f); err != nil || f.Validate() != nil {
+			t.Errorf("%s: the example {%s is refused: %v, %v", kind, example, err, f.Validate())
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // Runtime is what bases run in. Its methods may be called concurrently.
@@ -36,8 +37,8 @@ type Base interface {
 	Start(ctx context.Context) error
 	Status() fakebase.Status
 	Identity() string
-	Faults() []fakebase.FaultStatus
-	Inject(f fakebase.Fault) (string, error)
+	Faults() []fault.Status
+	Inject(f fault.Fault) (string, error)
 	Clear(ids ...string) int
 	Restart(identity string) error
 	Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())

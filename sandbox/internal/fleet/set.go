@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -93,11 +94,11 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		*size.to = q.Value()
 	}
 	for i, text := range b.Faults {
-		fault, err := faultOf(text)
+		parsed, err := faultOf(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, err))
 		}
-		o.Faults = append(o.Faults, fault)
+		o.Faults = append(o.Faults, parsed)
 	}
 	if b.Runtime == "" {
 		b.Runtime = f.o.Own.Runtime
@@ -141,7 +142,7 @@ func delay(d *metav1.Duration) fakebase.Delay {
 }
 
 // faultOf reads a fault as fakebase describes it.
-func faultOf(o v1alpha1.Object) (f fakebase.Fault, err error) {
+func faultOf(o v1alpha1.Object) (f fault.Fault, err error) {
 	text, err := json.Marshal(o)
 	if err == nil {
 		decoder := json.NewDecoder(bytes.NewReader(text))
@@ -158,8 +159,8 @@ func faultOf(o v1alpha1.Object) (f fakebase.Fault, err error) {
 // or because there is no controller for its heartbeats.
 func keptAway(o fakebase.Options) bool {
 	http := o.HTTP != nil
-	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fakebase.Fault) bool {
-		return f.Kind == fakebase.FaultDisconnect || f.Kind == fakebase.FaultCrash || http && f.Kind == fakebase.FaultSilent
+	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {
+		return f.Kind == fault.KindDisconnect || f.Kind == fault.KindCrash || http && f.Kind == fault.KindSilent
 	})
 }
 

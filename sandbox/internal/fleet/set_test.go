@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
@@ -118,7 +119,7 @@ func TestSettingsOfASet(t *testing.T) {
 	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 {
 		t.Errorf("metaspace: %+v", s.Metaspace)
 	}
-	if faults := m.Base.Faults(); len(faults) != 1 || faults[0].Kind != fakebase.FaultClockSkew {
+	if faults := m.Base.Faults(); len(faults) != 1 || faults[0].Kind != fault.KindClockSkew {
 		t.Errorf("faults: %v", faults)
 	}
 	web, err := m.Base.WebAddr(t.Context())
@@ -223,7 +224,7 @@ func TestSetsThatCannotBe(t *testing.T) {
 func TestWhoIsWaitedFor(t *testing.T) {
 	b := newBench(t)
 	hindered := b.add(t, 1)[0]
-	if _, err := hindered.Base.Inject(fakebase.Fault{Kind: fakebase.FaultDisconnect}); err != nil {
+	if _, err := hindered.Base.Inject(fault.Fault{Kind: fault.KindDisconnect}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []fleet.Set{
@@ -337,7 +338,7 @@ func TestWatch(t *testing.T) {
 	}
 	web := b.addSet(t, fleet.Set{Group: "g", Name: "web", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
 	d.until(t, "g-web-1", 4)
-	if _, err := web.Base.Inject(fakebase.Fault{Kind: fakebase.FaultHang}); err != nil {
+	if _, err := web.Base.Inject(fault.Fault{Kind: fault.KindHang}); err != nil {
 		t.Fatal(err)
 	}
 	b.fleet.RemoveGroup("g")

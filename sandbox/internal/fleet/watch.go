@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // Watcher is told what happens to bases. Its methods are called in the order of
@@ -31,7 +32,7 @@ type View struct {
 	Connected bool
 	// Started tells whether a process of it has ever run.
 	Started bool
-	Faults  []fakebase.FaultStatus
+	Faults  []fault.Status
 }
 
 // watcher shows bases to a Watcher: each once, whoever comes first, the member's

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // What a simulated base does, in the ledger's words.
@@ -45,7 +46,7 @@ func TestResultsOfSimulatedBases(t *testing.T) {
 		},
 		"refuses": {
 			before: func(t *testing.T, b *fakebase.Base) {
-				if _, err := b.Inject(fakebase.Fault{Kind: fakebase.FaultWebRefuse}); err != nil {
+				if _, err := b.Inject(fault.Fault{Kind: fault.KindWebRefuse}); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
@@ -86,7 +86,7 @@ func (s *Stage) short(host string) string { return strings.TrimPrefix(host, s.o.
 func (s *Stage) host(base string) string { return s.o.Group + "-" + base }
 
 // unseen are the faults with which a base does not get a Ready Node.
-var unseen = []fakebase.FaultKind{fakebase.FaultSilent, fakebase.FaultDeaf, fakebase.FaultDisconnect, fakebase.FaultCrash, fakebase.FaultStartFailed}
+var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash, fault.KindStartFailed}
 
 // seen tells whether the controller makes Nodes for bases of a set.
 func (s *Stage) seen(set v1alpha1.BaseSet) bool {
@@ -95,7 +95,7 @@ func (s *Stage) seen(set v1alpha1.BaseSet) bool {
 	}
 	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Object) bool {
 		kind, _ := f["kind"].(string)
-		return slices.Contains(unseen, fakebase.FaultKind(kind))
+		return slices.Contains(unseen, fault.Kind(kind))
 	})
 }
 

@@ -11,14 +11,14 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// addFault defines faults as fakebase has them, in the folder dir: a scenario
+// addFault defines faults as package fault has them, in the folder dir: a scenario
 // passes them on.
 func addFault(s *jsonschema.Schema, dir string) error {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: func(t reflect.Type) *jsonschema.Schema {
-		if t == reflect.TypeFor[fakebase.Duration]() {
+		if t == reflect.TypeFor[fault.Duration]() {
 			return &jsonschema.Schema{Type: "string", Pattern: "^-?" + duration[1:] + `|\$\{\{`, Examples: []any{"5s"}}
 		}
 		return nil
@@ -26,29 +26,29 @@ func addFault(s *jsonschema.Schema, dir string) error {
 	if err := r.AddGoComments(typesPackage, dir); err != nil { // it joins the two to the path of the package
 		return fmt.Errorf("reading the comments of faults in %s: %w", dir, err)
 	}
-	fault := r.Reflect(&fakebase.Fault{})
-	fault.Version = ""
-	share(fault)
-	loosen(fault)
+	def := r.Reflect(&fault.Fault{})
+	def.Version = ""
+	share(def)
+	loosen(def)
 	kinds, err := kindComments(filepath.Join(dir, "fault.go"))
 	if err != nil {
 		return err
 	}
-	if p, ok := fault.Properties.Get("kind"); ok {
+	if p, ok := def.Properties.Get("kind"); ok {
 		p.Type = ""
-		for _, kind := range fakebase.FaultKinds() {
+		for _, kind := range fault.Kinds() {
 			p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Const: string(kind), Description: kinds[string(kind)]})
 		}
 		p.AnyOf = append(p.AnyOf, &jsonschema.Schema{Type: "string", Pattern: expression})
 	}
-	if p, ok := fault.Properties.Get("code"); ok {
+	if p, ok := def.Properties.Get("code"); ok {
 		codes := &jsonschema.Schema{Type: "string"}
-		for _, code := range fakebase.ErrorCodes() {
+		for _, code := range fault.Codes() {
 			codes.Enum = append(codes.Enum, code)
 		}
 		p.Type, p.AnyOf = "", []*jsonschema.Schema{codes, {Type: "string", Pattern: expression}}
 	}
-	s.Definitions["Fault"] = fault
+	s.Definitions["Fault"] = def
 	reference := func() *jsonschema.Schema { return &jsonschema.Schema{Ref: "#/$defs/Fault"} }
 	if p, ok := s.Definitions["FaultSet"].Properties.Get("fault"); ok {
 		p.Type, p.Ref = "", reference().Ref
@@ -71,7 +71,7 @@ func kindComments(file string) (map[string]string, error) {
 		if !ok || len(spec.Values) != 1 || spec.Doc == nil {
 			return true
 		}
-		if t, ok := spec.Type.(*ast.Ident); !ok || t.Name != "FaultKind" {
+		if t, ok := spec.Type.(*ast.Ident); !ok || t.Name != "Kind" {
 			return true
 		}
 		if value, ok := spec.Values[0].(*ast.BasicLit); ok {

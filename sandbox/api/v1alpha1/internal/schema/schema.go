@@ -55,7 +55,7 @@ func GenerateScenario(dir string) ([]byte, error) {
 		share(definition)
 		loosen(definition)
 	}
-	if err := addFault(s, filepath.Join(dir, "..", "..", "..", "fakebase")); err != nil {
+	if err := addFault(s, filepath.Join(dir, "..", "..", "..", "fakebase", "fault")); err != nil {
 		return nil, err
 	}
 	faultExamples(s.Definitions["Fault"])

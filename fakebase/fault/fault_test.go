@@ -1,14 +1,13 @@
-package fakebase
+package fault
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestValidateReportsEverything(t *testing.T) {
@@ -51,14 +50,14 @@ func TestValidateReportsEverything(t *testing.T) {
 }
 
 func TestEveryKindHasAValidForm(t *testing.T) {
-	extra := map[FaultKind]func(*Fault){
-		FaultError:     func(f *Fault) { f.Code = CodeDiskFull },
-		FaultLatency:   func(f *Fault) { f.Delay.Min = Duration(time.Second) },
-		FaultSlowLink:  func(f *Fault) { f.Delay.Min = Duration(time.Second) },
-		FaultDelay:     func(f *Fault) { f.Delay.Min = Duration(time.Second) },
-		FaultClockSkew: func(f *Fault) { f.Skew = Duration(-time.Minute) },
+	extra := map[Kind]func(*Fault){
+		KindError:     func(f *Fault) { f.Code = CodeDiskFull },
+		KindLatency:   func(f *Fault) { f.Delay.Min = Duration(time.Second) },
+		KindSlowLink:  func(f *Fault) { f.Delay.Min = Duration(time.Second) },
+		KindDelay:     func(f *Fault) { f.Delay.Min = Duration(time.Second) },
+		KindClockSkew: func(f *Fault) { f.Skew = Duration(-time.Minute) },
 	}
-	for _, kind := range FaultKinds() {
+	for _, kind := range Kinds() {
 		f := Fault{Kind: kind, ID: "x", For: Duration(time.Minute)}
 		if set := extra[kind]; set != nil {
 			set(&f)
@@ -80,70 +79,31 @@ func TestEveryKindHasAValidForm(t *testing.T) {
 	}
 }
 
-func TestCountProbabilityAndSeed(t *testing.T) {
-	hits := func(f Fault, n int) (pattern string) {
-		s := faultSet{seed: 42}
-		if _, err := s.add(f); err != nil {
-			t.Fatal(err)
-		}
-		for range n {
-			if _, hit := s.fire(f.Kind, subject{command: cmdHealth}); hit {
-				pattern += "x"
-			} else {
-				pattern += "."
-			}
-		}
-		return pattern
+func TestDurationText(t *testing.T) {
+	var d Duration
+	if err := json.Unmarshal([]byte(`"1.5s"`), &d); err != nil || time.Duration(d) != 1500*time.Millisecond {
+		t.Errorf("%v %v", d, err)
 	}
-	if got := hits(Fault{Kind: FaultHang, Count: 2}, 5); got != "xx..." {
-		t.Errorf("count 2: %s", got)
-	}
-	half := Fault{Kind: FaultHang, Probability: 0.5, Seed: 7}
-	first := hits(half, 200)
-	if n := strings.Count(first, "x"); n < 70 || n > 130 {
-		t.Errorf("probability 0.5 hit %d of 200", n)
-	}
-	if second := hits(half, 200); first != second {
-		t.Errorf("the same seed gave\n%s and\n%s", first, second)
-	}
-	half.Seed = 8
-	if other := hits(half, 200); first == other {
-		t.Error("another seed gave the same")
-	}
-	if got := hits(Fault{Kind: FaultHang, Match: Match{Commands: []string{cmdInstall}}}, 3); got != "..." {
-		t.Errorf("another command: %s", got)
+	if err := json.Unmarshal([]byte(`"soon"`), &d); err == nil || !strings.Contains(err.Error(), `"soon" is not a duration such as 1.5s`) {
+		t.Errorf("soon: %v", err)
 	}
 }
 
-func TestInjectClearAndExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := start(t, Options{Identity: "b1"})
-		id, err := b.Inject(Fault{Kind: FaultSilent})
-		if err != nil || id == "" {
-			t.Fatal(id, err)
-		}
-		if _, err := b.Inject(Fault{Kind: FaultSilent, ID: id}); err == nil || !strings.Contains(err.Error(), "clear it first") {
-			t.Errorf("the same id twice: %v", err)
-		}
-		if _, err := b.Inject(Fault{Kind: FaultDeaf, ID: "short", For: Duration(time.Minute)}); err != nil {
-			t.Fatal(err)
-		}
-		pass(59 * time.Second)
-		synctest.Wait()
-		if n := len(b.Faults()); n != 2 {
-			t.Errorf("%d faults before the expiry", n)
-		}
-		pass(time.Second)
-		synctest.Wait()
-		want := []FaultStatus{{Fault: Fault{ID: id, Kind: FaultSilent, Probability: 1}}}
-		if d := cmp.Diff(want, b.Faults(), cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("faults after the expiry (-want +got):\n%s", d)
-		}
-		if n := b.Clear("nobody"); n != 0 {
-			t.Errorf("%d cleared by an unknown id", n)
-		}
-		if n := b.Clear(); n != 1 || len(b.Faults()) != 0 {
-			t.Errorf("%d cleared, %d left", n, len(b.Faults()))
-		}
-	})
+func TestDelayDraws(t *testing.T) {
+	half := func() float64 { return 0.5 }
+	if got := (Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}).Draw(half); got != 3*time.Second {
+		t.Errorf("drew %s", got)
+	}
+}
+
+func TestCodesAreSorted(t *testing.T) {
+	if d := cmp.Diff(slices.Sorted(slices.Values(Codes())), Codes()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func strict(text string, into any) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
 }

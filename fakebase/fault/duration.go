@@ -1,4 +1,4 @@
-package fakebase
+package fault
 
 import (
 	"fmt"
@@ -29,15 +29,16 @@ type Delay struct {
 	Spread Duration `json:"spread,omitempty"`
 }
 
-func (d Delay) validate(field string) error {
+// Validate reports a negative time, under the name of the field.
+func (d Delay) Validate(field string) error {
 	if d.Min < 0 || d.Spread < 0 {
 		return fmt.Errorf("%s: a time must not be negative", field)
 	}
 	return nil
 }
 
-// draw picks a time; share gives a number in [0, 1).
-func (d Delay) draw(share func() float64) time.Duration {
+// Draw picks a time; share gives a number in [0, 1).
+func (d Delay) Draw(share func() float64) time.Duration {
 	if d.Spread == 0 {
 		return time.Duration(d.Min)
 	}

@@ -1,0 +1,81 @@
+package fakebase
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+)
+
+func TestCountProbabilityAndSeed(t *testing.T) {
+	hits := func(f fault.Fault, n int) (pattern string) {
+		s := faultSet{seed: 42}
+		if _, err := s.add(f); err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if _, hit := s.fire(f.Kind, subject{command: cmdHealth}); hit {
+				pattern += "x"
+			} else {
+				pattern += "."
+			}
+		}
+		return pattern
+	}
+	if got := hits(fault.Fault{Kind: fault.KindHang, Count: 2}, 5); got != "xx..." {
+		t.Errorf("count 2: %s", got)
+	}
+	half := fault.Fault{Kind: fault.KindHang, Probability: 0.5, Seed: 7}
+	first := hits(half, 200)
+	if n := strings.Count(first, "x"); n < 70 || n > 130 {
+		t.Errorf("probability 0.5 hit %d of 200", n)
+	}
+	if second := hits(half, 200); first != second {
+		t.Errorf("the same seed gave\n%s and\n%s", first, second)
+	}
+	half.Seed = 8
+	if other := hits(half, 200); first == other {
+		t.Error("another seed gave the same")
+	}
+	if got := hits(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{cmdInstall}}}, 3); got != "..." {
+		t.Errorf("another command: %s", got)
+	}
+}
+
+func TestInjectClearAndExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Options{Identity: "b1"})
+		id, err := b.Inject(fault.Fault{Kind: fault.KindSilent})
+		if err != nil || id == "" {
+			t.Fatal(id, err)
+		}
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent, ID: id}); err == nil || !strings.Contains(err.Error(), "clear it first") {
+			t.Errorf("the same id twice: %v", err)
+		}
+		if _, err := b.Inject(fault.Fault{Kind: fault.KindDeaf, ID: "short", For: Duration(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		pass(59 * time.Second)
+		synctest.Wait()
+		if n := len(b.Faults()); n != 2 {
+			t.Errorf("%d faults before the expiry", n)
+		}
+		pass(time.Second)
+		synctest.Wait()
+		want := []fault.Status{{Fault: fault.Fault{ID: id, Kind: fault.KindSilent, Probability: 1}}}
+		if d := cmp.Diff(want, b.Faults(), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("faults after the expiry (-want +got):\n%s", d)
+		}
+		if n := b.Clear("nobody"); n != 0 {
+			t.Errorf("%d cleared by an unknown id", n)
+		}
+		if n := b.Clear(); n != 1 || len(b.Faults()) != 0 {
+			t.Errorf("%d cleared, %d left", n, len(b.Faults()))
+		}
+	})
+}
