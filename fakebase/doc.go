@@ -29,7 +29,7 @@
 //	endpoint.go pool.go        servers that vanish and come back; worker pools
 //	internal/mqtt              a small MQTT client
 //	recording                  what a real base was seen to answer
-//	remote stdio               a base in another process, over its standard streams
+//	remote stdio rpc           a base in another process, over its standard streams
 //	cmd/fakebase               bases by hand, against any controller
 //
 // # Cost

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
-	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
 // Phase of a sandbox's life.
@@ -171,10 +171,10 @@ type WatchRequest struct {
 	// Group whose bases and traffic are watched; the bases are called SET-N then.
 	// Components are watched in any case. Default: everything, and bases have their
 	// host names.
-	Group string
+	Group string `json:"group,omitempty"`
 	// Own makes the stream the owner of Group: when it ends, for whatever reason, the
 	// daemon stops the traffic of the group and removes its bases.
-	Own bool
+	Own bool `json:"own,omitempty"`
 }
 
 // ControllerRequest says what module controllers there are to be.
@@ -212,20 +212,5 @@ const (
 // Actions lists all actions.
 var Actions = component.Actions
 
-// line is one line of a stream: progress, or the end.
-type line struct {
-	Event  *progress.Event `json:"event,omitempty"`
-	Result *UpResult       `json:"result,omitempty"`
-	Error  *Error          `json:"error,omitempty"`
-}
-
-// Error is a failure that the daemon reports.
-type Error struct {
-	// Code is the HTTP status.
-	Code int `json:"code"`
-	// Message may have several lines: the first says what is wrong.
-	Message string `json:"message"`
-}
-
-// Error returns the message.
-func (e *Error) Error() string { return e.Message }
+// Error is a failure that the daemon reports. Its Code is an HTTP status.
+type Error = rpc.Error

@@ -151,7 +151,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err := supervise.RecordSelf(d.o.Dir.Run(), daemonName); err != nil {
 		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
 	}
-	server := &http.Server{Handler: control.Handler(d, d.log), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: control.Handler(d), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	d.o.Listening()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -21,74 +22,23 @@ const waitingEvents = 1 << 16
 // subscriber queues events for one stream. Whoever tells it something never waits.
 type subscriber struct {
 	group string // empty = all
-	limit int
-
-	mu     sync.Mutex
-	queue  []timeline.Event
-	synced bool
-	lost   bool
-	more   chan struct{} // has room for one
+	rpc.Queue[timeline.Event]
 }
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-func newSubscriber(group string) *subscriber {
-	return &subscriber{group: group, limit: waitingEvents, more: make(chan struct{}, 1)}
-}
-
-// push queues events.
-func (s *subscriber) push(events ...timeline.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.synced && len(s.queue)+len(events) > s.limit {
-		s.lost = true
-	}
-	if s.lost {
-		return
-	}
-	s.queue = append(s.queue, events...)
-	select {
-	case s.more <- struct{}{}:
-	default: // it will look
-	}
-}
-
 // sync ends the events that tell what is.
 func (s *subscriber) sync() {
-	s.push(timeline.Event{Time: time.Now(), Kind: timeline.Synced})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.synced = true
+	s.Put(timeline.Event{Time: time.Now(), Kind: timeline.Synced})
+	s.Limit(waitingEvents)
 }
 
-// follow calls sink for every event until ctx ends, end is closed, or events have
-// been lost.
-func (s *subscriber) follow(ctx context.Context, end <-chan struct{}, sink func(timeline.Event)) error {
-	for {
-		s.mu.Lock()
-		events, lost := s.queue, s.lost
-		s.queue = nil
-		s.mu.Unlock()
-		for _, e := range events {
-			select {
-			case <-ctx.Done():
-				return nil
-			default:
-			}
-			sink(e)
-		}
-		if lost {
-			return &control.Error{Code: http.StatusServiceUnavailable,
-				Message: "events were lost: they were not read as fast as they came, and too many waited; watch again"}
-		}
-		select {
-		case <-s.more:
-		case <-end:
-			return nil
-		case <-ctx.Done():
-			return nil
-		}
+// follow calls sink for every event until ctx ends, the queue is closed, or events have been lost.
+func (s *subscriber) follow(ctx context.Context, sink func(timeline.Event)) error {
+	if err := s.Read(ctx, sink); err != nil {
+		return rpc.Errorf(http.StatusServiceUnavailable, "%v; watch again", err)
 	}
+	return nil
 }
 
 // name is what the stream calls a base.
@@ -125,14 +75,14 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 		e.Kind, e.Name, e.Message, e.Code, e.State = timeline.Fault, f.ID, string(f.Kind), f.Code, string(fakebase.FaultIsSet)
 		events = append(events, e)
 	}
-	s.push(events...)
+	s.Put(events...)
 }
 
 // Changed tells what happens to a base.
 func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	out := timeline.Event{Time: e.Time, Kind: timeline.Base, Base: s.name(m), Identity: e.Identity, State: string(e.Kind)}
 	if e.Kind != fakebase.EventBiz {
-		s.push(out)
+		s.Put(out)
 		return
 	}
 	out.Kind, out.Module, out.Version, out.From, out.State = timeline.Module, e.Biz, e.Version, string(e.From), string(e.To)
@@ -141,12 +91,12 @@ func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
 	case fakebase.StateStopped: // the last state of a module, and then it is gone
 		gone := out
 		gone.From, gone.State, gone.Message = out.State, "", ""
-		s.push(out, gone)
+		s.Put(out, gone)
 	case fakebase.StateUnresolved: // it could not be stopped, and is gone
 		out.State = ""
-		s.push(out)
+		s.Put(out)
 	default:
-		s.push(out)
+		s.Put(out)
 	}
 }
 
@@ -162,12 +112,12 @@ func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
 		f := t.Fault
 		out.Kind, out.Name, out.Message, out.Code, out.State = timeline.Fault, f.ID, string(f.Kind), f.Code, string(f.State)
 	}
-	s.push(out)
+	s.Put(out)
 }
 
 // Gone tells that a base has been removed.
 func (s *subscriber) Gone(m *fleet.Member) {
-	s.push(timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: s.name(m), State: "removed"})
+	s.Put(timeline.Event{Time: time.Now(), Kind: timeline.Base, Base: s.name(m), State: "removed"})
 }
 
 // streams are all subscribers, and what new ones are to know.
@@ -181,10 +131,10 @@ type streams struct {
 
 // add makes a subscriber that is told everything from now on, after what is.
 func (s *streams) add(group string) *subscriber {
-	sub := newSubscriber(group)
+	sub := &subscriber{group: group}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sub.push(s.components...)
+	sub.Put(s.components...)
 	s.all = append(s.all, sub)
 	return sub
 }
@@ -201,7 +151,7 @@ func (s *streams) component(e timeline.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
-		sub.push(e)
+		sub.Put(e)
 	}
 	i := slices.IndexFunc(s.components, func(x timeline.Event) bool { return x.Name == e.Name })
 	if i < 0 {
@@ -219,13 +169,13 @@ func (s *streams) request(group string, e timeline.Event) {
 	for _, sub := range s.all {
 		switch sub.group {
 		case group:
-			sub.push(e)
+			sub.Put(e)
 		case "":
 			all := e
 			if all.Base != "" {
 				all.Base = group + "-" + e.Base
 			}
-			sub.push(all)
+			sub.Put(all)
 		}
 	}
 }

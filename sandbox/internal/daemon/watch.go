@@ -31,7 +31,8 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ti
 	stop := running.fleet.Watch(r.Group, sub)
 	defer stop()
 	sub.sync()
-	return sub.follow(ctx, d.ending.Done(), sink)
+	defer context.AfterFunc(d.ending, sub.Close)()
+	return sub.follow(ctx, sink)
 }
 
 // clear ends everything in a group whose owner has gone.

@@ -205,29 +205,28 @@ func TestOwnerGoes(t *testing.T) {
 
 // A stream that is not read ends with an error, and keeps nobody waiting.
 func TestSlowSubscriber(t *testing.T) {
-	s := newSubscriber("")
-	s.limit = 3
+	s := &subscriber{}
 	e := timeline.Event{Kind: timeline.Base, State: "up"}
-	for range 10 { // what is, counts for nothing
-		s.push(e)
+	for range waitingEvents { // what is, counts for nothing
+		s.Put(e)
 	}
 	s.sync()
 	var read int
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := s.follow(ctx, nil, func(timeline.Event) {
-		if read++; read == 11 {
+	if err := s.follow(ctx, func(timeline.Event) {
+		if read++; read == waitingEvents+1 {
 			cancel()
 		}
-	}); err != nil || read != 11 {
+	}); err != nil || read != waitingEvents+1 {
 		t.Errorf("read %d events, then %v", read, err)
 	}
-	for range 4 {
-		s.push(e)
+	for range waitingEvents + 1 {
+		s.Put(e)
 	}
 	read = 0
-	err := s.follow(t.Context(), nil, func(timeline.Event) { read++ })
+	err := s.follow(t.Context(), func(timeline.Event) { read++ })
 	var refused *control.Error
-	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != 3 {
+	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != waitingEvents {
 		t.Errorf("read %d events, then %v", read, err)
 	}
 }

@@ -1,0 +1,117 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
+)
+
+func TestQueueKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q rpc.Queue[int]
+		var got, want []int
+		go func() {
+			for i := range 1000 {
+				q.Put(2*i, 2*i+1)
+			}
+			q.Close()
+		}()
+		for i := range 2000 {
+			want = append(want, i)
+		}
+		if err := q.Read(t.Context(), func(i int) { got = append(got, i) }); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff(want, got); d != "" || q.Count() != 2000 {
+			t.Errorf("count %d (-want +got):\n%s", q.Count(), d)
+		}
+	})
+}
+
+// Whoever puts something in never waits. What is too much ends the queue, after what came before it.
+func TestQueueOverflows(t *testing.T) {
+	var q rpc.Queue[int]
+	q.Put(1, 2, 3, 4)
+	q.Limit(3) // what waits already counts for nothing
+	var got []int
+	read := func() error {
+		got = nil
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		return q.Read(ctx, func(i int) {
+			if got = append(got, i); i == 4 {
+				cancel()
+			}
+		})
+	}
+	if err := read(); err != nil || !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("read %v, then %v", got, err)
+	}
+	q.Put(5, 6)
+	q.Put(7, 8) // all or none
+	q.Put(9)    // nothing comes after a gap
+	if err := read(); !errors.Is(err, rpc.ErrOverflow) || !slices.Equal(got, []int{5, 6}) {
+		t.Errorf("read %v, then %v", got, err)
+	}
+	if err := read(); !errors.Is(err, rpc.ErrOverflow) || len(got) > 0 {
+		t.Errorf("read %v again, then %v", got, err)
+	}
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q rpc.Queue[int]
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- q.Read(ctx, func(int) {}) }()
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m rpc.Mark
+		wait := func(ctx context.Context, n uint64) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- m.Wait(ctx, n) }()
+			synctest.Wait()
+			return done
+		}
+		if err := m.Wait(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		why, gone := errors.New("enough"), errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first, second, third, late := wait(t.Context(), 1), wait(t.Context(), 2), wait(t.Context(), 3), wait(ctx, 3)
+		m.Add()
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+		cancel(why)
+		if err := <-late; !errors.Is(err, why) {
+			t.Errorf("a context that ended gave %v", err)
+		}
+		synctest.Wait()
+		if len(second)+len(third) > 0 {
+			t.Error("it did not wait")
+		}
+		m.Add()
+		m.End(gone)
+		if err := <-second; err != nil {
+			t.Errorf("what had been read gave %v", err)
+		}
+		if err := <-third; !errors.Is(err, gone) {
+			t.Errorf("what is never read gave %v", err)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package control
+
+import (
+	"encoding/json"
+
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// What can be asked of a daemon. The methods of Service and Client say what each does.
+const (
+	status         rpc.Unary[statusRequest, *Status]               = "Status"
+	up             rpc.Stream[UpRequest, upStep]                   = "Up"
+	down           rpc.Unary[rpc.None, rpc.None]                   = "Down"
+	events         rpc.Stream[rpc.None, progress.Event]            = "Events"
+	bases          rpc.Unary[groupRequest, []Base]                 = "Bases"
+	addBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
+	removeBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
+	restartBase    rpc.Unary[restartRequest, *Base]                = "RestartBase"
+	act            rpc.Unary[actRequest, rpc.None]                 = "Act"
+	inject         rpc.Unary[injectRequest, string]                = "Inject"
+	clearFaults    rpc.Unary[clearRequest, rpc.None]               = "ClearFaults"
+	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"
+	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
+	watch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
+	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
+	trafficOf      rpc.Unary[groupRequest, []traffic.Summary]      = "Traffic"
+	stopTraffic    rpc.Unary[streamRequest, *traffic.End]          = "StopTraffic"
+	trafficRecords rpc.Stream[streamRequest, traffic.Record]       = "TrafficRecords"
+)
+
+// Their inputs that are nobody else's.
+type (
+	statusRequest struct {
+		Bases bool `json:"bases"`
+	}
+	groupRequest struct {
+		Group string `json:"group"`
+	}
+	restartRequest struct {
+		Base string `json:"base"`
+		RestartRequest
+	}
+	actRequest struct {
+		Component string `json:"component"`
+		Action    Action `json:"action"`
+	}
+	injectRequest struct {
+		Base  string          `json:"base"`
+		Fault json.RawMessage `json:"fault"`
+	}
+	clearRequest struct {
+		Base string   `json:"base"`
+		IDs  []string `json:"ids"`
+	}
+	faultsRequest struct {
+		Base string `json:"base"`
+	}
+	startTrafficRequest struct {
+		Group string       `json:"group"`
+		Spec  traffic.Spec `json:"spec"`
+	}
+	streamRequest struct {
+		Group string `json:"group"`
+		Name  string `json:"name"`
+	}
+)
+
+// upStep is a step of an up, or the end of it.
+type upStep struct {
+	Event  *progress.Event `json:"event,omitempty"`
+	Result *UpResult       `json:"result,omitempty"`
+}
