@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"net"
 	"slices"
 	"sync"
@@ -9,20 +8,19 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
 // mirror is a copy of a base, made of what it tells.
 type mirror struct {
-	ip string // says where a listener is that names no host
+	ip   string   // says where a listener is that names no host
+	read rpc.Mark // of the messages
 
 	mu       sync.Mutex // held while watchers and tracers are told
 	status   fakebase.Status
 	httpAddr string // of the last listener of arklet
 	faults   []fault.Status
-	read     uint64 // number of the last message
-	events   uint64 // of the last event
-	ended    bool   // nothing more comes
-	changed  chan struct{}
+	events   uint64 // number of the last event
 	watchers []*watcher
 	tracers  []*tracer
 }
@@ -32,17 +30,17 @@ type (
 	tracer  struct{ fn func(fakebase.Trace) }
 )
 
-func newMirror(ip string, now madeBody) *mirror {
-	m := &mirror{ip: ip, faults: now.Faults, changed: make(chan struct{})}
+func newMirror(now snapshot) *mirror {
+	m := &mirror{ip: now.Status.IP, faults: now.Faults}
 	m.setStatus(now.Status)
 	return m
 }
 
 // apply takes over a message and tells of it.
 func (m *mirror) apply(t message) {
+	defer m.read.Add()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read = t.Seq
 	if t.Faults != nil {
 		m.faults = *t.Faults
 	}
@@ -56,19 +54,17 @@ func (m *mirror) apply(t message) {
 		m.setStatus(*t.Status)
 		m.tell(*t.Event)
 	}
-	m.wake()
 }
 
 // end says that nothing more comes. A process that runs is down by that.
 func (m *mirror) end(why string) {
+	defer m.read.End(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ended = true
 	if s := &m.status; s.Running {
 		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName, WebAddr: s.WebAddr, Requests: s.Requests}
 		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity, Message: why})
 	}
-	m.wake()
 }
 
 // setStatus notes a state. Its times are read here, so they are shown as those of
@@ -87,28 +83,6 @@ func (m *mirror) tell(e fakebase.Event) {
 	m.events = e.Seq
 	for _, w := range m.watchers {
 		w.fn(e)
-	}
-}
-
-func (m *mirror) wake() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
-// await blocks until the message has been read, or nothing more comes.
-func (m *mirror) await(ctx context.Context, seq uint64) error {
-	for {
-		m.mu.Lock()
-		done, changed := m.read >= seq || m.ended, m.changed
-		m.mu.Unlock()
-		if done {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 }
 

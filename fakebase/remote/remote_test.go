@@ -248,6 +248,21 @@ func TestLife(t *testing.T) {
 	})
 }
 
+// A base that is stopped before it has begun ends at once.
+func TestStoppedBeforeItRuns(t *testing.T) {
+	kinds(t, func(t *testing.T, b base) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if err := b.Start(ctx); err != nil || time.Since(began) > 4*time.Second {
+			t.Errorf("it ended after %s: %v", time.Since(began), err)
+		}
+		if s := b.Status(); s.Running {
+			t.Errorf("in the end: %+v", s)
+		}
+	})
+}
+
 // What a watch begins with, and the events after it, are the whole story, whenever
 // it begins.
 func TestWatchHasNoGaps(t *testing.T) {
@@ -407,10 +422,10 @@ func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
 	stream, end := io.Pipe()
 	context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
 	switch r.URL.Path {
-	case "/base":
+	case "/Make":
 		_ = stream.Close()
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"status": {"identity": "b1"}}`))}, nil
-	case "/follow":
+	case "/Follow":
 		return &http.Response{StatusCode: http.StatusOK, Body: stream}, nil
 	default:
 		<-r.Context().Done()

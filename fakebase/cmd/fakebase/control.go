@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -9,8 +10,11 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
-	"github.com/koupleless/koupsandbox/fakebase/remote"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
+
+// maxFault is the largest body of an injection.
+const maxFault = 1 << 16
 
 // control is a small HTTP interface to the bases of this process.
 //
@@ -23,10 +27,11 @@ import (
 //	POST   /bases/{identity}/crash      ends its process
 //	POST   /bases/{identity}/restart    starts it again, as ?identity= if given
 //	POST   /bases/{identity}/web        opens its listener for module traffic
+//
+// What cannot be is answered with a status of 400 or more and {"error": "why"}.
 type control struct {
 	ln    net.Listener
 	bases []*fakebase.Base
-	each  []http.Handler // of each of them
 }
 
 func listenControl(ctx context.Context, addr string, bases []*fakebase.Base) (*control, error) {
@@ -34,11 +39,7 @@ func listenControl(ctx context.Context, addr string, bases []*fakebase.Base) (*c
 	if err != nil {
 		return nil, fmt.Errorf("--control %s: %w", addr, err)
 	}
-	c := &control{ln: ln, bases: bases}
-	for _, b := range bases {
-		c.each = append(c.each, remote.Control(b))
-	}
-	return c, nil
+	return &control{ln, bases}, nil
 }
 
 func (c *control) addr() string { return c.ln.Addr().String() }
@@ -61,23 +62,68 @@ func (c *control) routes() http.Handler {
 		for i, b := range c.bases {
 			all[i] = b.Status()
 		}
-		remote.Answer(w, http.StatusOK, all)
+		answer(w, http.StatusOK, all)
 	})
-	mux.HandleFunc("/bases/{identity}", c.serveOne)
-	mux.HandleFunc("/bases/{identity}/{rest...}", c.serveOne)
+	// one lets the base of the path do what is asked: it returns the answer, or an error with its status.
+	one := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them", r.PathValue("identity"))
+			for _, b := range c.bases {
+				if b.Identity() == r.PathValue("identity") {
+					out, status, err = do(b, r)
+					break
+				}
+			}
+			if err != nil {
+				answer(w, status, map[string]string{"error": err.Error()})
+				return
+			}
+			answer(w, http.StatusOK, out)
+		})
+	}
+	one("GET /bases/{identity}", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Status(), 0, nil })
+	one("GET /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Faults(), 0, nil })
+	one("POST /bases/{identity}/faults", inject)
+	one("DELETE /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+		return map[string]int{"cleared": b.Clear()}, 0, nil
+	})
+	one("DELETE /bases/{identity}/faults/{id}", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		if b.Clear(r.PathValue("id")) == 0 {
+			return nil, http.StatusNotFound, fmt.Errorf("there is no fault %q", r.PathValue("id"))
+		}
+		return map[string]int{"cleared": 1}, 0, nil
+	})
+	one("POST /bases/{identity}/crash", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+		b.Crash()
+		return struct{}{}, 0, nil
+	})
+	one("POST /bases/{identity}/restart", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		err := b.Restart(r.URL.Query().Get("identity"))
+		if errors.Is(err, fakebase.ErrNotRunning) {
+			return nil, http.StatusConflict, err
+		}
+		return struct{}{}, http.StatusBadRequest, err
+	})
+	one("POST /bases/{identity}/web", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+		addr, err := b.WebAddr(r.Context())
+		return map[string]string{"addr": addr}, http.StatusInternalServerError, err
+	})
 	return mux
 }
 
-// serveOne finds the base of the path, and leaves the rest of it to that.
-func (c *control) serveOne(w http.ResponseWriter, r *http.Request) {
-	identity := r.PathValue("identity")
-	for i, b := range c.bases {
-		if b.Identity() == identity {
-			one := r.Clone(r.Context())
-			one.URL.Path, one.URL.RawPath = "/"+r.PathValue("rest"), ""
-			c.each[i].ServeHTTP(w, one)
-			return
-		}
+func inject(b *fakebase.Base, r *http.Request) (any, int, error) {
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxFault))
+	d.DisallowUnknownFields()
+	var f fault.Fault
+	if err := d.Decode(&f); err != nil {
+		return nil, http.StatusBadRequest, fmt.Errorf("the body is not a fault: %w", err)
 	}
-	remote.Refuse(w, http.StatusNotFound, fmt.Sprintf("there is no base %q; GET /bases lists them", identity))
+	id, err := b.Inject(f)
+	return map[string]string{"id": id}, http.StatusBadRequest, err
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
