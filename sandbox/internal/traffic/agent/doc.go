@@ -1,8 +1,8 @@
 // Package agent sends requests from within the network of a cluster, where the
 // cluster's own kube-proxy leads them to the bases.
 //
+//	methods.go  what can be asked of an agent, with package rpc
 //	serve.go    Serve: the agent, a traffic.Generator behind one connection
-//	lost.go     lost requests on their way to the Remote
 //	remote.go   Remote: the streams of agents, for the daemon
 //	session.go  session: one agent that runs
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -162,7 +161,7 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec) err
 	if err := r.add(group, x); err != nil {
 		return err
 	}
-	_, err = s.call(ctx, http.MethodPost, streamsPath(group), spec, nil)
+	_, err = ask(ctx, s, begin, beginRequest{group, spec})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -207,7 +206,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	r.mu.Unlock()
 	var fresh []traffic.Summary
 	if s != nil && known {
-		if _, err := s.call(ctx, http.MethodGet, streamsPath(group), nil, &fresh); err != nil {
+		var err error
+		if fresh, err = ask(ctx, s, summaries, group); err != nil {
 			r.o.Logger.Warn("the traffic agent does not say how its streams are", "group", group, "err", err)
 		}
 	}
@@ -235,18 +235,17 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, er
 	if err != nil {
 		return nil, err
 	}
-	end := &traffic.End{}
-	header, err := x.on.call(ctx, http.MethodDelete, streamPath(group, name), nil, end)
+	end, err := ask(ctx, x.on, stop, streamRequest{group, name})
 	if err == nil {
-		err = x.on.settle(ctx, header)
+		err = x.on.told.Wait(ctx, end.Count)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what became of the requests of traffic %q is not known: %w", name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.over, x.last = true, end.Summary
-	return end, nil
+	x.over, x.last = true, end.Answer.Summary
+	return end.Answer, nil
 }
 
 // Records calls sink for every request of a stream so far. See
@@ -256,7 +255,10 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 	if err != nil {
 		return err
 	}
-	if err := lines(ctx, x.on, streamPath(group, name)+"/records", sink); err != nil {
+	if err = x.on.ended(); err == nil {
+		err = records.Call(ctx, &x.on.client, streamRequest{group, name}, sink)
+	}
+	if err != nil {
 		return fmt.Errorf("reading the requests of traffic %q: %w", name, err)
 	}
 	return nil
@@ -272,9 +274,9 @@ func (r *Remote) Drop(ctx context.Context, group string) {
 	if s == nil {
 		return
 	}
-	header, err := s.call(ctx, http.MethodDelete, streamsPath(group), nil, nil)
+	dropped, err := ask(ctx, s, drop, group)
 	if err == nil {
-		err = s.settle(ctx, header)
+		err = s.told.Wait(ctx, dropped.Count)
 	}
 	if err != nil {
 		r.o.Logger.Error("the traffic agent does not drop streams", "group", group, "err", err)

@@ -1,0 +1,27 @@
+package agent
+
+import (
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// What can be asked of an agent. Stop and Drop count when the lost requests that the agent knew of
+// have been told.
+const (
+	begin     rpc.Unary[beginRequest, rpc.None]                 = "Begin"
+	summaries rpc.Unary[string, []traffic.Summary]              = "Summaries" // of a group
+	stop      rpc.Unary[streamRequest, rpc.After[*traffic.End]] = "Stop"
+	drop      rpc.Unary[string, rpc.After[rpc.None]]            = "Drop" // a group
+	records   rpc.Stream[streamRequest, traffic.Record]         = "Records"
+	lost      rpc.Stream[rpc.None, traffic.LostRequest]         = "Lost"
+)
+
+type beginRequest struct {
+	Group string       `json:"group"`
+	Spec  traffic.Spec `json:"spec"`
+}
+
+type streamRequest struct {
+	Group string `json:"group"`
+	Name  string `json:"name"`
+}
