@@ -30,7 +30,7 @@ import (
 type known struct {
 	// Recordings are those that show it, as patterns of path.Match.
 	Recordings []string `json:"recordings"`
-	// Path, Real and Fake say what differs, as in recording.Difference; in Path an
+	// Path, Real and Fake say what differs, as in mismatch; in Path an
 	// index is a *, and Path may begin at any field. Empty Real or Fake = anything.
 	Path   string `json:"path"`
 	Real   string `json:"real"`
@@ -42,7 +42,7 @@ type known struct {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-func (k *known) covers(name string, d recording.Difference) bool {
+func (k *known) covers(name string, d mismatch) bool {
 	d.Path = index.ReplaceAllString(d.Path, "[*]")
 	for _, pattern := range k.Recordings {
 		ok, err := path.Match(pattern, name)
@@ -83,7 +83,7 @@ func TestConformance(t *testing.T) {
 				found = replay(t, r)
 			}
 			for _, d := range found {
-				i := slices.IndexFunc(list, func(k *known) bool { return k.covers(name, d.Difference) })
+				i := slices.IndexFunc(list, func(k *known) bool { return k.covers(name, d.mismatch) })
 				if i < 0 {
 					t.Errorf("%s: %s\n  real: %s\n  fake: %s", d.where, d.Path, d.Real, d.Fake)
 					continue
@@ -107,7 +107,7 @@ func TestConformance(t *testing.T) {
 
 // difference is one at a place of a recording.
 type difference struct {
-	recording.Difference
+	mismatch
 	where string
 }
 
@@ -227,7 +227,7 @@ func (p *replayer) play(list []recording.Exchange) (out []difference) {
 			p.hanging.Release()
 		}
 		p.await(x)
-		var found []recording.Difference
+		var found []mismatch
 		switch {
 		case x.Web != "":
 			found = p.overWeb(x)
@@ -268,7 +268,7 @@ func (p *replayer) poll(what string, done func() bool) {
 }
 
 // overWeb asks the base's web server.
-func (p *replayer) overWeb(x recording.Exchange) []recording.Difference {
+func (p *replayer) overWeb(x recording.Exchange) []mismatch {
 	p.t.Helper()
 	addr, err := p.base.WebAddr(p.t.Context())
 	if err != nil {
@@ -282,10 +282,10 @@ func (p *replayer) overWeb(x recording.Exchange) []recording.Difference {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return recording.CompareHTTP(x.Answer, recording.Normal(answer))
+	return compareHTTP(x.Answer, recording.Normal(answer))
 }
 
-func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
+func (p *replayer) overHTTP(x recording.Exchange) []mismatch {
 	p.t.Helper()
 	raw := x.Raw
 	if body := p.places.Fill(x.Body); raw == "" {
@@ -293,7 +293,7 @@ func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
 	}
 	switch {
 	case x.Join:
-		return recording.CompareHTTP(x.Answer, <-p.pending)
+		return compareHTTP(x.Answer, <-p.pending)
 	case x.Background:
 		conn := dialRaw(p.t, p.addr, raw)
 		p.pending = make(chan string, 1)
@@ -308,7 +308,7 @@ func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
 		return nil
 	case x.Silent:
 		if got := silence(p.t, p.addr, raw); got != "" {
-			return []recording.Difference{{Path: "$", Real: "absent", Fake: got}}
+			return []mismatch{{Path: "$", Real: "absent", Fake: got}}
 		}
 		return nil
 	}
@@ -317,7 +317,7 @@ func (p *replayer) overHTTP(x recording.Exchange) []recording.Difference {
 		answer = p.answer(p.places.Fill(raw))
 		return strings.Contains(answer, x.Until)
 	})
-	return recording.CompareHTTP(x.Answer, recording.Normal(p.places.Strip(answer)))
+	return compareHTTP(x.Answer, recording.Normal(p.places.Strip(answer)))
 }
 
 // answer sends a raw request. A base that does not read all of it may reset the
@@ -339,7 +339,7 @@ func (p *replayer) answer(raw string) string {
 	return string(text)
 }
 
-func (p *replayer) overMQTT(x recording.Exchange) []recording.Difference {
+func (p *replayer) overMQTT(x recording.Exchange) []mismatch {
 	p.t.Helper()
 	if !x.Join {
 		p.world.send("koupleless_dev/b1/"+x.Command, p.places.Fill(x.Body))
@@ -363,5 +363,5 @@ func (p *replayer) overMQTT(x recording.Exchange) []recording.Difference {
 			done = true
 		}
 	}
-	return recording.CompareMessages(x.Messages, got)
+	return compareMessages(x.Messages, got)
 }

@@ -31,7 +31,7 @@ func relive(t *testing.T, r recording.Recording) (out []difference) {
 		s.opts = opts
 		p := &replayer{t: t, world: s.world, places: places, tunnel: r.Tunnel, dial: s.arklet.dial}
 		for i, ph := range r.Phases {
-			for _, d := range recording.CompareSent(ph.Sent, s.live(ph)) {
+			for _, d := range compareSent(ph.Sent, s.live(ph)) {
 				out = append(out, difference{d, fmt.Sprintf("phase %d (%s)", i+1, ph.Event)})
 			}
 			s.forget()

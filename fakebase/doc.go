@@ -24,7 +24,8 @@
 //	faultset.go errors.go      when it happens and how often, and what Java throws then
 //	mqtt.go link.go            the MQTT tunnel, and the network it passes
 //	http.go                    the HTTP tunnel
-//	wire*.go request.go        what stands on the wire
+//	wire.go wire_http.go       what stands on the wire
+//	wire_mqtt.go request.go
 //	web.go actuator.go         module traffic and actuator
 //	endpoint.go pool.go        servers that vanish and come back; worker pools
 //	internal/mqtt              a small MQTT client

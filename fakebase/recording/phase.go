@@ -52,25 +52,6 @@ type Sent struct {
 	Payload string `json:"payload,omitempty"`
 }
 
-// CompareSent compares what two bases sent in a phase.
-func CompareSent(seen, fake []Sent) []Difference {
-	lines := func(list []Sent) string {
-		all := make([]string, len(list))
-		for i, s := range list {
-			all[i] = s.What
-		}
-		return strings.Join(all, "; ")
-	}
-	if r, f := lines(seen), lines(fake); r != f {
-		return []Difference{{"sent", orAbsent(r), orAbsent(f)}}
-	}
-	var out []Difference
-	for i := range seen {
-		out = append(out, ComparePayload(seen[i].Payload, fake[i].Payload)...)
-	}
-	return out
-}
-
 // sentPackets says what an MQTT packet is; nothing for acknowledgements and pings. prefix
 // is what topics begin with.
 func sentPackets(pk packets.Packet, prefix string) []Sent {

@@ -6,7 +6,6 @@
 //	phase.go       Phase: what happens to the world of a base, and what the base sends then
 //	world.go       broker, controller and server, as far as a base sees them
 //	normal.go      what must differ from run to run, and is taken out of answers
-//	compare.go     the differences between two answers, by JSON path
 package recording
 
 import (

@@ -33,55 +33,6 @@ func TestNormal(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
-	for _, c := range []struct {
-		name, real, fake string
-		want             []recording.Difference
-	}{
-		{"the same, in another order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`, nil},
-		{"values", `{"a":{"b":1}}`, `{"a":{"b":"1"}}`, []recording.Difference{{Path: "$.a.b", Real: "1", Fake: `"1"`}}},
-		{"fields", `{"a":1}`, `{"b":2}`, []recording.Difference{{Path: "$.a", Real: "1", Fake: "absent"}, {Path: "$.b", Real: "absent", Fake: "2"}}},
-		{"an element", `[{"v":1},{"v":2}]`, `[{"v":1},{"v":3}]`, []recording.Difference{{Path: "$[1].v", Real: "2", Fake: "3"}}},
-		{"lengths", `[]`, `[1]`, []recording.Difference{{Path: "$", Real: "[]", Fake: "[1]"}}},
-		{"no JSON", `x`, `{}`, []recording.Difference{{Path: "$", Real: "x", Fake: "{}"}}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, recording.ComparePayload(c.real, c.fake)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
-			}
-		})
-	}
-	t.Run("heads", func(t *testing.T) {
-		got := recording.CompareHTTP("HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 404 Not Found\r\n\r\n{}")
-		if d := cmp.Diff([]recording.Difference{{Path: "head", Real: "HTTP/1.1 200 OK", Fake: "HTTP/1.1 404 Not Found"}}, got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
-	})
-	t.Run("what was sent", func(t *testing.T) {
-		heart := recording.Sent{What: "PUBLISH base/heart QoS 1", Payload: `{"port":0}`}
-		other := recording.Sent{What: heart.What, Payload: `{"port":1}`}
-		for _, c := range []struct {
-			name       string
-			real, fake []recording.Sent
-			want       []recording.Difference
-		}{
-			{"one less", []recording.Sent{heart, heart}, []recording.Sent{heart}, []recording.Difference{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},
-			{"nothing", []recording.Sent{}, []recording.Sent{heart}, []recording.Difference{{Path: "sent", Real: "absent", Fake: heart.What}}},
-			{"another payload", []recording.Sent{heart}, []recording.Sent{other}, []recording.Difference{{Path: "$.port", Real: "0", Fake: "1"}}},
-		} {
-			if d := cmp.Diff(c.want, recording.CompareSent(c.real, c.fake)); d != "" {
-				t.Errorf("%s (-want +got):\n%s", c.name, d)
-			}
-		}
-	})
-	t.Run("topics", func(t *testing.T) {
-		got := recording.CompareMessages([]recording.Message{{Topic: "base/health", Payload: "{}"}}, nil)
-		if d := cmp.Diff([]recording.Difference{{Path: "topics", Real: "base/health", Fake: "absent"}}, got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
-	})
-}
-
 func TestSaveAndLoad(t *testing.T) {
 	folder := t.TempDir()
 	want := recording.Recording{

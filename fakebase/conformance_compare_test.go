@@ -1,0 +1,214 @@
+package fakebase
+
+import (
+	gocmp "cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/recording"
+)
+
+// absent is how a mismatch shows a value that is not there.
+const absent = "absent"
+
+// mismatch is one place where the simulated base answers otherwise.
+type mismatch struct {
+	// Path is where: $ for the whole answer, then fields and [indices]; "head" is
+	// status line and header of an HTTP answer.
+	Path string `json:"path"`
+	// Real and Fake are the values as JSON, or "absent".
+	Real string `json:"real"`
+	Fake string `json:"fake"`
+}
+
+// compareHTTP compares two HTTP answers: heads as text, bodies as JSON where they are that.
+func compareHTTP(seen, fake string) []mismatch {
+	seenHead, seenBody, _ := strings.Cut(seen, "\r\n\r\n")
+	fakeHead, fakeBody, _ := strings.Cut(fake, "\r\n\r\n")
+	var out []mismatch
+	if seenHead != fakeHead {
+		out = append(out, mismatch{"head", seenHead, fakeHead})
+	}
+	return append(out, comparePayload(seenBody, fakeBody)...)
+}
+
+// compareMessages compares what came over MQTT: topics and, where they agree, payloads.
+func compareMessages(seen, fake []recording.Message) []mismatch {
+	topics := func(list []recording.Message) string {
+		all := make([]string, len(list))
+		for i, m := range list {
+			all[i] = m.Topic
+		}
+		return strings.Join(all, " ")
+	}
+	if r, f := topics(seen), topics(fake); r != f {
+		return []mismatch{{"topics", orAbsent(r), orAbsent(f)}}
+	}
+	var out []mismatch
+	for i := range seen {
+		out = append(out, comparePayload(seen[i].Payload, fake[i].Payload)...)
+	}
+	return out
+}
+
+// compareSent compares what two bases sent in a phase.
+func compareSent(seen, fake []recording.Sent) []mismatch {
+	lines := func(list []recording.Sent) string {
+		all := make([]string, len(list))
+		for i, s := range list {
+			all[i] = s.What
+		}
+		return strings.Join(all, "; ")
+	}
+	if r, f := lines(seen), lines(fake); r != f {
+		return []mismatch{{"sent", orAbsent(r), orAbsent(f)}}
+	}
+	var out []mismatch
+	for i := range seen {
+		out = append(out, comparePayload(seen[i].Payload, fake[i].Payload)...)
+	}
+	return out
+}
+
+func orAbsent(text string) string { return gocmp.Or(text, absent) }
+
+// comparePayload compares two texts, as JSON if both are that. Lists of objects
+// are sets: a base lists its modules and commands in no order.
+func comparePayload(seen, fake string) []mismatch {
+	var r, f any
+	if json.Unmarshal([]byte(seen), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
+		if seen == fake {
+			return nil
+		}
+		return []mismatch{{"$", seen, fake}}
+	}
+	var out []mismatch
+	compare("$", r, f, &out)
+	return out
+}
+
+func compare(path string, seen, fake any, out *[]mismatch) {
+	switch r := seen.(type) {
+	case map[string]any:
+		f, ok := fake.(map[string]any)
+		if !ok {
+			break
+		}
+		keys := slices.Collect(maps.Keys(r))
+		for key := range f {
+			if _, both := r[key]; !both {
+				keys = append(keys, key)
+			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			rv, inReal := r[key]
+			fv, inFake := f[key]
+			switch {
+			case inReal && inFake:
+				compare(path+"."+key, rv, fv, out)
+			case inReal:
+				*out = append(*out, mismatch{path + "." + key, show(rv), absent})
+			default:
+				*out = append(*out, mismatch{path + "." + key, absent, show(fv)})
+			}
+		}
+		return
+	case []any:
+		f, ok := fake.([]any)
+		if !ok {
+			break
+		}
+		if len(r) != len(f) {
+			*out = append(*out, mismatch{path, show(seen), show(fake)})
+			return
+		}
+		sortObjects(r)
+		sortObjects(f)
+		for i := range r {
+			compare(fmt.Sprintf("%s[%d]", path, i), r[i], f[i], out)
+		}
+		return
+	}
+	if r, f := show(seen), show(fake); r != f {
+		*out = append(*out, mismatch{path, r, f})
+	}
+}
+
+// sortObjects orders a list of objects by what names them. Records of states have
+// no name, and stay in order.
+func sortObjects(list []any) {
+	name := func(v any) string {
+		object, _ := v.(map[string]any)
+		for _, key := range []string{"id", "bizName", "name", "pluginName"} {
+			if id, ok := object[key].(string); ok {
+				return id + ":" + fmt.Sprint(object["bizVersion"], object["version"])
+			}
+		}
+		return ""
+	}
+	slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(name(a), name(b)) })
+}
+
+func show(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error() // what was decoded can be encoded
+	}
+	return string(text)
+}
+
+func TestCompareRecordings(t *testing.T) {
+	for _, c := range []struct {
+		name, real, fake string
+		want             []mismatch
+	}{
+		{"the same, in another order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`, nil},
+		{"values", `{"a":{"b":1}}`, `{"a":{"b":"1"}}`, []mismatch{{Path: "$.a.b", Real: "1", Fake: `"1"`}}},
+		{"fields", `{"a":1}`, `{"b":2}`, []mismatch{{Path: "$.a", Real: "1", Fake: "absent"}, {Path: "$.b", Real: "absent", Fake: "2"}}},
+		{"an element", `[{"v":1},{"v":2}]`, `[{"v":1},{"v":3}]`, []mismatch{{Path: "$[1].v", Real: "2", Fake: "3"}}},
+		{"lengths", `[]`, `[1]`, []mismatch{{Path: "$", Real: "[]", Fake: "[1]"}}},
+		{"no JSON", `x`, `{}`, []mismatch{{Path: "$", Real: "x", Fake: "{}"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if d := cmp.Diff(c.want, comparePayload(c.real, c.fake)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+	t.Run("heads", func(t *testing.T) {
+		got := compareHTTP("HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 404 Not Found\r\n\r\n{}")
+		if d := cmp.Diff([]mismatch{{Path: "head", Real: "HTTP/1.1 200 OK", Fake: "HTTP/1.1 404 Not Found"}}, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+	t.Run("what was sent", func(t *testing.T) {
+		heart := recording.Sent{What: "PUBLISH base/heart QoS 1", Payload: `{"port":0}`}
+		other := recording.Sent{What: heart.What, Payload: `{"port":1}`}
+		for _, c := range []struct {
+			name       string
+			real, fake []recording.Sent
+			want       []mismatch
+		}{
+			{"one less", []recording.Sent{heart, heart}, []recording.Sent{heart}, []mismatch{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},
+			{"nothing", []recording.Sent{}, []recording.Sent{heart}, []mismatch{{Path: "sent", Real: "absent", Fake: heart.What}}},
+			{"another payload", []recording.Sent{heart}, []recording.Sent{other}, []mismatch{{Path: "$.port", Real: "0", Fake: "1"}}},
+		} {
+			if d := cmp.Diff(c.want, compareSent(c.real, c.fake)); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.name, d)
+			}
+		}
+	})
+	t.Run("topics", func(t *testing.T) {
+		got := compareMessages([]recording.Message{{Topic: "base/health", Payload: "{}"}}, nil)
+		if d := cmp.Diff([]mismatch{{Path: "topics", Real: "base/health", Fake: "absent"}}, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
