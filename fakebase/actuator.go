@@ -65,7 +65,8 @@ type baseHealth struct {
 	aggregateError              string        // instead of aggregateDetails; empty = none
 }
 
-// orphanError is what the aggregate component says for ever after a stop handler has thrown (protocol 8).
+// orphanError is what the aggregate component says for ever after a stop handler has thrown
+// (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
 // judge works out the health of a base. A static or replayed module counts

@@ -1,6 +1,7 @@
 package fakebase
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ func (k *link) publish(topic string, data []byte) error {
 	sub := subject{message: topic[strings.LastIndexByte(topic, '/')+1:]}
 	at := k.l.now()
 	if f, hit := fs.fire(fault.KindStale, sub); hit {
-		at = at.Add(-orElse(f.wait, 11*time.Second))
+		at = at.Add(-cmp.Or(f.wait, 11*time.Second))
 	}
 	payload := envelope(data, at)
 	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
@@ -66,7 +67,7 @@ func (k *link) publish(topic string, data []byte) error {
 		return nil
 	}
 	if f, hit := fs.fire(fault.KindReorder, sub); hit {
-		k.hold(orElse(f.wait, time.Second), later)
+		k.hold(cmp.Or(f.wait, time.Second), later)
 		return nil
 	}
 	err := now()
@@ -131,13 +132,6 @@ func (k *link) advance() {
 		k.mu.Unlock()
 		head.do()
 	}
-}
-
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // spoil makes garbage of the second half of a message, the same every time.

@@ -18,8 +18,8 @@ const callTime = 5 * time.Second
 
 var errUnreachable = errors.New("the process of the base does not answer")
 
-// Base is a base in another process. It has the methods of a fakebase.Base, with
-// the same promises, and errors where that process does not answer. They may be called concurrently.
+// Base is a base in another process. It has the methods of a fakebase.Base, with the same promises,
+// and errors where that process does not answer. They may be called concurrently.
 type Base struct {
 	*mirror
 	process rpc.Client
@@ -66,9 +66,9 @@ func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, er
 	return b, nil
 }
 
-// Start runs the base until ctx ends, and then returns nil. An error means that
-// it could not run, as that of fakebase.Base, or that its process has ended; then it cannot be had back. At
-// most one Start per Base.
+// Start runs the base until ctx ends, and then returns nil. An error means that it could not run,
+// as that of fakebase.Base, or that its process has ended; then it cannot be had back. At most one
+// Start per Base.
 func (b *Base) Start(ctx context.Context) error {
 	if err := b.begin(); err != nil {
 		return err
@@ -171,7 +171,8 @@ func (b *Base) Sync(ctx context.Context) error {
 // ask asks the base for something, and returns when all that happened before the
 // answer has been told.
 func ask[In, Out any](ctx context.Context, b *Base, m method[In, Out], in In) (Out, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTime, fmt.Errorf("the process of base %q did not answer within %s", b.Identity(), callTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, callTime,
+		fmt.Errorf("the process of base %q did not answer within %s", b.Identity(), callTime))
 	defer cancel()
 	a, err := m.Call(ctx, &b.process, in)
 	if err == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// method is one that asks a base for something. Its answer counts when what the base told before has
-// been read.
+// method is one that asks a base for something. Its answer counts when what the base told before
+// has been read.
 type method[In, Out any] = rpc.Unary[In, rpc.After[Out]]
 
 // What can be asked of the process of a base.

@@ -52,7 +52,7 @@ func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger) {
 // handle answers a method with what a base says, and with how much the base had told before.
 func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(context.Context, *fakebase.Base, In) (Out, error)) {
 	m.Handle(mux, func(ctx context.Context, in In) (a rpc.After[Out], err error) {
-		b, err := s.made()
+		b, err := s.theBase()
 		if err == nil {
 			a.Answer, err = do(ctx, b, in)
 		}
@@ -111,8 +111,8 @@ func (s *server) make(ctx context.Context, o Options) (snapshot, error) {
 	return snapshot{now, base.Faults()}, nil
 }
 
-// made returns the base.
-func (s *server) made() (*fakebase.Base, error) {
+// theBase returns the base that was made.
+func (s *server) theBase() (*fakebase.Base, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.base == nil {
@@ -123,7 +123,7 @@ func (s *server) made() (*fakebase.Base, error) {
 
 // follow tells what happens until the base has ended. There is one follower.
 func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) error {
-	b, err := s.made()
+	b, err := s.theBase()
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) err
 
 // run runs the base until life or the call ends, and answers when it has ended.
 func (s *server) run(ctx, life context.Context) (rpc.None, error) {
-	b, err := s.made()
+	b, err := s.theBase()
 	if err != nil {
 		return rpc.None{}, err
 	}

@@ -59,8 +59,8 @@ func refusal(status, method string, d *json.Decoder) error {
 	return e
 }
 
-// Error is a failure that the server reports. A method that returns one, wrapped or not, decides the
-// status of its answer; every other error has the status 500.
+// Error is a failure that the server reports. A method that returns one, wrapped or not, decides
+// the status of its answer; every other error has the status 500.
 type Error struct {
 	// Code is an HTTP status of 400 or more.
 	Code int `json:"code"`

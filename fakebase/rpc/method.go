@@ -56,8 +56,9 @@ type line[Item any] struct {
 	Error *Error `json:"error,omitempty"`
 }
 
-// Handle answers calls with what f sends, at once, until f returns. send may be called concurrently.
-// It blocks while the client reads slowly. The context of f ends when the client goes away.
+// Handle answers calls with what f sends, at once, until f returns. send may be called
+// concurrently. It blocks while the client reads slowly. The context of f ends when the client goes
+// away.
 func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context, in In, send func(Item)) error) {
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)

@@ -9,8 +9,9 @@ import (
 // ErrOverflow is what ends a Queue that was not read as fast as it was filled.
 var ErrOverflow = errors.New("events were lost: they were not read as fast as they came, and too many waited")
 
-// Queue holds values for one reader, in order. Whoever puts one in never waits, so it may hold locks.
-// All methods may be called concurrently. The zero value is ready for use, and holds any number.
+// Queue holds values for one reader, in order. Whoever puts one in never waits, so it may hold
+// locks. All methods may be called concurrently. The zero value is ready for use, and holds any
+// number.
 type Queue[T any] struct {
 	mu       sync.Mutex
 	limit    int // zero = none
@@ -28,8 +29,8 @@ func (q *Queue[T]) Limit(n int) {
 	q.limit = n
 }
 
-// Put adds values, all or none. If too many wait then, the queue is over: the reader gets what waits,
-// and then ErrOverflow.
+// Put adds values, all or none. If too many wait then, the queue is over: the reader gets what
+// waits, and then ErrOverflow.
 func (q *Queue[T]) Put(values ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +85,8 @@ func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	}
 }
 
-// After is an answer that counts when the values that were put into a Queue before it have been read.
+// After is an answer that counts when the values that were put into a Queue before it have been
+// read.
 type After[T any] struct {
 	Answer T `json:"answer"`
 	// Count is that of the Queue.
@@ -117,8 +119,8 @@ func (m *Mark) End(err error) {
 	m.changed.ring()
 }
 
-// Wait blocks until count values have been read. It returns the error of End if nothing more will be
-// read, and the cause of ctx if that ends before.
+// Wait blocks until count values have been read. It returns the error of End if nothing more will
+// be read, and the cause of ctx if that ends before.
 func (m *Mark) Wait(ctx context.Context, count uint64) error {
 	for {
 		m.mu.Lock()

@@ -34,7 +34,8 @@ func TestQueueKeepsOrder(t *testing.T) {
 	})
 }
 
-// Whoever puts something in never waits. What is too much ends the queue, after what came before it.
+// Whoever puts something in never waits. What is too much ends the queue, after what came before
+// it.
 func TestQueueOverflows(t *testing.T) {
 	var q rpc.Queue[int]
 	q.Put(1, 2, 3, 4)

@@ -64,7 +64,8 @@ func (c *control) routes() http.Handler {
 		}
 		answer(w, http.StatusOK, all)
 	})
-	// one lets the base of the path do what is asked: it returns the answer, or an error with its status.
+	// one lets the base of the path do what is asked: it returns the answer, or an error with its
+	// status.
 	one := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them", r.PathValue("identity"))

@@ -1,5 +1,5 @@
-// Package control is how a command talks to the daemon of a sandbox: calls of package rpc over a unix
-// socket that only its user can open.
+// Package control is how a command talks to the daemon of a sandbox: calls of package rpc over a
+// unix socket that only its user can open.
 //
 //	methods.go  the names of the calls, with the types of what goes in and comes out
 //	types.go    what is said: status, components, bases, requests
