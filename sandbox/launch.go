@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,16 +17,31 @@ import (
 )
 
 const (
-	// ReadyFD is the file descriptor on which a daemon says ReadyLine when its
+	// readyFD is the file descriptor on which a daemon says readyLine when its
 	// control API can be reached.
-	ReadyFD = 3
-	// ReadyLine is what it says.
-	ReadyLine = "ready"
+	readyFD = 3
+	// readyLine is what it says.
+	readyLine = "ready"
 	// daemonLog is the name of the daemon's log, without its suffix.
 	daemonLog = "daemon"
 	// lastLines is how much of the daemon's log goes into an error.
 	lastLines = 10
 )
+
+// RunDaemon is the other side of Up, in the process that it starts: the daemon of the sandbox with
+// that state folder. It blocks until the sandbox has been taken down, or ctx has ended.
+func RunDaemon(ctx context.Context, folder string, programs Programs, logger *slog.Logger) error {
+	ready := os.NewFile(readyFD, "ready")
+	return daemon.New(daemon.Options{
+		Dir: state.Dir(folder), Programs: programs.daemon(), Logger: logger,
+		Listening: func() {
+			if ready != nil { // started by hand, it has nobody to tell
+				_, _ = fmt.Fprintln(ready, readyLine)
+				_ = ready.Close()
+			}
+		},
+	}).Start(ctx)
+}
 
 // process is a daemon that this process has started.
 type process struct {
@@ -123,7 +139,7 @@ func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, er
 	switch {
 	case ctx.Err() != nil:
 		return p, context.Cause(ctx)
-	case err == nil && strings.TrimSpace(line) == ReadyLine:
+	case err == nil && strings.TrimSpace(line) == readyLine:
 		return p, nil
 	case err != nil && !errors.Is(err, io.EOF):
 		return p, fmt.Errorf("waiting for the daemon: %w", err)
