@@ -101,19 +101,23 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 // up already is brought in line with the configuration. When it fails, or ctx
 // ends, it stops all it has started; the logs stay if it failed, and the error
 // names their folder. A cluster that an earlier run has left stays too. A second
-// Up of the same name at the same time fails with state.ErrBusy.
+// Up of the same name at the same time fails with state.ErrBusy, and one whose folder
+// something else has made with state.ErrForeign: nothing in it is touched.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
 	if o.Progress == nil {
 		o.Progress = func(Event) {}
 	}
+	dir := home.Dir(name)
+	if _, err := dir.Owned(); err != nil {
+		return nil, err
+	}
 	unlock, err := home.Lock(ctx, name, false)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	dir := home.Dir(name)
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	if s.Client = reach(ctx, dir); s.Client != nil {
 		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
@@ -244,12 +248,12 @@ type DownOptions struct {
 // one. It works without the daemon too, by the run records. An Up of the same
 // sandbox that goes on is made to give up. When something in a cluster, or a
 // cluster of containers, could not be removed, the folder stays, and another Down
-// tries again.
+// tries again. A folder that something else has made is left alone, with state.ErrForeign.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
-	if !dir.Exists() {
-		return false, nil
+	if owned, err := dir.Owned(); !owned {
+		return false, err
 	}
 	client := reach(ctx, dir)
 	var err error

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,20 +20,26 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // The test's own binary plays all programs of a sandbox, told apart by the names
-// it is started by: koupsandbox is the real command line, koup-controlplane fails
+// it is started by: koupsandbox is the daemon, koup-controlplane fails
 // or never gets ready. A sandbox that works is for the tests with real programs.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "koupsandbox":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		os.Exit(cli.Run(ctx, cli.Streams{Out: os.Stdout, Err: os.Stderr}, os.Args))
+		folder := os.Args[slices.Index(os.Args, "--dir")+1]
+		programs := sandbox.Programs{Daemon: os.Args[0], ControlPlane: os.Args[slices.Index(os.Args, "--controlplane")+1],
+			Controller: os.Args[slices.Index(os.Args, "--controller")+1]}
+		if err := sandbox.RunDaemon(ctx, folder, programs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	case sandbox.ControlPlaneProgram:
 		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), "patient")); err == nil {
 			select {} // killed from outside
@@ -106,7 +114,7 @@ func TestUpThatFails(t *testing.T) {
 			}
 			nothingRuns(t, o)
 			entries, readErr := os.ReadDir(string(dir))
-			if readErr != nil || len(entries) != 1 || entries[0].Name() != "logs" {
+			if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" || entries[1].Name() != "logs" {
 				t.Errorf("left behind: %v, %v", entries, readErr)
 			}
 			list, listErr := sandbox.List(t.Context(), o.Home)
@@ -182,6 +190,66 @@ func TestDeadDaemon(t *testing.T) {
 	nothingRuns(t, o)
 	if dir.Used() || !dir.Exists() {
 		t.Errorf("after down with logs kept: used %t, exists %t", dir.Used(), dir.Exists())
+	}
+}
+
+// A folder that koupsandbox has not made is no sandbox, and stays as it is.
+func TestForeignFolder(t *testing.T) {
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	files := map[string]string{dir.Config(): "metadata: {name: koup}\n", dir.Log("etcd"): "theirs\n", filepath.Join(dir.Run(), "x.json"): "{}\n"}
+	for file, text := range files {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, inProcess := range map[string]bool{"daemon of its own": false, "daemon in this process": true} {
+		o.InProcess = inProcess
+		if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
+			t.Errorf("up, %s: %v", name, err)
+		}
+	}
+	for _, keepLogs := range []bool{false, true} {
+		if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was || !errors.Is(err, state.ErrForeign) {
+			t.Errorf("down: %t, %v", was, err)
+		}
+	}
+	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) || strings.Contains(err.Error(), "daemon is gone") {
+		t.Errorf("open: %v", err)
+	}
+	if _, err := sandbox.Inspect(t.Context(), o.Home, "koup", true); !errors.Is(err, sandbox.ErrNotUp) {
+		t.Errorf("inspect: %v", err)
+	}
+	if list, err := sandbox.List(t.Context(), o.Home); err != nil || len(list) != 0 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	for file, text := range files {
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", file, got, err)
+		}
+	}
+	if entries, err := os.ReadDir(string(dir)); err != nil || len(entries) != 3 {
+		t.Errorf("in the folder: %v, %v", entries, err)
+	}
+}
+
+// A sandbox of a version that did not mark its folders can be taken down.
+func TestDownOfAnOlderSandbox(t *testing.T) {
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: {provider: embedded}\n"
+	err := os.MkdirAll(dir.Run(), 0o700)
+	if err == nil {
+		err = os.WriteFile(dir.Config(), []byte(config), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); !was || err != nil || dir.Exists() {
+		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Exists())
 	}
 }
 

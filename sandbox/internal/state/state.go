@@ -2,6 +2,7 @@
 // readable by its user alone.
 //
 //	state.go    Home, Dir: the folders and the files in them
+//	mark.go     which folders are koupsandbox's own
 //	socket.go   the daemon's socket, whose path must be short
 //	lock.go     one up or down of a sandbox at a time
 //	tail.go     the end of a log
@@ -80,13 +81,25 @@ func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), compo
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create makes the folder with its logs. It fails with one clear sentence when
-// the user may not write there.
+// Create makes the folder, marks it, and makes the folders in it. It fails with one clear sentence
+// when the user may not write there, and with ErrForeign when a folder is there that is not
+// koupsandbox's. Cut off before the mark, it leaves an empty folder, which the next one takes.
 func (d Dir) Create() error {
-	for _, dir := range []string{string(d), d.Logs(), d.Run()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("making the state folder: %w; choose another place with --home", err)
+	if _, err := d.Owned(); err != nil {
+		return err
+	}
+	err := os.MkdirAll(string(d), 0o700)
+	for _, make := range []func() error{
+		d.mark,
+		func() error { return os.MkdirAll(d.Logs(), 0o700) },
+		func() error { return os.MkdirAll(d.Run(), 0o700) },
+	} {
+		if err == nil {
+			err = make()
 		}
+	}
+	if err != nil {
+		return fmt.Errorf("making the state folder: %w; choose another place with --home", err)
 	}
 	// A folder that was there with wider permissions is narrowed.
 	if err := os.Chmod(string(d), 0o700); err != nil {
@@ -104,27 +117,32 @@ func (d Dir) Exists() bool {
 // Used tells whether the sandbox was brought up and not taken down since; logs
 // alone do not count.
 func (d Dir) Used() bool {
+	owned, _ := d.Owned() // a folder that cannot be read is not used
 	_, err := os.Stat(d.Config())
-	return err == nil
+	return owned && err == nil
 }
 
-// Remove deletes the folder and the socket's; keepLogs leaves the logs. What is
-// not there is fine.
+// Remove deletes the folder and the socket's; keepLogs leaves the logs. What is not there is fine;
+// a folder that koupsandbox has not made stays as it is, with ErrForeign. The mark goes last: cut
+// off in the middle, what is left can still be removed.
 func (d Dir) Remove(keepLogs bool) error {
+	if owned, err := d.Owned(); !owned {
+		return err
+	}
+	_ = d.mark() // it lacks in the folder of an older version only, which can go without
 	err := d.removeSocket()
-	if !keepLogs {
-		return errors.Join(err, os.RemoveAll(string(d)))
-	}
 	entries, readErr := os.ReadDir(string(d))
-	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
-		return errors.Join(err, readErr)
-	}
+	err = errors.Join(err, readErr)
 	for _, e := range entries {
-		if path := d.file(e.Name()); path != d.Logs() {
+		if path := d.file(e.Name()); e.Name() != markFile && (!keepLogs || path != d.Logs()) {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 	}
-	return err
+	if err != nil || keepLogs {
+		return err
+	}
+	// Of a folder elsewhere, to which a link leads, the link goes.
+	return errors.Join(os.Remove(d.file(markFile)), os.RemoveAll(string(d)))
 }
 
 // WriteFile writes a file that nobody but the user may read, in one step.

@@ -68,6 +68,127 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// A folder is koupsandbox's own by its mark; what an older version left is recognised by what is in it.
+func TestOwned(t *testing.T) {
+	const (
+		owned   = "owned"
+		nobody  = "nobody's"
+		foreign = "foreign"
+		config  = "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: a}\n"
+	)
+	// put makes files, those of empty text being folders; a path that ends with ! is readable by others.
+	put := func(files map[string]string) func(*testing.T, state.Dir) {
+		return func(t *testing.T, dir state.Dir) {
+			t.Helper()
+			err := os.MkdirAll(string(dir), 0o700)
+			for name, text := range files {
+				mode := os.FileMode(0o600)
+				if strings.HasSuffix(name, "!") {
+					mode = 0o644
+				}
+				path := filepath.Join(string(dir), strings.TrimSuffix(name, "!"))
+				if text == "" {
+					err = errors.Join(err, os.MkdirAll(path, 0o700))
+				} else {
+					err = errors.Join(err, os.WriteFile(path, []byte(text), mode))
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		put   func(*testing.T, state.Dir)
+		want  string
+		stays bool // Remove leaves it
+	}{
+		{"none", func(*testing.T, state.Dir) {}, nobody, false},
+		{"an empty folder, or one whose making was cut off before the mark", put(nil), nobody, true},
+		{"made by Create", func(t *testing.T, dir state.Dir) {
+			t.Helper()
+			if err := dir.Create(); err != nil {
+				t.Fatal(err)
+			}
+		}, owned, false},
+		{"a mark that was cut off", put(map[string]string{".made-by-koupsandbox": " "}), owned, false},
+		{"a removal that was cut off", put(map[string]string{".made-by-koupsandbox": " ", "run": ""}), owned, false},
+		{"a sandbox of an older version", put(map[string]string{"sandbox.yaml": config, "run": "", "logs": "", "broker.json": "{}"}), owned, false},
+		{"one of another name", put(map[string]string{"sandbox.yaml": strings.ReplaceAll(config, "name: a", "name: b"), "run": ""}), foreign, true},
+		{"a configuration of the user's", put(map[string]string{"sandbox.yaml!": config, "run": ""}), foreign, true},
+		{"a configuration without run records", put(map[string]string{"sandbox.yaml": config, "logs": ""}), foreign, true},
+		{"logs", put(map[string]string{"logs": ""}), foreign, true},
+		{"a folder with a file", put(map[string]string{"main.go": "package main"}), foreign, true},
+		{"a folder called as the mark", put(map[string]string{".made-by-koupsandbox": ""}), foreign, true},
+		{"a file", func(t *testing.T, dir state.Dir) {
+			t.Helper()
+			if err := os.WriteFile(string(dir), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, foreign, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := state.Home(t.TempDir()).Dir("a")
+			tc.put(t, dir)
+			is, err := dir.Owned()
+			got := map[bool]string{true: owned, false: nobody}[is]
+			if errors.Is(err, state.ErrForeign) {
+				got = foreign
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if got != tc.want {
+				t.Errorf("it is %s, want %s", got, tc.want)
+			}
+			for _, keepLogs := range []bool{true, false} {
+				if err := dir.Remove(keepLogs); errors.Is(err, state.ErrForeign) != (tc.want == foreign) {
+					t.Errorf("removing it: %v", err)
+				}
+			}
+			if _, err := os.Lstat(string(dir)); (err == nil) != tc.stays {
+				t.Errorf("after Remove: %v", err)
+			}
+			if err := dir.Create(); errors.Is(err, state.ErrForeign) != (tc.want == foreign) || tc.want != foreign && err != nil {
+				t.Errorf("making it: %v", err)
+			}
+			if is, _ := dir.Owned(); is != (tc.want != foreign) {
+				t.Errorf("after Create it is owned: %t", is)
+			}
+		})
+	}
+}
+
+// A link leads to a folder elsewhere: what koupsandbox made there goes, and the link.
+func TestLinkedFolder(t *testing.T) {
+	for name, theirs := range map[string]bool{"empty": false, "with a file": true} {
+		t.Run(name, func(t *testing.T) {
+			dir, elsewhere := state.Home(t.TempDir()).Dir("a"), t.TempDir()
+			if theirs {
+				if err := os.WriteFile(filepath.Join(elsewhere, "main.go"), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Symlink(elsewhere, string(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if err := dir.Create(); errors.Is(err, state.ErrForeign) != theirs {
+				t.Errorf("making it: %v", err)
+			}
+			if err := dir.Remove(false); errors.Is(err, state.ErrForeign) != theirs {
+				t.Errorf("removing it: %v", err)
+			}
+			entries, err := os.ReadDir(elsewhere)
+			if left := len(entries) == 1 && entries[0].Name() == "main.go"; err != nil || left != theirs || !theirs && len(entries) > 0 {
+				t.Errorf("left: %v, %v", entries, err)
+			}
+			if _, err := os.Lstat(string(dir)); (err == nil) != theirs {
+				t.Errorf("the link: %v", err)
+			}
+		})
+	}
+}
+
 func TestNames(t *testing.T) {
 	home := state.Home(t.TempDir())
 	for _, name := range []string{"b", "a"} {

@@ -1,0 +1,82 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// ErrForeign is returned, wrapped with what to do, for a folder that koupsandbox has not made.
+var ErrForeign = errors.New("was not made by koupsandbox, and is left alone")
+
+const (
+	markFile = ".made-by-koupsandbox"
+	markText = "koupsandbox made this folder, and removes it with all that is in it: koupsandbox down\n"
+)
+
+// Owned tells whether there is a folder that koupsandbox has made: from its first moment it bears a
+// mark. A folder that is empty is nobody's, and can be taken. Any other gives ErrForeign, wrapped:
+// nothing in it may be changed.
+func (d Dir) Owned() (bool, error) {
+	info, err := os.Stat(string(d))
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return false, fmt.Errorf("looking for the state folder: %w", err)
+	case err != nil:
+		return false, nil
+	}
+	var entries []os.DirEntry
+	if info.IsDir() {
+		if entries, err = os.ReadDir(string(d)); err != nil {
+			return false, fmt.Errorf("looking into the state folder: %w", err)
+		}
+	}
+	switch {
+	case d.marked() || d.unmarkedSandbox():
+		return true, nil
+	case info.IsDir() && len(entries) == 0:
+		return false, nil
+	}
+	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d, ErrForeign)
+}
+
+// mark makes the folder koupsandbox's own. That the file is there is what counts.
+func (d Dir) mark() error {
+	if d.marked() {
+		return nil // and a full disk does not matter
+	}
+	return os.WriteFile(d.file(markFile), []byte(markText), 0o600)
+}
+
+func (d Dir) marked() bool { return isFile(d.file(markFile)) }
+
+// unmarkedSandbox recognises a sandbox of a version that did not mark its folders, by the
+// configuration that its daemon wrote for this very name, and the folder of its run records. A
+// configuration that a user wrote is not private and has no such folder beside it.
+func (d Dir) unmarkedSandbox() bool {
+	records, err := os.Lstat(d.Run())
+	if err != nil || !records.IsDir() || !isFile(d.Config()) {
+		return false
+	}
+	info, err := os.Stat(d.Config())
+	if err != nil || info.Mode().Perm() != 0o600 {
+		return false
+	}
+	text, err := os.ReadFile(d.Config())
+	if err != nil {
+		return false
+	}
+	var config v1alpha1.Sandbox
+	return yaml.Unmarshal(text, &config) == nil &&
+		config.APIVersion == v1alpha1.APIVersion && config.Kind == v1alpha1.Kind && config.Metadata.Name == d.Name()
+}
+
+// isFile tells whether there is a file, and no link to one.
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
