@@ -122,6 +122,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	if s.Client = reach(ctx, dir); s.Client != nil {
 		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
+			s.Close()
 			return nil, fmt.Errorf("%w\nthe sandbox was up before and is left as it is; see: koupsandbox status", err)
 		}
 		return s, nil
@@ -146,7 +147,9 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	})
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
-		s.Result, err = s.Up(ctx, request, o.Progress)
+		if s.Result, err = s.Up(ctx, request, o.Progress); err != nil {
+			s.Close()
+		}
 	}
 	if err != nil {
 		return nil, undo(ctx, dir, s, found, err)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -156,6 +159,46 @@ func TestUpThatIsStopped(t *testing.T) {
 	nothingRuns(t, o)
 	if state.Home(o.Home).Dir("koup").Exists() {
 		t.Error("the state folder is still there")
+	}
+}
+
+// An up that a running daemon refuses leaves no connection to it.
+func TestUpThatIsRefusedHangsUp(t *testing.T) {
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	path, err := dir.NewSocketPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan net.Conn, 10)
+	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/up" {
+			w.WriteHeader(http.StatusConflict)
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	daemon.Listener = l
+	daemon.Config.ConnState = func(c net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			closed <- c
+		}
+	}
+	daemon.Start()
+	defer daemon.Close()
+	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "was up before and is left as it is") {
+		t.Errorf("up gave %v", err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		t.Error("the connection to the daemon is still open")
 	}
 }
 
