@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -53,7 +54,7 @@ var errFailed = errors.New("failed")
 // Run runs the command line, args[0] being the program's name, and returns its
 // exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
 func Run(ctx context.Context, s Streams, args []string) int {
-	err := newApp(s).RunContext(ctx, args)
+	err := newApp(s, args).RunContext(ctx, args)
 	var usage usageError
 	switch {
 	case err == nil:
@@ -101,8 +102,8 @@ const (
 Begin with: koupsandbox up`
 )
 
-func newApp(s Streams) *cli.App {
-	c := &commands{Streams: s}
+func newApp(s Streams, args []string) *cli.App {
+	c := &commands{Streams: s, line: args}
 	app := &cli.App{
 		Name:                 bashHelp,
 		Usage:                "a whole Koupleless platform on one machine, in seconds",
@@ -158,6 +159,16 @@ func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{e
 // commands makes the commands.
 type commands struct {
 	Streams
+	line []string // the command line
+}
+
+// given tells whether the command line itself has a flag: cli's IsSet is true for one that only the
+// environment sets, too.
+func (s *commands) given(name string) bool {
+	return slices.ContainsFunc(s.line, func(word string) bool {
+		flag, _, _ := strings.Cut(word, "=")
+		return flag == "--"+name || flag == "-"+name
+	})
 }
 
 func nameOf(usage string) *cli.StringFlag {

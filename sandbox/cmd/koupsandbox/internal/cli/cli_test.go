@@ -27,14 +27,23 @@ type result struct {
 // arguments and in what comes out.
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
+	return runWith(t, home, nil, arguments...)
+}
+
+// runWith is run with variables of the environment.
+func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
+	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES", "KOUPSANDBOX_CONFIG",
-		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"} {
+		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER", "KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"} {
 		t.Setenv(name, "")
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Setenv("PATH", home)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
 	line := []string{"koupsandbox"}
 	for _, a := range arguments {
 		line = append(line, strings.ReplaceAll(a, "HOME", home))

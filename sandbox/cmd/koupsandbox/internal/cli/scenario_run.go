@@ -86,7 +86,7 @@ func (s *commands) runScenarios(c *cli.Context) error {
 	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
 		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from, strings.Join(stepsOf(scenarios), ", "))}
 	}
-	if err := needsUp(c); err != nil {
+	if err := s.needsUp(c); err != nil {
 		return err
 	}
 	if c.Bool("dry-run") {
@@ -117,15 +117,9 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 }
 
 // needsUp refuses the settings of a sandbox that is not brought up here. What the environment says is for the command up, too.
-func needsUp(c *cli.Context) error {
+func (s *commands) needsUp(c *cli.Context) error {
 	for _, flag := range settings() {
-		env := ""
-		if f, ok := flag.(cli.DocGenerationFlag); ok {
-			for _, name := range f.GetEnvVars() {
-				env += os.Getenv(name)
-			}
-		}
-		if name := flag.Names()[0]; c.IsSet(name) && env == "" && !c.Bool("up") {
+		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
 			return usageError{fmt.Errorf("--%s is for the sandbox that --up brings up: add --up, or leave it out", name)}
 		}
 	}

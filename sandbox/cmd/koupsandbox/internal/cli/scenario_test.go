@@ -90,6 +90,31 @@ func TestNewScenario(t *testing.T) {
 	}
 }
 
+// What the environment says is for the command up, too; what the command line says must not be ignored.
+func TestSettingsWithoutUp(t *testing.T) {
+	home := t.TempDir()
+	run(t, home, "scenario", "new", "--dir", "HOME", "s")
+	env := map[string]string{"KOUPSANDBOX_CONFIG": "sandbox.yaml", "KOUPSANDBOX_ENV": "test", "KOUPSANDBOX_PROVIDER": "kind", "KOUPSANDBOX_ENGINE": "docker",
+		"KIND_EXPERIMENTAL_PROVIDER": "podman", "KOUPSANDBOX_BROKER": "mqtt://broker:1883", "KOUPSANDBOX_BROKER_USERNAME": "me", "KOUPSANDBOX_WAIT": "2m"}
+	for _, flag := range []string{"--config=x.yaml", "--base-runtime container", "--env test", "--provider kind", "-provider=kind", "--engine podman", "--nodes 2",
+		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x", "--i-know-what-i-do", "--durable", "--broker-tls",
+		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x", "--broker-cert x", "--broker-key x",
+		"--broker-consent", "--controllers 2", "--wait 2m"} {
+		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
+		want := result{2, "", "koupsandbox: --" + strings.TrimLeft(name, "-") +
+			" is for the sandbox that --up brings up: add --up, or leave it out\nsee: koupsandbox help\n"}
+		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
+		for which, env := range map[string]map[string]string{"": nil, ", with the environment": env} {
+			if diff := cmp.Diff(want, runWith(t, home, env, line...)); diff != "" {
+				t.Errorf("%s%s (-want +got):\n%s", flag, which, diff)
+			}
+		}
+	}
+	if got := runWith(t, home, env, "scenario", "run", "--dry-run", "HOME/s.yaml"); got.Code != 0 {
+		t.Errorf("the environment alone: %+v", got)
+	}
+}
+
 func TestScenarioMistakes(t *testing.T) {
 	const usage = "\nsee: koupsandbox help\n"
 	home := t.TempDir()
