@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // frameTime is how long one picture of the spinner stays: quick enough to look
@@ -91,6 +93,7 @@ func (p *Printer) Event(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
+	e.Step, e.Error = plain.Lines(e.Step), plain.Text(e.Error)
 	switch e.Kind {
 	case Started:
 		if len(p.running) == 0 {

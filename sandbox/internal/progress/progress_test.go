@@ -93,6 +93,19 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
+// What a base or a container engine says of a failure cannot command the terminal.
+func TestPrinterShowsTextPlain(t *testing.T) {
+	var out bytes.Buffer
+	p := progress.NewPrinter(&out, progress.PrinterOptions{})
+	p.Event(progress.Event{Kind: progress.Failed, Step: "a\x1b[2J", Error: "b\u009b"})
+	p.Event(progress.Event{Kind: progress.Note, Step: "c\r"})
+	p.Close()
+	want := "✗ a\\x1b[2J                                           0.0s  b\\u009b\n  c\\r\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
 func TestSpinnerTurns(*testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
 	out := &signalWriter{}

@@ -194,7 +194,7 @@ func (s *commands) faults(c *cli.Context) error {
 		return err
 	}
 	for _, f := range faults {
-		say(s.Out, "%s\n", f.Fault)
+		write(s.Out, string(f.Fault)+"\n")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // Exit codes.
@@ -86,10 +87,14 @@ func advice(err error) string {
 	}
 }
 
-// say prints for people; when that fails there is nobody to tell.
+// say prints for people; when that fails there is nobody to tell. What comes from outside cannot
+// command the terminal.
 func say(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, format, args...)
+	write(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
+
+// write prints a text as it is, for programs.
+func write(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 const (
 	homeFlag    = "home"

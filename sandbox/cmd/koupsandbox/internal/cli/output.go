@@ -10,6 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 func output(formats ...string) *cli.StringFlag {
@@ -34,15 +36,19 @@ func (s *commands) print(format string, value any) error {
 	if err != nil {
 		return fmt.Errorf("writing the result as %s: %w", format, err)
 	}
-	say(s.Out, "%s\n", strings.TrimRight(string(text), "\n"))
+	write(s.Out, strings.TrimRight(string(text), "\n")+"\n")
 	return nil
 }
 
-// table writes rows of cells, the first being the heading.
+// table writes rows of cells, the first being the heading. Whatever is in a cell, a row is a line.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		say(t, "%s\n", strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plain.Text(cell)
+		}
+		write(t, strings.Join(cells, "\t")+"\n")
 	}
 	_ = t.Flush() // as in say
 }

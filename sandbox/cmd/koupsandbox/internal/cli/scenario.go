@@ -51,7 +51,7 @@ Begin with: koupsandbox scenario new my-first`,
 					if _, err := args(c, 0, 0, "no arguments"); err != nil {
 						return err
 					}
-					say(s.Out, "%s", v1alpha1.ScenarioSchema)
+					write(s.Out, string(v1alpha1.ScenarioSchema))
 					return nil
 				},
 			},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -309,7 +310,7 @@ func (l *statusLine) event(e scenario.Event) {
 	}
 	var parts []string
 	for run, step := range l.steps {
-		parts = append(parts, run+": "+step)
+		parts = append(parts, plain.Text(run+": "+step))
 	}
 	if len(parts) == 0 {
 		return
@@ -319,11 +320,11 @@ func (l *statusLine) event(e scenario.Event) {
 	if width := max(l.width, 40); len(text) >= width {
 		text = append(text[:width-2], '…')
 	}
-	say(l.w, "%s", string(text))
+	write(l.w, string(text))
 }
 
 func (l *statusLine) clear() {
 	if l.on {
-		say(l.w, "\r\x1b[K")
+		write(l.w, "\r\x1b[K")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // basesShown is how many bases the plain status lists; -o wide lists all.
@@ -55,7 +56,7 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	now := time.Now()
 	say(s.Out, "Sandbox %q is %s", status.Name, status.Phase)
 	if status.Phase != control.Dead {
-		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", status.Version, status.Provider, status.Env,
+		say(s.Out, ": Kubernetes %s (%s), env %s, %s, gateway on %s, up for %s", plain.Text(status.Version), status.Provider, plain.Text(status.Env),
 			brokerText(status.Broker), status.Gateway, since(now, status.StartedAt))
 	}
 	say(s.Out, ".\n\n")
@@ -90,7 +91,7 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 		say(s.Out, "\n")
 	}
 	for _, problem := range status.Problems {
-		say(s.Out, "✗ %s\n", problem)
+		say(s.Out, "✗ %s\n", plain.Text(problem))
 	}
 }
 

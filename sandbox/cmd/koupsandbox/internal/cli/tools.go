@@ -37,10 +37,10 @@ func (s *commands) kubeconfig() *cli.Command {
 				return fmt.Errorf("sandbox %q is %w, so it has no kubeconfig; bring it up with: koupsandbox up --name %s", name, sandbox.ErrNotUp, name)
 			}
 			if c.Bool("path") {
-				say(s.Out, "%s\n", path)
+				write(s.Out, path+"\n")
 				return nil
 			}
-			say(s.Out, "%s", text)
+			write(s.Out, string(text))
 			return nil
 		},
 	}
@@ -135,15 +135,15 @@ func (s *commands) completion() *cli.Command {
 			}
 			switch list[0] {
 			case "bash":
-				say(s.Out, "%s", bashCompletion)
+				write(s.Out, bashCompletion)
 			case "zsh":
-				say(s.Out, "%s", zshCompletion)
+				write(s.Out, zshCompletion)
 			case "fish":
 				script, err := c.App.ToFishCompletion()
 				if err != nil {
 					return fmt.Errorf("making the script for fish: %w", err)
 				}
-				say(s.Out, "%s", script)
+				write(s.Out, script)
 			default:
 				return usageError{fmt.Errorf("completion takes one of bash, zsh and fish, not %q", list[0])}
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
@@ -136,9 +137,9 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	default:
 		say(s.Out, "Sandbox %q was up already", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %d bases, %s.\n", status.Version, status.Provider, status.BaseCount, brokerText(status.Broker))
+	say(s.Out, ": Kubernetes %s (%s), %d bases, %s.\n", plain.Text(status.Version), status.Provider, status.BaseCount, brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
-		say(s.Out, "  %s\n", change)
+		say(s.Out, "  %s\n", plain.Text(change))
 	}
 	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", up.Kubeconfig, nameArgument(up.Name))
 }

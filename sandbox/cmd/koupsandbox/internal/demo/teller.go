@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/utils/clock"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -168,7 +169,7 @@ func figures(run *scenario.Run) string {
 
 // tell writes a line into a column.
 func (t *teller) tell(c *column, at time.Time, text, colour string) {
-	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(), strings.Join(strings.Fields(text), " "))
+	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(), plain.Text(strings.Join(strings.Fields(text), " ")))
 	switch {
 	case t.width == 0:
 		t.say("%-10s  %s\n", c.title, t.paint(colour, text))

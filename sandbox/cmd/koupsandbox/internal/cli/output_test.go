@@ -1,0 +1,75 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+// daemonOf answers as the daemon of sandbox koup with what is given for each path.
+func daemonOf(t *testing.T, home string, answers map[string]any) {
+	t.Helper()
+	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	path, err := dir.NewSocketPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, known := answers[r.URL.Path]
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	server.Listener = l
+	server.Start()
+	t.Cleanup(server.Close)
+}
+
+// Versions, names and reasons come from bases, Pods and the cluster: none of them may command the terminal.
+func TestTextFromOutsideIsShownPlain(t *testing.T) {
+	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
+	home := t.TempDir()
+	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
+	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil}}
+	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil}, BaseCount: 1, StartedAt: time.Now(),
+		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil}, {Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
+	daemonOf(t, home, map[string]any{"/v1/status": status, "/v1/bases": []control.Base{base}})
+	if err := state.WriteFile(dir.Config(), nil); err != nil { // by which list knows it
+		t.Fatal(err)
+	}
+	for line, shown := range map[string]int{"status": 7, "status -o wide": 10, "base list": 1, "base list -o wide": 4, "list": 1} {
+		r := run(t, home, strings.Fields(line)...)
+		if r.Err != "" || strings.ContainsAny(r.Out, "\x1b\u009b\u202e\t") {
+			t.Errorf("%s commands the terminal: %q, %q", line, r.Out, r.Err)
+		}
+		if n := strings.Count(r.Out, `1\x1b[2J\u009b3\u202e`); n != shown {
+			t.Errorf("%s shows it %d times, want %d:\n%s", line, n, shown, r.Out)
+		}
+	}
+	for _, line := range []string{"base list", "base list -o wide", "list"} { // whose rows are lines
+		if r := run(t, home, strings.Fields(line)...); strings.Count(r.Out, "\n") != 2 {
+			t.Errorf("%s does not print two lines:\n%s", line, r.Out)
+		}
+	}
+	var got []control.Base
+	if r := run(t, home, "base", "list", "-o", "json"); json.Unmarshal([]byte(r.Out), &got) != nil || len(got) != 1 || got[0].Version != evil {
+		t.Errorf("as JSON it is not what it was: %+v", r)
+	}
+}
