@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
@@ -20,59 +21,43 @@ func (s *commands) base() *cli.Command {
 		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the bases", Flags: []cli.Flag{theName(), output("text", "wide", "json", "yaml")},
-				Action: s.listBases,
+				Name: "list", Usage: "list the bases", Flags: []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
+				Action: within(0, 0, "no arguments", s.listBases),
 			},
 			{
 				Name: "add", Usage: "add bases", ArgsUsage: "[N]", Flags: []cli.Flag{theName()},
-				Action: s.addBases,
+				Action: taking(0, 1, "how many bases to add, 1 if not given", s.addBases),
 			},
 			{
 				Name: "remove", Usage: "remove bases: those named, the N youngest, or those of a scenario's run", ArgsUsage: "[BASE...]",
 				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
 					&cli.StringFlag{Name: "group", Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
-				Action: s.removeBases,
+				Action: taking(0, -1, "names of bases", s.removeBases),
 			},
 			{
 				Name: "inject", Usage: "put a fault into a base", ArgsUsage: "BASE [FAULT]",
 				Description: `FAULT is JSON or YAML, such as '{"kind": "silent"}'; --file reads it from a file.`,
 				Flags:       []cli.Flag{theName(), &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE` with the fault"}},
-				Action:      s.inject,
+				Action:      taking(1, 2, "a base and a fault", s.inject),
 			},
 			{
 				Name: "faults", Usage: "list the faults of a base", ArgsUsage: "BASE", Flags: []cli.Flag{theName()},
-				Action: s.faults,
+				Action: within(1, 1, "a base", s.faults),
 			},
 			{
 				Name: "clear", Usage: "end faults of a base: those named, or all", ArgsUsage: "BASE [ID...]", Flags: []cli.Flag{theName()},
-				Action: s.clearFaults,
+				Action: within(1, -1, "a base, and ids of faults", s.clearFaults),
 			},
 		},
 	}
 }
 
-func (s *commands) listBases(c *cli.Context) error {
-	if _, err := args(c, 0, 0, "no arguments"); err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "wide", "json", "yaml")
-	if err != nil {
-		return err
-	}
-	up, err := open(c)
-	if err != nil {
-		return err
-	}
-	defer up.Close()
+func (s *commands) listBases(c *cli.Context, up *sandbox.Sandbox, _ []string) error {
 	bases, err := up.Bases(c.Context, "")
 	if err != nil {
 		return err
 	}
-	if format == "json" || format == "yaml" {
-		return s.print(format, bases)
-	}
-	s.tellBases(bases, format == "wide")
-	return nil
+	return s.show(c, bases, func(wide bool) { s.tellBases(bases, wide) })
 }
 
 func (s *commands) tellBases(bases []control.Base, wide bool) {
@@ -91,37 +76,29 @@ func (s *commands) tellBases(bases []control.Base, wide bool) {
 	table(s.Out, rows)
 }
 
-func (s *commands) addBases(c *cli.Context) error {
-	list, err := args(c, 0, 1, "how many bases to add, 1 if not given")
-	if err != nil {
-		return err
-	}
+func (s *commands) addBases(c *cli.Context, list []string) error {
 	n := 1
 	if len(list) == 1 {
+		var err error
 		if n, err = strconv.Atoi(list[0]); err != nil {
 			return usageError{fmt.Errorf("add takes how many bases to add, and %q is no number", list[0])}
 		}
 	}
-	up, err := open(c)
-	if err != nil {
+	return inSandbox(c, func(up *sandbox.Sandbox) error {
+		added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
+		s.tellEach("added", added)
 		return err
-	}
-	defer up.Close()
-	added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
-	if err != nil {
-		return err
-	}
-	for _, b := range added {
-		say(s.Out, "added %s (%s)\n", b.HostName, b.IP)
-	}
-	return nil
+	})
 }
 
-func (s *commands) removeBases(c *cli.Context) error {
-	list, err := args(c, 0, -1, "names of bases")
-	if err != nil {
-		return err
+// tellEach says of each base what was done to it.
+func (s *commands) tellEach(done string, bases []control.Base) {
+	for _, b := range bases {
+		say(s.Out, "%s %s (%s)\n", done, b.HostName, b.IP)
 	}
+}
+
+func (s *commands) removeBases(c *cli.Context, list []string) error {
 	ways := 0
 	for _, given := range []bool{len(list) > 0, c.Int("count") != 0, c.String("group") != ""} {
 		if given {
@@ -131,26 +108,14 @@ func (s *commands) removeBases(c *cli.Context) error {
 	if ways != 1 {
 		return usageError{fmt.Errorf("remove takes the names of bases, or --count, or --group, but only one of these")}
 	}
-	up, err := open(c)
-	if err != nil {
+	return inSandbox(c, func(up *sandbox.Sandbox) error {
+		removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
+		s.tellEach("removed", removed)
 		return err
-	}
-	defer up.Close()
-	removed, err := up.RemoveBases(c.Context, control.RemoveRequest{Bases: list, Count: c.Int("count"), Group: c.String("group")})
-	if err != nil {
-		return err
-	}
-	for _, b := range removed {
-		say(s.Out, "removed %s (%s)\n", b.HostName, b.IP)
-	}
-	return nil
+	})
 }
 
-func (s *commands) inject(c *cli.Context) error {
-	list, err := args(c, 1, 2, "a base and a fault")
-	if err != nil {
-		return err
-	}
+func (s *commands) inject(c *cli.Context, list []string) (err error) {
 	var text []byte
 	switch file := c.String("file"); {
 	case (file == "") == (len(list) == 1):
@@ -166,29 +131,16 @@ func (s *commands) inject(c *cli.Context) error {
 	if err != nil {
 		return usageError{fmt.Errorf("the fault is neither JSON nor YAML: %w", err)}
 	}
-	up, err := open(c)
-	if err != nil {
+	return inSandbox(c, func(up *sandbox.Sandbox) error {
+		id, err := up.Inject(c.Context, list[0], json.RawMessage(fault))
+		if err == nil {
+			say(s.Out, "%s\n", id)
+		}
 		return err
-	}
-	defer up.Close()
-	id, err := up.Inject(c.Context, list[0], json.RawMessage(fault))
-	if err != nil {
-		return err
-	}
-	say(s.Out, "%s\n", id)
-	return nil
+	})
 }
 
-func (s *commands) faults(c *cli.Context) error {
-	list, err := args(c, 1, 1, "a base")
-	if err != nil {
-		return err
-	}
-	up, err := open(c)
-	if err != nil {
-		return err
-	}
-	defer up.Close()
+func (s *commands) faults(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	faults, err := up.Faults(c.Context, list[0])
 	if err != nil {
 		return err
@@ -199,15 +151,6 @@ func (s *commands) faults(c *cli.Context) error {
 	return nil
 }
 
-func (s *commands) clearFaults(c *cli.Context) error {
-	list, err := args(c, 1, -1, "a base, and ids of faults")
-	if err != nil {
-		return err
-	}
-	up, err := open(c)
-	if err != nil {
-		return err
-	}
-	defer up.Close()
+func (s *commands) clearFaults(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	return up.ClearFaults(c.Context, list[0], list[1:]...)
 }

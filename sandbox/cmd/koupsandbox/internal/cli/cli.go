@@ -207,6 +207,45 @@ func target(c *cli.Context) (folder, name string, err error) {
 	return folder, name, err
 }
 
+// taking is the action of a command that takes so many arguments, most < 0 being any number. A flag
+// behind an argument is not seen as one, so it is told.
+func taking(least, most int, what string, do func(*cli.Context, []string) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		list := c.Args().Slice()
+		for _, a := range list {
+			if strings.HasPrefix(a, "-") && a != "-" {
+				return usageError{fmt.Errorf("%s: put %s in front of the arguments", c.Command.Name, a)}
+			}
+		}
+		if len(list) < least || most >= 0 && len(list) > most {
+			return usageError{fmt.Errorf("%s takes %s", c.Command.Name, what)}
+		}
+		return do(c, list)
+	}
+}
+
+// alone is the action of a command without arguments.
+func alone(do func(*cli.Context) error) cli.ActionFunc {
+	return taking(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
+}
+
+// within is the action of a command that asks a sandbox that is up.
+func within(least, most int, what string, do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
+	return taking(least, most, what, func(c *cli.Context, list []string) error {
+		return inSandbox(c, func(up *sandbox.Sandbox) error { return do(c, up, list) })
+	})
+}
+
+// inSandbox opens the sandbox that a command is for.
+func inSandbox(c *cli.Context, do func(*sandbox.Sandbox) error) error {
+	up, err := open(c)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	return do(up)
+}
+
 // open returns a sandbox that is up.
 func open(c *cli.Context) (*sandbox.Sandbox, error) {
 	folder, name, err := target(c)
@@ -214,19 +253,4 @@ func open(c *cli.Context) (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	return sandbox.Open(c.Context, folder, name)
-}
-
-// args checks how many arguments a command got. A flag behind an argument is not
-// seen as one, so it is told.
-func args(c *cli.Context, least, most int, what string) ([]string, error) {
-	list := c.Args().Slice()
-	for _, a := range list {
-		if strings.HasPrefix(a, "-") && a != "-" {
-			return nil, usageError{fmt.Errorf("%s: put %s in front of the arguments", c.Command.Name, a)}
-		}
-	}
-	if len(list) < least || most >= 0 && len(list) > most {
-		return nil, usageError{fmt.Errorf("%s takes %s", c.Command.Name, what)}
-	}
-	return list, nil
 }

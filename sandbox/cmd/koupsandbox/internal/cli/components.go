@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
@@ -19,18 +20,9 @@ func (s *commands) component() *cli.Command {
 	for _, action := range control.Actions {
 		group.Subcommands = append(group.Subcommands, &cli.Command{
 			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
-			Action: func(c *cli.Context) error {
-				list, err := args(c, 1, 1, "a component; see: koupsandbox status")
-				if err != nil {
-					return err
-				}
-				up, err := open(c)
-				if err != nil {
-					return err
-				}
-				defer up.Close()
+			Action: within(1, 1, "a component; see: koupsandbox status", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 				return up.Act(c.Context, list[0], action)
-			},
+			}),
 		})
 	}
 	return group

@@ -8,7 +8,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox"
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/demo"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -31,14 +30,11 @@ status 1 says that something else happened than what the demo wants to show.`,
 			&cli.BoolFlag{Name: "report", Usage: "write " + demoReport + " into this folder, with the timelines of both"},
 			&cli.StringFlag{Name: "html", Usage: "write that report to `FILE`"},
 		},
-		Action: s.runDemo,
+		Action: alone(s.runDemo),
 	}
 }
 
 func (s *commands) runDemo(c *cli.Context) error {
-	if _, err := args(c, 0, 0, "no arguments"); err != nil {
-		return err
-	}
 	folder, name, err := target(c)
 	if err != nil {
 		return err
@@ -90,9 +86,6 @@ func (s *commands) tellDemo(o demo.Options, took time.Duration) {
 		say(s.Out, "\nAll of it took %.0fs, and the sandbox is gone again. A sandbox of your own: koupsandbox up\n", took.Seconds())
 		return
 	}
-	home := ""
-	if o.Name != v1alpha1.DefaultName {
-		home = " --name " + o.Name
-	}
-	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: koupsandbox down%s\n", home, home)
+	name := nameArgument(o.Name)
+	say(s.Out, "\nThe sandbox is still up. Look around: koupsandbox base list%s -o wide\nTake it down with: koupsandbox down%s\n", name, name)
 }

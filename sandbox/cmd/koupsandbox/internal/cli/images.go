@@ -20,50 +20,40 @@ func (s *commands) images() *cli.Command {
 				Usage:     "write the node image that is at hand to a file",
 				ArgsUsage: "FILE",
 				Flags:     []cli.Flag{engine()},
-				Action: func(c *cli.Context) error {
-					path, err := file(c)
-					if err != nil {
-						return err
-					}
+				Action: onFile(func(c *cli.Context, path string) error {
 					image, err := kind.Save(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
 					say(s.Out, "saved %s in %s\n", image, path)
 					return nil
-				},
+				}),
 			},
 			{
 				Name:      "load",
 				Usage:     "give the container engine the image in such a file",
 				ArgsUsage: "FILE",
 				Flags:     []cli.Flag{engine()},
-				Action: func(c *cli.Context) error {
-					path, err := file(c)
-					if err != nil {
-						return err
-					}
+				Action: onFile(func(c *cli.Context, path string) error {
 					images, err := kind.LoadFile(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
 					say(s.Out, "loaded %s\n", strings.Join(images, ", "))
 					return nil
-				},
+				}),
 			},
 		},
 	}
 }
 
-// file is the only argument of a command, as an absolute path.
-func file(c *cli.Context) (string, error) {
-	list, err := args(c, 1, 1, "one file")
-	if err != nil {
-		return "", err
-	}
-	path, err := filepath.Abs(list[0])
-	if err != nil {
-		return "", fmt.Errorf("finding the file %q: %w", list[0], err)
-	}
-	return path, nil
+// onFile is the action of a command whose only argument is a file; it gets an absolute path.
+func onFile(do func(c *cli.Context, path string) error) cli.ActionFunc {
+	return taking(1, 1, "one file", func(c *cli.Context, list []string) error {
+		path, err := filepath.Abs(list[0])
+		if err != nil {
+			return fmt.Errorf("finding the file %q: %w", list[0], err)
+		}
+		return do(c, path)
+	})
 }

@@ -33,11 +33,7 @@ func (s *commands) logs() *cli.Command {
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until Ctrl-C"},
 			&cli.IntFlag{Name: "tail", Usage: "begin with the last `N` lines; -1 = all", Value: 20},
 		},
-		Action: func(c *cli.Context) error {
-			list, err := args(c, 0, 1, "one component")
-			if err != nil {
-				return err
-			}
+		Action: taking(0, 1, "one component", func(c *cli.Context, list []string) error {
 			folder, name, err := target(c)
 			if err != nil {
 				return err
@@ -63,7 +59,7 @@ func (s *commands) logs() *cli.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 }
 

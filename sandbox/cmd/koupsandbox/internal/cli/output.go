@@ -14,23 +14,42 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-func output(formats ...string) *cli.StringFlag {
-	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formats[0],
-		Usage: "`FORMAT` of the result: " + strings.Join(formats, ", ")}
+// The formats of results.
+const (
+	formatText = "text"
+	formatWide = "wide"
+	formatJSON = "json"
+	formatYAML = "yaml"
+)
+
+// output chooses the format of a command's result, text if it is not given.
+func output(others ...string) *cli.StringFlag {
+	formats := slices.Concat([]string{formatText}, others)
+	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formatText,
+		Usage: "`FORMAT` of the result: " + strings.Join(formats, ", "),
+		Action: func(_ *cli.Context, format string) error {
+			if !slices.Contains(formats, format) {
+				return usageError{fmt.Errorf("--output %q is not one of: %s", format, strings.Join(formats, ", "))}
+			}
+			return nil
+		}}
 }
 
-func formatOf(c *cli.Context, formats ...string) (string, error) {
-	format := c.String(outputFlag)
-	if !slices.Contains(formats, format) {
-		return "", usageError{fmt.Errorf("--output %q is not one of: %s", format, strings.Join(formats, ", "))}
+// show prints a result: as text by tell, or in the format that was asked for.
+func (s *commands) show(c *cli.Context, result any, tell func(wide bool)) error {
+	switch format := c.String(outputFlag); format {
+	case formatJSON, formatYAML:
+		return s.print(format, result)
+	default:
+		tell(format == formatWide)
+		return nil
 	}
-	return format, nil
 }
 
 // print writes a value as JSON or YAML.
 func (s *commands) print(format string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && format == "yaml" {
+	if err == nil && format == formatYAML {
 		text, err = yaml.JSONToYAML(text)
 	}
 	if err != nil {

@@ -34,26 +34,23 @@ Begin with: koupsandbox scenario new my-first`,
 			{
 				Name: "list", Usage: "list scenarios", ArgsUsage: "[PATH...]",
 				Description: "Without a PATH, those of the current folder.",
-				Flags:       []cli.Flag{selector(), output("text", "json", "yaml")},
-				Action:      s.listScenarios,
+				Flags:       []cli.Flag{selector(), output(formatJSON, formatYAML)},
+				Action:      taking(0, -1, "scenario files and folders", s.listScenarios),
 			},
 			{
 				Name: "new", Usage: "write a scenario to start from", ArgsUsage: "NAME",
 				Description: `Writes NAME.yaml, which runs as it is, and the schema by which editors complete it.`,
 				Flags:       []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`FOLDER` for the files", Value: "."}},
-				Action:      s.newScenario,
+				Action:      taking(1, 1, "the name of the scenario, a DNS label", s.newScenario),
 			},
 			{
 				Name: "schema", Usage: "print the JSON schema of scenario files",
 				Description: `Editors complete a file that begins with
   # yaml-language-server: $schema=PATH`,
-				Action: func(c *cli.Context) error {
-					if _, err := args(c, 0, 0, "no arguments"); err != nil {
-						return err
-					}
+				Action: alone(func(*cli.Context) error {
 					write(s.Out, string(v1alpha1.ScenarioSchema))
 					return nil
-				},
+				}),
 			},
 			s.scenarioExplain(),
 		},
@@ -103,15 +100,7 @@ type listed struct {
 	Exclusive bool     `json:"exclusive"`
 }
 
-func (s *commands) listScenarios(c *cli.Context) error {
-	paths, err := args(c, 0, -1, "scenario files and folders")
-	if err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "json", "yaml")
-	if err != nil {
-		return err
-	}
+func (s *commands) listScenarios(c *cli.Context, paths []string) error {
 	choose, err := selected(c)
 	if err != nil {
 		return err
@@ -132,25 +121,19 @@ func (s *commands) listScenarios(c *cli.Context) error {
 			list[i].Runs = append(list[i].Runs, cell.Name)
 		}
 	}
-	if format != "text" {
-		return s.print(format, list)
-	}
-	rows := [][]string{{"NAME", "RUNS", "LABELS", "DESCRIPTION"}}
-	for _, l := range list {
-		rows = append(rows, []string{l.Name, strconv.Itoa(len(l.Runs)), labels.FormatLabels(l.Labels), strings.Join(strings.Fields(l.Description), " ")})
-	}
-	table(s.Out, rows)
-	return nil
+	return s.show(c, list, func(bool) {
+		rows := [][]string{{"NAME", "RUNS", "LABELS", "DESCRIPTION"}}
+		for _, l := range list {
+			rows = append(rows, []string{l.Name, strconv.Itoa(len(l.Runs)), labels.FormatLabels(l.Labels), strings.Join(strings.Fields(l.Description), " ")})
+		}
+		table(s.Out, rows)
+	})
 }
 
 //go:embed scenario.yaml
 var starter string
 
-func (s *commands) newScenario(c *cli.Context) error {
-	list, err := args(c, 1, 1, "the name of the scenario, a DNS label")
-	if err != nil {
-		return err
-	}
+func (s *commands) newScenario(c *cli.Context, list []string) error {
 	name := list[0]
 	if err := v1alpha1.ValidateName(name); err != nil {
 		return usageError{fmt.Errorf("the name %q %w", name, err)}

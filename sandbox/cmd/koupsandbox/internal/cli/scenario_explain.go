@@ -25,17 +25,7 @@ rules, and the id of each rule of lint.`,
 				say(s.Out, "%s\n", topic)
 			}
 		},
-		Action: func(c *cli.Context) error {
-			list, err := args(c, 0, 1, "one topic")
-			if err != nil {
-				return err
-			}
-			topic := ""
-			if len(list) == 1 {
-				topic = list[0]
-			}
-			return s.explain(topic)
-		},
+		Action: taking(0, 1, "one topic", func(c *cli.Context, _ []string) error { return s.explain(c.Args().First()) }),
 	}
 }
 

@@ -25,21 +25,13 @@ Exit status: 1 when there is an error; warnings alone leave it 0. What a rule me
 koupsandbox scenario explain RULE`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any, and that is said"},
-			output("text", "json", "yaml"),
+			output(formatJSON, formatYAML),
 		},
-		Action: s.lint,
+		Action: taking(1, -1, "files and folders, or -", s.lint),
 	}
 }
 
-func (s *commands) lint(c *cli.Context) error {
-	paths, err := args(c, 1, -1, "files and folders, or -")
-	if err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "json", "yaml")
-	if err != nil {
-		return err
-	}
+func (s *commands) lint(c *cli.Context, paths []string) error {
 	var findings []lint.Finding
 	scenarios, manifests, err := s.inputs(paths)
 	if err != nil {
@@ -50,17 +42,16 @@ func (s *commands) lint(c *cli.Context) error {
 		findings = append(findings, asFindings(err)...)
 	}
 	findings = append(findings, lint.Lint(manifests, lint.Options{Env: c.String("env")})...)
-	if format != "text" {
-		if err := s.print(format, slices.Concat([]lint.Finding{}, findings)); err != nil {
-			return err
-		}
-	} else {
+	err = s.show(c, slices.Concat([]lint.Finding{}, findings), func(bool) {
 		for _, f := range findings {
 			say(s.Out, "%s\n", f)
 		}
 		if envs := lint.Environments(manifests); c.String("env") == "" && len(envs) > 0 {
 			say(s.Err, "not checked: whether %s is the environment that is meant; say which, with --env\n", strings.Join(envs, ", "))
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {
 		return errFailed

@@ -51,22 +51,15 @@ runs, cleans up what they made, and writes the reports; a second one ends at onc
 			&cli.StringFlag{Name: "report-dir", Usage: "`FOLDER` for all three: report.html, junit.xml, report.json"},
 			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
-			output("text", "json"),
+			output(formatJSON),
 			&cli.BoolFlag{Name: "up", Usage: "bring the sandbox up if it is not, and then down again; what follows is for this one, as for the command up"},
 		}, settings()),
-		Action: s.runScenarios,
+		Action: taking(1, -1, "scenario files and folders", s.runScenarios),
 	}
 }
 
-func (s *commands) runScenarios(c *cli.Context) error {
-	paths, err := args(c, 1, -1, "scenario files and folders")
-	if err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "json")
-	if err != nil {
-		return err
-	}
+func (s *commands) runScenarios(c *cli.Context, paths []string) error {
+	format := c.String(outputFlag)
 	for _, flag := range []string{"repeat", "parallel"} {
 		if c.Int(flag) < 1 {
 			return usageError{fmt.Errorf("--%s must be 1 or more", flag)}
@@ -201,7 +194,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 		Progress: func(e scenario.Event) {
 			line.event(e)
 			switch {
-			case e.Kind == scenario.RunEnded && format == "text":
+			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // as in say
 			case e.Kind == scenario.Cleaned && e.Message != "":
 				say(s.Err, "%s\n", e.Message)
@@ -218,7 +211,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 	}
 	r, err = scenario.Execute(c.Context, o)
 	line.clear()
-	if err == nil && format == "text" {
+	if err == nil && format == formatText {
 		err = report.WriteSummary(s.Out, r, style)
 	}
 	return r, err
@@ -230,7 +223,7 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 		return nil
 	}
 	var failed error
-	if format == "json" {
+	if format == formatJSON {
 		failed = report.WriteJSON(s.Out, r)
 	}
 	folder := c.String("report-dir")

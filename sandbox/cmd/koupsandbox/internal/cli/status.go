@@ -22,15 +22,8 @@ func (s *commands) status() *cli.Command {
 		Name:        "status",
 		Usage:       "say how each component and each base is",
 		Description: `Exits with 0 when all is well, and with 1 when something is down or not ready.`,
-		Flags:       []cli.Flag{theName(), output("text", "wide", "json", "yaml")},
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
-			format, err := formatOf(c, "text", "wide", "json", "yaml")
-			if err != nil {
-				return err
-			}
+		Flags:       []cli.Flag{theName(), output(formatWide, formatJSON, formatYAML)},
+		Action: alone(func(c *cli.Context) error {
 			folder, name, err := target(c)
 			if err != nil {
 				return err
@@ -39,16 +32,12 @@ func (s *commands) status() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if format == "json" || format == "yaml" {
-				err = s.print(format, status)
-			} else {
-				s.tellStatus(status, format == "wide")
-			}
+			err = s.show(c, status, func(wide bool) { s.tellStatus(status, wide) })
 			if err == nil && !status.Healthy {
 				err = errFailed
 			}
 			return err
-		},
+		}),
 	}
 }
 
@@ -99,39 +88,33 @@ func (s *commands) list() *cli.Command {
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list all sandboxes",
-		Flags: []cli.Flag{output("text", "json", "yaml")},
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
-			format, err := formatOf(c, "text", "json", "yaml")
-			if err != nil {
-				return err
-			}
+		Flags: []cli.Flag{output(formatJSON, formatYAML)},
+		Action: alone(func(c *cli.Context) error {
 			folder, err := home(c)
 			if err != nil {
 				return err
 			}
 			all, err := sandbox.List(c.Context, folder)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case format != "text":
-				return s.print(format, all)
-			case len(all) == 0:
-				say(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
-				return nil
 			}
-			now := time.Now()
-			rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
-			for _, one := range all {
-				rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider), one.Version,
-					number(one.BaseCount), since(now, one.StartedAt)})
-			}
-			table(s.Out, rows)
-			return nil
-		},
+			return s.show(c, all, func(bool) { s.tellList(all) })
+		}),
 	}
+}
+
+func (s *commands) tellList(all []*sandbox.Status) {
+	if len(all) == 0 {
+		say(s.Out, "There is no sandbox; bring one up with: koupsandbox up\n")
+		return
+	}
+	now := time.Now()
+	rows := [][]string{{"NAME", "PHASE", "HEALTHY", "PROVIDER", "KUBERNETES", "BASES", "UPTIME"}}
+	for _, one := range all {
+		rows = append(rows, []string{one.Name, string(one.Phase), strconv.FormatBool(one.Healthy), string(one.Provider), one.Version,
+			number(one.BaseCount), since(now, one.StartedAt)})
+	}
+	table(s.Out, rows)
 }
 
 func number(n int) string {

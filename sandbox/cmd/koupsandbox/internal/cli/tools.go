@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -23,10 +24,7 @@ func (s *commands) kubeconfig() *cli.Command {
 		Name:  "kubeconfig",
 		Usage: "print the kubeconfig of a sandbox",
 		Flags: []cli.Flag{theName(), &cli.BoolFlag{Name: "path", Usage: "print its path"}},
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
+		Action: alone(func(c *cli.Context) error {
 			folder, name, err := target(c)
 			if err != nil {
 				return err
@@ -42,7 +40,7 @@ func (s *commands) kubeconfig() *cli.Command {
 			}
 			write(s.Out, string(text))
 			return nil
-		},
+		}),
 	}
 }
 
@@ -50,44 +48,32 @@ func (s *commands) doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "check what this machine must have",
-		Flags: []cli.Flag{engine(), output("text", "json", "yaml")},
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
-			format, err := formatOf(c, "text", "json", "yaml")
-			if err != nil {
-				return err
-			}
+		Flags: []cli.Flag{engine(), output(formatJSON, formatYAML)},
+		Action: alone(func(c *cli.Context) error {
 			folder, err := home(c)
 			if err != nil {
 				return err
 			}
 			checks := doctor.Run(c.Context, folder, c.String(engineFlag), sandbox.FindPrograms(s.Self, c.String(binFlag)))
-			var bad error
-			for _, check := range checks {
-				if !check.OK {
-					bad = errFailed
-				}
-				if format != "text" {
-					continue
-				}
-				mark := "✓"
-				if !check.OK {
-					mark = "✗"
-				}
-				say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
-				if check.Fix != "" {
-					say(s.Out, "  → %s\n", check.Fix)
-				}
+			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
+			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
+				err = errFailed
 			}
-			if format != "text" {
-				if err := s.print(format, checks); err != nil {
-					return err
-				}
-			}
-			return bad
-		},
+			return err
+		}),
+	}
+}
+
+func (s *commands) tellChecks(checks []doctor.Check) {
+	for _, check := range checks {
+		mark := "✓"
+		if !check.OK {
+			mark = "✗"
+		}
+		say(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+		if check.Fix != "" {
+			say(s.Out, "  → %s\n", check.Fix)
+		}
 	}
 }
 
@@ -95,10 +81,7 @@ func (s *commands) version() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version",
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
+		Action: alone(func(*cli.Context) error {
 			v := version
 			if info, ok := debug.ReadBuildInfo(); v == "" && ok {
 				v = info.Main.Version
@@ -108,7 +91,7 @@ func (s *commands) version() *cli.Command {
 			}
 			say(s.Out, "koupsandbox %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
 			return nil
-		},
+		}),
 	}
 }
 
@@ -128,11 +111,7 @@ func (s *commands) completion() *cli.Command {
   source <(koupsandbox completion bash)
   source <(koupsandbox completion zsh)
   koupsandbox completion fish | source`,
-		Action: func(c *cli.Context) error {
-			list, err := args(c, 1, 1, "one of bash, zsh and fish")
-			if err != nil {
-				return err
-			}
+		Action: taking(1, 1, "one of bash, zsh and fish", func(c *cli.Context, list []string) error {
 			switch list[0] {
 			case "bash":
 				write(s.Out, bashCompletion)
@@ -148,6 +127,6 @@ func (s *commands) completion() *cli.Command {
 				return usageError{fmt.Errorf("completion takes one of bash, zsh and fish, not %q", list[0])}
 			}
 			return nil
-		},
+		}),
 	}
 }

@@ -37,9 +37,9 @@ settings of --config, which go before the defaults.`,
 		}, settings(), []cli.Flag{
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
-			output("text", "json", "yaml"),
+			output(formatJSON, formatYAML),
 		}),
-		Action: s.runUp,
+		Action: alone(s.runUp),
 	}
 }
 
@@ -75,13 +75,6 @@ func settings() []cli.Flag {
 }
 
 func (s *commands) runUp(c *cli.Context) error {
-	if _, err := args(c, 0, 0, "no arguments"); err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "json", "yaml")
-	if err != nil {
-		return err
-	}
 	config, keepBases, err := configOf(c)
 	if err != nil {
 		return err
@@ -103,12 +96,14 @@ func (s *commands) runUp(c *cli.Context) error {
 		return err
 	}
 	defer up.Close()
-	if format != "text" {
-		if err := s.print(format, up.Result); err != nil {
-			return err
+	took := time.Since(start)
+	err = s.show(c, up.Result, func(bool) {
+		if !c.Bool("quiet") {
+			s.tellUp(up, took)
 		}
-	} else if !c.Bool("quiet") {
-		s.tellUp(up, time.Since(start))
+	})
+	if err != nil {
+		return err
 	}
 	if !options.InProcess {
 		return nil
@@ -223,10 +218,7 @@ func (s *commands) down() *cli.Command {
 			theName(),
 			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
 		},
-		Action: func(c *cli.Context) error {
-			if _, err := args(c, 0, 0, "no arguments"); err != nil {
-				return err
-			}
+		Action: alone(func(c *cli.Context) error {
 			folder, name, err := target(c)
 			if err != nil {
 				return err
@@ -242,7 +234,7 @@ func (s *commands) down() *cli.Command {
 				say(s.Out, "Sandbox %q was not up; nothing had to be done.\n", name)
 			}
 			return nil
-		},
+		}),
 	}
 }
 

@@ -26,32 +26,20 @@ reports have them. It ends with q, Ctrl-C, or the sandbox.`,
 			theName(),
 			&cli.StringFlag{Name: "group", Usage: "only the bases and Pods of `GROUP`, the namespace of a scenario's run"},
 			&cli.BoolFlag{Name: "plain", Usage: "print lines on a terminal too"},
-			output("text", "json"),
+			output(formatJSON),
 		},
-		Action: s.runWatch,
+		Action: within(0, 0, "no arguments", s.runWatch),
 	}
 }
 
-func (s *commands) runWatch(c *cli.Context) error {
-	if _, err := args(c, 0, 0, "no arguments"); err != nil {
-		return err
-	}
-	format, err := formatOf(c, "text", "json")
-	if err != nil {
-		return err
-	}
-	up, err := open(c)
-	if err != nil {
-		return err
-	}
-	defer up.Close()
+func (s *commands) runWatch(c *cli.Context, up *sandbox.Sandbox, _ []string) (err error) {
 	o := watch.Options{Source: up.Client, Group: c.String("group")}
 	if o.API, err = apiOf(up); err != nil {
 		return err
 	}
 	follow := func(ctx context.Context, sink func(timeline.Event) error) error { return watch.Follow(ctx, o, sink) }
 	switch {
-	case format == "json":
+	case c.String(outputFlag) == formatJSON:
 		err = follow(c.Context, watch.JSON(s.Out))
 	case s.Screen && !c.Bool("plain"):
 		screen := watch.NewScreen(watch.ScreenOptions{Title: "sandbox " + up.Name})
