@@ -7,19 +7,20 @@
 //	programs.go   where the programs are
 //	provider.go   what the provider auto means on this machine
 //
-// The rooms below:
+// The packages below, each of which imports only what stands further down:
 //
-//	api/v1alpha1/        the configuration file
-//	controlplane/        the Kubernetes control plane as one binary, a module of its own
-//	internal/daemon/     the process that runs one sandbox
-//	internal/broker/     MQTT
-//	internal/fleet/      the simulated bases
-//	internal/cluster/    where the Kubernetes API comes from
-//	internal/supervise/  processes that a scenario can kill, pause and restart
-//	internal/control/    how a command talks to the daemon
-//	internal/state/      files, socket, lock
-//	internal/progress/   steps on the terminal
-//	internal/doctor/     what the machine must have
-//	internal/cli/        the command line
-//	cmd/koupsandbox/     main
+//	cmd/koupsandbox/      main, and the command line in its internal/
+//	scenario/             runs scenarios in a sandbox
+//	internal/daemon/      the process that runs one sandbox
+//	internal/cluster/     where the Kubernetes API comes from
+//	internal/broker/      MQTT
+//	internal/fleet/       the simulated bases
+//	internal/traffic/     requests to modules, and the gateway
+//	internal/supervise/   processes that a scenario can kill, pause and restart
+//	internal/control/     how a command talks to the daemon
+//	internal/state/       files, socket, lock
+//	internal/progress/    steps on the terminal
+//	api/v1alpha1/         the configuration file
+//	timeline/             what was seen, in order
+//	controlplane/         the Kubernetes control plane as one binary, a module of its own
 package sandbox

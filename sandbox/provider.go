@@ -14,10 +14,10 @@ import (
 // envLength is how much of a sandbox's name goes into its own environment: the value of a Node label has 63 characters at most.
 const envLength = 50
 
-// settle completes a copy of the configuration with what only an earlier run or this machine tells: the provider that auto means
+// resolve completes a copy of the configuration with what only an earlier run or this machine tells: the provider that auto means
 // here, and an environment of the sandbox's own for a broker that others may use. It returns a sentence for each thing that had to
 // be found out.
-func settle(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (settled *v1alpha1.Sandbox, notes []string, err error) {
+func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string, err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
 	if dir.Used() {
@@ -26,7 +26,7 @@ func settle(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (settl
 		}
 	}
 	if c.Spec.Provider == v1alpha1.ProviderAuto {
-		if why := settleProvider(ctx, &c.Spec, earlier); why != "" {
+		if why := resolveProvider(ctx, &c.Spec, earlier); why != "" {
 			notes = append(notes, why)
 		}
 	}
@@ -42,9 +42,9 @@ func settle(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (settl
 	return &c, notes, nil
 }
 
-// settleProvider replaces the provider auto by the one that an earlier run has left something with; else by kind where a
+// resolveProvider replaces the provider auto by the one that an earlier run has left something with; else by kind where a
 // container engine has all that it takes, without a download; else by embedded.
-func settleProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
+func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
 	if earlier != nil {
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
 		return ""

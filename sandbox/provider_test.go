@@ -13,12 +13,12 @@ import (
 // A sandbox on the user's broker has an environment that no other has, through the
 // end of its daemon too, unless the user names one.
 func TestEnvironmentOfItsOwn(t *testing.T) {
-	settled := func(home, env string) *v1alpha1.Sandbox {
+	resolved := func(home, env string) *v1alpha1.Sandbox {
 		t.Helper()
 		config := &v1alpha1.Sandbox{}
 		config.Spec.Provider, config.Spec.Env, config.Spec.Broker.URL = v1alpha1.ProviderEmbedded, env, "mqtt://broker.example"
 		v1alpha1.SetDefaults(config)
-		c, notes, err := settle(t.Context(), state.Home(home).Dir("box"), config)
+		c, notes, err := resolve(t.Context(), state.Home(home).Dir("box"), config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,11 +28,11 @@ func TestEnvironmentOfItsOwn(t *testing.T) {
 		return c
 	}
 	home := t.TempDir()
-	first, second := settled(home, ""), settled(home, "")
+	first, second := resolved(home, ""), resolved(home, "")
 	if !strings.HasPrefix(first.Spec.Env, "box-") || first.Spec.Env == second.Spec.Env {
 		t.Errorf("two environments: %q and %q", first.Spec.Env, second.Spec.Env)
 	}
-	if given := settled(home, "test"); given.Spec.Env != "test" {
+	if given := resolved(home, "test"); given.Spec.Env != "test" {
 		t.Errorf("the environment that was given became %q", given.Spec.Env)
 	}
 	dir := state.Home(home).Dir("box")
@@ -46,7 +46,7 @@ func TestEnvironmentOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := settled(home, ""); again.Spec.Env != first.Spec.Env {
+	if again := resolved(home, ""); again.Spec.Env != first.Spec.Env {
 		t.Errorf("after the end of a daemon in %q the environment is %q", first.Spec.Env, again.Spec.Env)
 	}
 }

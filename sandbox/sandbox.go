@@ -130,7 +130,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	steps := progress.New(o.Progress, nil)
 	request := control.UpRequest{KeepBases: o.KeepBases, BrokerPassword: o.BrokerPassword, OwnEnv: ownEnv(o.Config)}
 	var notes []string
-	if o.Config, notes, err = settle(ctx, dir, o.Config); err != nil {
+	if o.Config, notes, err = resolve(ctx, dir, o.Config); err != nil {
 		return nil, err
 	}
 	request.Config = o.Config

@@ -365,7 +365,7 @@ func TestFindPrograms(t *testing.T) {
 }
 
 // What the provider auto means is told, and an earlier run decides before the machine does.
-func TestAutoIsSettled(t *testing.T) {
+func TestAutoIsResolved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		docker string // a program of that name
 		stored string // the configuration of an earlier run

@@ -15,7 +15,6 @@
 //	again.go       the command that repeats a run
 //
 //	source/           files -> scenarios that have been checked
-//	timeline/         what was seen, in order
 //	report/           a Report for terminals, CI and browsers
 //	internal/action/  what a step does
 //	internal/observe/ what happens, in one order

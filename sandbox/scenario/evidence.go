@@ -28,28 +28,28 @@ func (e *execution) evidence(ctx context.Context) {
 	if e.run.Failure == "" || e.world == nil {
 		return
 	}
-	film := e.world.Events()
+	events := e.world.Events()
 	details := []Detail{
-		{"Pods", lastPods(film)},
+		{"Pods", lastPods(events)},
 		{"bases", e.lastBases()},
-		{"what the bases said last", lastCommands(film)},
-		{"components and faults", others(film)},
+		{"what the bases said last", lastCommands(events)},
+		{"components and faults", others(events)},
 	}
-	events, err := e.podEvents(ctx)
+	ofPods, err := e.podEvents(ctx)
 	if err != nil {
-		events = "cannot be read: " + err.Error()
+		ofPods = "cannot be read: " + err.Error()
 	}
-	details = append(details, Detail{"events of the Pods", events}, Detail{"what happened last", lastOf(film)})
+	details = append(details, Detail{"events of the Pods", ofPods}, Detail{"what happened last", lastOf(events)})
 	for _, d := range details {
 		e.explain(d)
 	}
 }
 
 // lastPods is the last state of each Pod, the newest last.
-func lastPods(film []timeline.Event) string {
+func lastPods(events []timeline.Event) string {
 	last := map[string]timeline.Event{}
 	var order []string
-	for _, x := range film {
+	for _, x := range events {
 		if x.Kind != timeline.Pod {
 			continue
 		}
@@ -105,24 +105,24 @@ func (e *execution) lastBases() string {
 }
 
 // lastCommands are the last commands that change something, or failed.
-func lastCommands(film []timeline.Event) string {
-	return tail(film, shownCommands, func(x timeline.Event) bool {
+func lastCommands(events []timeline.Event) string {
+	return tail(events, shownCommands, func(x timeline.Event) bool {
 		return x.Kind == timeline.Command && (x.Code != "" || !strings.HasPrefix(x.Name, "query") && x.Name != "health")
 	})
 }
 
-func others(film []timeline.Event) string {
-	return tail(film, shownEvents, func(x timeline.Event) bool { return x.Kind == timeline.Component || x.Kind == timeline.Fault })
+func others(events []timeline.Event) string {
+	return tail(events, shownEvents, func(x timeline.Event) bool { return x.Kind == timeline.Component || x.Kind == timeline.Fault })
 }
 
-func lastOf(film []timeline.Event) string {
-	return tail(film, shownEvents, func(x timeline.Event) bool { return x.Kind != timeline.Command && x.Kind != timeline.Request })
+func lastOf(events []timeline.Event) string {
+	return tail(events, shownEvents, func(x timeline.Event) bool { return x.Kind != timeline.Command && x.Kind != timeline.Request })
 }
 
 // tail prints the last events of which want is true.
-func tail(film []timeline.Event, most int, want func(timeline.Event) bool) string {
+func tail(events []timeline.Event, most int, want func(timeline.Event) bool) string {
 	var lines []string
-	for _, x := range slices.Backward(film) {
+	for _, x := range slices.Backward(events) {
 		if len(lines) == most {
 			break
 		}

@@ -72,7 +72,7 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	return guarded, func() error {
 		stop()
 		cancel(nil)
-		return e.settle(all)
+		return e.conclude(all)
 	}, nil
 }
 
@@ -97,8 +97,8 @@ func (x *invariant) look(data expr.Data, event string) {
 	}
 }
 
-// settle makes checks of invariants whose scope has ended.
-func (e *execution) settle(all []*invariant) error {
+// conclude makes checks of invariants whose scope has ended.
+func (e *execution) conclude(all []*invariant) error {
 	var first error
 	for _, x := range all {
 		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Verdict: Passed, Compared: x.compared,

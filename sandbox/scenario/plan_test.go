@@ -89,7 +89,7 @@ func TestSchedule(t *testing.T) {
 					defer s.Unlock()
 					return tt.stopAfter > 0 && len(s.begun) >= tt.stopAfter
 				},
-				settled: func() {},
+				cleaned: func() {},
 				run: func(i int) {
 					s.Lock()
 					s.running++

@@ -20,9 +20,9 @@ const (
 	// lastTime bounds what is done for a run after its context has ended: its
 	// finally, the end of its traffic, its evidence.
 	lastTime = time.Minute
-	// settleTime is how long the Pods that are being deleted at the end may take to
+	// awaitTime is how long the Pods that are being deleted at the end may take to
 	// go, so that what is left on the bases can be judged.
-	settleTime = 15 * time.Second
+	awaitTime = 15 * time.Second
 	// newsTime is how long the bases' word that a module is gone may come after that
 	// of the API that its Pod is.
 	newsTime = time.Second
@@ -85,16 +85,16 @@ func (e *execution) perform(ctx context.Context) *Run {
 	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
 	defer cancelLast()
 	blind := errors.Is(context.Cause(limited), errBroken)
-	e.must(e.stage.Repair(last)) // nothing settles without the platform
+	e.must(e.stage.Repair(last)) // nothing comes to rest without the platform
 	if !blind {
-		e.settleDown(last) // under the traffic that goes on: an uninstall must not lose requests either
+		e.awaitPods(last) // under the traffic that goes on: an uninstall must not lose requests either
 	}
 	e.must(e.stage.StopAll(last))
 	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
 	e.must(e.joinAll())
 	if !blind && len(spec.Finally) > 0 {
 		e.must(e.stage.Repair(last))
-		e.settleDown(last)
+		e.awaitPods(last)
 	}
 	e.verdicts()
 	e.evidence(last)
@@ -116,10 +116,10 @@ func (e *execution) lastTime(ctx context.Context) time.Duration {
 	return limit
 }
 
-// settleDown waits until all Pods are known and those that are being deleted are
+// awaitPods waits until all Pods are known and those that are being deleted are
 // gone: what is on the bases then is left behind.
-func (e *execution) settleDown(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+func (e *execution) awaitPods(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, awaitTime)
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
 	if err := e.world.CatchUp(ctx, pods); err != nil {

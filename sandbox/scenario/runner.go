@@ -69,7 +69,7 @@ func (r *runner) run(ctx context.Context) *Report {
 			n: len(r.plan), parallel: r.o.Parallel,
 			exclusive: func(n int) bool { return *r.plan[n].Spec.Exclusive },
 			stopped:   func() bool { return r.stopped(ctx) },
-			settled:   r.cleaning.Wait,
+			cleaned:   r.cleaning.Wait,
 			run:       func(n int) { r.one(ctx, r.plan[n], r.report.Runs[n]) },
 		}.make()
 	}
@@ -100,11 +100,11 @@ type schedule struct {
 	parallel  int // at once; 0 = 1
 	exclusive func(n int) bool
 	stopped   func() bool // no further one is to begin
-	settled   func()      // waits until what runs have left behind is gone
+	cleaned   func()      // waits until what runs have left behind is gone
 	run       func(n int)
 }
 
-// make makes the runs and returns when all have ended and are settled. A run that
+// make makes the runs and returns when all have ended and are cleaned up. A run that
 // is being cleaned up leaves its place to the next.
 func (s schedule) make() {
 	places := make(chan struct{}, max(s.parallel, 1))
@@ -123,11 +123,11 @@ func (s schedule) make() {
 		})
 	}
 	wg.Wait()
-	s.settled()
+	s.cleaned()
 	for n := range s.n {
 		if s.exclusive(n) && !s.stopped() {
 			s.run(n)
-			s.settled()
+			s.cleaned()
 		}
 	}
 }
