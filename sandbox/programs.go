@@ -32,6 +32,9 @@ type Programs struct {
 // FindPrograms looks for the programs in bin (empty = nowhere), then beside self, the
 // path of koupsandbox, then in $PATH. What it does not find stays empty.
 func FindPrograms(self, bin string) Programs {
+	if abs, err := filepath.Abs(bin); bin != "" && err == nil {
+		bin = abs // the programs start elsewhere
+	}
 	find := func(name string) string {
 		for _, dir := range []string{bin, filepath.Dir(self)} {
 			if path := filepath.Join(dir, name); dir != "" && executable(path) {

@@ -354,6 +354,10 @@ func TestFindPrograms(t *testing.T) {
 	if diff := cmp.Diff(want, sandbox.FindPrograms(o.Programs.Daemon, named)); diff != "" {
 		t.Errorf("a folder that was named comes first (-want +got):\n%s", diff)
 	}
+	t.Chdir(filepath.Dir(named))
+	if p := sandbox.FindPrograms(o.Programs.Daemon, filepath.Base(named)); p.Controller != other {
+		t.Errorf("found in a folder named from here %+v, want %s", p, other)
+	}
 	t.Setenv("PATH", bin)
 	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin, sandbox.ControlPlaneProgram) {
 		t.Errorf("found in $PATH %+v", p)
