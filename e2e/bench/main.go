@@ -1,25 +1,20 @@
 // Command bench measures how fast and how large a sandbox is, and prints a table;
 // make bench runs it. Each scenario has a fresh sandbox of its own.
 //
-//	main.go       flags, one scenario after the other
-//	scenario.go   Bench: a sandbox that is measured, and its figures
-//	startup.go    up and down
-//	pods.go       a Deployment on all bases: create, roll, delete; and at rest
-//	scale.go      100, 1,000 and 5,000 bases: what one more costs
-//	vigil.go      whether a lease was missed or a Node not Ready meanwhile
-//	runs.go       koupsandbox scenario run, and what its report says
-//	verdict.go    one rolling update from run to verdict; the whole catalogue
-//	traffic.go    2,000 requests a second; what the gateway adds to a request
-//	memory.go     how much memory a part uses, looked at often
-//	comparison.go a rolling update as the existing controller was measured, and a crash in it
-//	rehearsal.go  how that is staged: bases of this process, a Deployment
-//	ledger.go     what Pods say, held against what their bases serve, at every change
-//	parts.go      what each part uses: processor time, memory, goroutines
-//	writes.go     who writes what to the API
-//	follow.go     Pods, by one watch
-//	profile.go    where the processor time goes, and the daemon's memory
-//	report.go     the table, and JSON
-//	machine.go    what it was measured on
+//	main.go        flags, one scenario after the other
+//	bench.go       a sandbox that is measured, and its figures; up and down
+//	pods.go        a Deployment on all bases: create, roll, delete; and at rest
+//	scale.go       100, 1,000 and 5,000 bases: what one more costs
+//	comparison.go  a rolling update as the existing controller was measured, and a crash in it
+//	replay.go      what Pods say, held against what their bases serve, at every change
+//	verdict.go     one rolling update from run to verdict; the whole catalogue
+//	runs.go        koupsandbox scenario run, and what its report says
+//	traffic.go     2,000 requests a second; what the gateway adds to a request
+//	watch.go       Pods, Leases and Nodes, by one watch each
+//	parts.go       what each part uses: processor time, memory, goroutines
+//	writes.go      who writes what to the API
+//	profile.go     where the processor time goes, and the daemon's memory
+//	report.go      the table, JSON, and what it was measured on
 package main
 
 import (
@@ -78,6 +73,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("-only %q: there are the scenarios %s", o.only, strings.Join(names(), ", "))
 	}
 	return o, nil
+}
+
+func names() []string {
+	list := make([]string, len(scenarios))
+	for i, s := range scenarios {
+		list[i] = s.name
+	}
+	return list
 }
 
 // run measures, prints, and says whether to fail for a missed target.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -15,6 +18,10 @@ import (
 const (
 	daemonPart     = "daemon"
 	controllerPart = box.ControllerProgram
+
+	// lookEvery is how often the memory of a part is looked at: it moves with the
+	// collection of garbage, and one look sees any point of that.
+	lookEvery = 250 * time.Millisecond
 )
 
 // usage is what a part uses.
@@ -22,6 +29,8 @@ type usage struct {
 	rss uint64  // bytes
 	cpu float64 // seconds so far
 }
+
+func (u usage) megabytes() float64 { return float64(u.rss) / megabyte }
 
 // parts asks every process of the sandbox.
 func (b *bench) parts(ctx context.Context) (map[string]usage, error) {
@@ -45,17 +54,58 @@ func (b *bench) parts(ctx context.Context) (map[string]usage, error) {
 	return found, nil
 }
 
-// noteCPU adds the processor time that each part used since before, which tells
-// where the time of what was measured went.
-func (b *bench) noteCPU(doing string, before, now map[string]usage) {
-	names := make([]string, 0, len(now))
-	for name := range now {
-		names = append(names, name)
+// noteCPU adds the processor time that each part used, which tells where the time of what was
+// measured went.
+func (b *bench) noteCPU(doing string, c cost) {
+	for _, name := range slices.Sorted(maps.Keys(c.after)) {
+		b.note(fmt.Sprintf("  processor time, %s: %s", doing, name), c.cpu(name), "s")
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		b.note(fmt.Sprintf("  processor time, %s: %s", doing, name), now[name].cpu-before[name].cpu, "s")
+}
+
+// memory follows how much one part uses.
+type memory struct {
+	stop func() // ends it, and waits
+
+	mu   sync.Mutex
+	seen []float64 // MB
+}
+
+// watchMemory begins when the part does, which may be later.
+func (b *bench) watchMemory(ctx context.Context, part string) *memory {
+	ctx, cancel := context.WithCancel(ctx)
+	m := &memory{}
+	var running sync.WaitGroup
+	m.stop = func() {
+		cancel()
+		running.Wait()
 	}
+	running.Go(func() {
+		var p box.Process
+		for rest(ctx, lookEvery) == nil {
+			if p.PID == 0 {
+				list, _ := b.Processes(ctx) // there is no sandbox yet, or it has not come to this part
+				p, _ = box.Find(list, part)
+				continue
+			}
+			if rss, _, err := p.Usage(ctx); err == nil { // a process that is gone uses nothing
+				m.mu.Lock()
+				m.seen = append(m.seen, float64(rss)/megabyte)
+				m.mu.Unlock()
+			}
+		}
+	})
+	return m
+}
+
+// since returns average and most, in MB, since it was last asked.
+func (m *memory) since() (mean, most float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, rss := range m.seen {
+		mean, most = mean+rss/float64(len(m.seen)), max(most, rss)
+	}
+	m.seen = nil
+	return mean, most
 }
 
 // daemonCost runs the daemon in this process, because only a process itself can
@@ -82,7 +132,7 @@ func daemonCost(ctx context.Context, b *bench) (err error) {
 	if _, err := s.AddBases(ctx, sandbox.AddRequest{Count: many}); err != nil {
 		return err
 	}
-	if err := b.rest(ctx, settle); err != nil { // what only connecting needs, ends
+	if err := rest(ctx, restAfter); err != nil { // what only connecting needs, ends
 		return err
 	}
 	if err := b.profileHeap(); err != nil {

@@ -32,9 +32,9 @@ const (
 	oldVersion   = "1.0.0"
 	newVersion   = "2.0.0"
 
-	// settle is how long after the last change rest begins: the controller writes the
+	// restAfter is how long after the last change rest begins: the controller writes the
 	// free memory of a Node up to half a minute after an install, when it next renews the lease.
-	settle    = 50 * time.Second
+	restAfter = 50 * time.Second
 	idleTime  = time.Minute
 	idleQuick = 10 * time.Second
 )
@@ -43,21 +43,20 @@ const (
 type stage struct {
 	*bench
 	client kubernetes.Interface
-	pods   *follower
+	pods   *pods
 	n      int // of bases, and of Pods
 }
 
 // set brings n bases up.
-func (b *bench) set(ctx context.Context, n int) (*stage, error) {
-	s := &stage{bench: b, n: n}
-	if _, err := b.upTime(ctx, s.n); err != nil {
+func (b *bench) set(ctx context.Context, n int) (s *stage, err error) {
+	s = &stage{bench: b, n: n}
+	if _, err := b.upTime(ctx, n); err != nil {
 		return nil, err
 	}
-	var err error
-	if s.client, _, err = b.api(); err != nil {
+	if s.client, err = b.api(); err != nil {
 		return nil, err
 	}
-	s.pods, err = follow(ctx, s.client, namespace)
+	s.pods, err = watchPods(ctx, s.client)
 	return s, err
 }
 
@@ -65,14 +64,29 @@ func (b *bench) set(ctx context.Context, n int) (*stage, error) {
 type spreading func(*corev1.PodTemplateSpec)
 
 // create makes a Deployment with a Pod for each base and waits until all are Ready.
-func (s *stage) create(ctx context.Context, spread spreading) error {
-	t := module.Template(app, module.Container(app, oldVersion))
-	spread(&t)
-	d := module.Deployment(namespace, app, int32(s.n), t) //nolint:gosec // 1,000 fits
-	if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the Deployment: %w", err)
+func (s *stage) create(spread spreading) func(context.Context) error {
+	return func(ctx context.Context) error {
+		t := module.Template(app, module.Container(app, oldVersion))
+		spread(&t)
+		d := module.Deployment(namespace, app, int32(s.n), t) //nolint:gosec // 1,000 fits
+		if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the Deployment: %w", err)
+		}
+		return s.allReady(ctx)
 	}
-	return s.pods.wait(ctx, "all Pods are Ready", func() bool { return s.pods.ready[oldVersion] == s.n })
+}
+
+// createEverywhere makes a DaemonSet and waits until its Pod is Ready on every base.
+func (s *stage) createEverywhere(ctx context.Context) error {
+	d := module.DaemonSet(namespace, app, module.Template(app, module.Container(app, oldVersion)))
+	if _, err := s.client.AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the DaemonSet: %w", err)
+	}
+	return s.allReady(ctx)
+}
+
+func (s *stage) allReady(ctx context.Context) error {
+	return s.pods.wait(ctx, "all Pods are Ready", func(_ int, ready map[string]int) bool { return ready[oldVersion] == s.n })
 }
 
 // roll brings all Pods to the new version.
@@ -82,8 +96,8 @@ func (s *stage) roll(ctx context.Context) error {
 	if _, err := s.client.AppsV1().Deployments(namespace).Patch(ctx, app, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("updating the Deployment: %w", err)
 	}
-	return s.pods.wait(ctx, "all Pods have the new version and the old ones are gone", func() bool {
-		return s.pods.ready[newVersion] == s.n && len(s.pods.pods) == s.n
+	return s.pods.wait(ctx, "all Pods have the new version and the old ones are gone", func(all int, ready map[string]int) bool {
+		return ready[newVersion] == s.n && all == s.n
 	})
 }
 
@@ -95,50 +109,42 @@ func (s *stage) remove(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("deleting the Deployment: %w", err)
 	}
-	return s.pods.wait(ctx, "all Pods are gone", func() bool { return len(s.pods.pods) == 0 })
+	return s.pods.wait(ctx, "all Pods are gone", func(all int, _ map[string]int) bool { return all == 0 })
 }
 
-// modules asks the bases themselves: on how many a version is active, and how
-// many modules they have in all.
-func (s *stage) modules(ctx context.Context, version string) (bases, modules int, err error) {
+// proved asks the bases themselves, and fails unless n of them have exactly the module in the
+// version, and the others none.
+func (s *stage) proved(ctx context.Context, version string, n int) error {
 	up, err := s.Open(ctx)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	defer up.Close()
 	list, err := up.Bases(ctx, "")
 	if err != nil {
-		return 0, 0, err
-	}
-	for _, b := range list {
-		modules += len(b.Modules)
-		if strings.Join(b.Modules, ",") == app+":"+version+" ACTIVATED" {
-			bases++
-		}
-	}
-	return bases, modules, nil
-}
-
-// proved notes on how many bases a version is active, and fails unless it is all
-// of them and nothing else is there.
-func (s *stage) proved(ctx context.Context, version string) error {
-	on, all, err := s.modules(ctx, version)
-	if err != nil {
 		return err
 	}
-	if on != s.n || all != s.n {
-		return fmt.Errorf("all %d Pods are Ready, but %d bases have exactly version %s, and there are %d modules", s.n, on, version, all)
+	on, all := 0, 0
+	for _, b := range list {
+		all += len(b.Modules)
+		if strings.Join(b.Modules, ",") == app+":"+version+" ACTIVATED" {
+			on++
+		}
 	}
-	s.note("bases with exactly that module, as they say themselves", float64(on), "bases")
+	if on != n || all != n {
+		return fmt.Errorf("there are %d Pods, but %d bases have exactly version %s, and there are %d modules", n, on, version, all)
+	}
+	if n > 0 {
+		s.note("bases with exactly that module, as they say themselves", float64(on), "bases")
+	}
 	return nil
 }
 
 // cost is what a change took.
 type cost struct {
-	seconds float64
-	writes  writes
-	before  map[string]usage
-	after   map[string]usage
+	seconds       float64
+	writes        writes
+	before, after map[string]usage
 }
 
 // of measures a change.
@@ -167,7 +173,29 @@ func (s *stage) of(ctx context.Context, doing string, change func(context.Contex
 	return c, profiled()
 }
 
-// deploy spreads by a port, and judges.
+// atRest measures what is done when nothing changes.
+func (s *stage) atRest(ctx context.Context, doing string) (cost, error) {
+	d := idleTime
+	if s.o.quick {
+		d = idleQuick
+	}
+	return s.of(ctx, doing, func(ctx context.Context) error { return rest(ctx, d) })
+}
+
+// cpu is the processor time that a part has used meanwhile, in seconds.
+func (c cost) cpu(part string) float64 { return c.after[part].cpu - c.before[part].cpu }
+
+// aMinute is a value of the whole time as one of a minute.
+func (c cost) aMinute(value float64) float64 { return value * time.Minute.Seconds() / c.seconds }
+
+// noteChange notes what a change cost for each of the Pods.
+func (s *stage) noteChange(doing string, c cost) {
+	s.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
+	s.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
+	s.noteCPU(doing, c)
+}
+
+// deploy spreads by a port, judges, and deletes.
 func deploy(ctx context.Context, b *bench) error {
 	s, err := b.deployed(ctx, module.OnePerPort, func(seconds float64) { b.judgeScale(createFigure, seconds, "s", readyTarget) })
 	if err != nil {
@@ -179,49 +207,36 @@ func deploy(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.note("delete to all modules uninstalled", c.seconds, "s")
-	_, all, err := s.modules(ctx, oldVersion)
-	if err != nil {
-		return err
-	}
-	if all != 0 {
-		return fmt.Errorf("no Pod is left, but bases have %d modules", all)
-	}
 	b.noteWrites("of the controller, delete", c.writes.controller, float64(s.n), "a Pod")
-	return nil
+	return s.proved(ctx, oldVersion, 0)
 }
 
 // zones spreads by the documents' anti-affinity, which costs the scheduler more.
 func zones(ctx context.Context, b *bench) error {
 	s, err := b.deployed(ctx, module.OnePerBase, func(seconds float64) { b.note(createFigure, seconds, "s") })
-	if err != nil {
-		return err
+	if err == nil {
+		s.pods.stop()
 	}
-	s.pods.stop()
-	return nil
+	return err
 }
 
 // deployed brings bases up, puts a Pod on each, checks with the bases that it is
 // there, and notes what that cost; took gets the time from create to all Ready.
-func (b *bench) deployed(ctx context.Context, spread spreading, took func(seconds float64)) (s *stage, err error) {
-	if s, err = b.set(ctx, b.bases()); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			s.pods.stop()
-		}
-	}()
-	c, err := s.of(ctx, "create", func(ctx context.Context) error { return s.create(ctx, spread) })
+func (b *bench) deployed(ctx context.Context, spread spreading, took func(seconds float64)) (*stage, error) {
+	s, err := b.set(ctx, b.bases())
 	if err != nil {
 		return nil, err
 	}
-	took(c.seconds)
-	if err := s.proved(ctx, oldVersion); err != nil {
+	c, err := s.of(ctx, "create", s.create(spread))
+	if err == nil {
+		took(c.seconds)
+		err = s.proved(ctx, oldVersion, s.n)
+	}
+	if err != nil {
+		s.pods.stop()
 		return nil, err
 	}
-	b.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
-	b.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
-	b.noteCPU("create", c.before, c.after)
+	s.noteChange("create", c)
 	return s, nil
 }
 
@@ -231,21 +246,19 @@ func rollout(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer s.pods.stop()
-	if err := s.create(ctx, module.OnePerBase); err != nil {
+	if err := s.create(module.OnePerBase)(ctx); err != nil {
 		return err
 	}
 	c, err := s.of(ctx, "rollout", s.roll)
 	if err != nil {
 		return err
 	}
-	if err := s.proved(ctx, newVersion); err != nil {
+	if err := s.proved(ctx, newVersion, s.n); err != nil {
 		return err
 	}
 	b.note("rolling update", c.seconds, "s")
 	b.note("Pods turned over", float64(s.n)/c.seconds, "a second")
-	b.noteWrites("of the controller", c.writes.controller, float64(s.n), "a Pod")
-	b.noteWrites("in all", c.writes.total, float64(s.n), "a Pod")
-	b.noteCPU("rollout", c.before, c.after)
+	s.noteChange("rollout", c)
 	return nil
 }
 
@@ -255,34 +268,30 @@ func idle(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer s.pods.stop()
-	if err := s.create(ctx, module.OnePerBase); err != nil {
+	if err := s.create(module.OnePerBase)(ctx); err != nil {
 		return err
 	}
 	s.pods.stop() // so that the watch, too, is at rest
-	if err := b.rest(ctx, settle); err != nil {
+	if err := rest(ctx, restAfter); err != nil {
 		return err
 	}
-	d := idleTime
-	if b.o.quick {
-		d = idleQuick
-	}
-	c, err := s.of(ctx, "idle", func(ctx context.Context) error { return b.rest(ctx, d) })
+	c, err := s.atRest(ctx, "idle")
 	if err != nil {
 		return err
 	}
-	minute := time.Minute.Seconds() / c.seconds
-	b.judgeScale("memory of the controller", float64(c.after[controllerPart].rss)/megabyte, "MB", controllerRSSTarget)
-	b.judgeScale("processor time of the controller", (c.after[controllerPart].cpu-c.before[controllerPart].cpu)*minute, "s a minute", controllerCPUTarget)
-	b.judgeScale("memory of the daemon", float64(c.after[daemonPart].rss)/megabyte, "MB", daemonRSSTarget)
-	b.note("processor time of the daemon", (c.after[daemonPart].cpu-c.before[daemonPart].cpu)*minute, "s a minute")
+	b.judgeScale("memory of the controller", c.after[controllerPart].megabytes(), "MB", controllerRSSTarget)
+	b.judgeScale("processor time of the controller", c.aMinute(c.cpu(controllerPart)), "s a minute", controllerCPUTarget)
+	b.judgeScale("memory of the daemon", c.after[daemonPart].megabytes(), "MB", daemonRSSTarget)
+	b.note("processor time of the daemon", c.aMinute(c.cpu(daemonPart)), "s a minute")
 	b.judge("API writes in all, leases too", sum(c.writes.total)/float64(s.n)/c.seconds, "a second and base", idleWritesTarget)
 	b.noteKinds(c.writes.total, float64(s.n)*c.seconds, 0.0005, "a second and base")
 	m, err := b.ControllerMetrics(ctx)
 	if err != nil {
 		return err
 	}
-	b.note("goroutines of the controller", m.Sum("go_goroutines", nil), "in all")
-	b.note("goroutines of the controller", m.Sum("go_goroutines", nil)/float64(s.n), "a base")
-	b.noteCPU("idle", c.before, c.after)
+	goroutines := m.Sum("go_goroutines", nil)
+	b.note("goroutines of the controller", goroutines, "in all")
+	b.note("goroutines of the controller", goroutines/float64(s.n), "a base")
+	b.noteCPU("idle", c)
 	return nil
 }

@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
 const (
@@ -27,9 +22,9 @@ func (b *bench) sizes() []int {
 	return []int{100, 1000, 5000}
 }
 
-// at is what one controller needs at rest with a number of bases that have a
+// size is what one controller needs at rest with a number of bases that have a
 // module each.
-type at struct {
+type size struct {
 	bases                         int
 	rss, live, cpu, writes, alive float64 // MB, MB, seconds a minute, a second, goroutines
 }
@@ -38,9 +33,9 @@ type at struct {
 // daemon's process. A DaemonSet puts the Pods there: its controller names the Node, so that
 // the scheduler looks at one only.
 func scale(ctx context.Context, b *bench) error {
-	var seen []at
+	var seen []size
 	for _, n := range b.sizes() {
-		one, err := b.scaleTo(ctx, n)
+		one, err := b.sizeOf(ctx, n)
 		if err != nil {
 			return fmt.Errorf("%d bases: %w", n, err)
 		}
@@ -49,9 +44,8 @@ func scale(ctx context.Context, b *bench) error {
 		}
 		seen = append(seen, one)
 	}
-	first, last := seen[0], seen[len(seen)-1]
-	before := seen[len(seen)-2]
-	kilobytes := func(a, b at) float64 { return (b.rss - a.rss) * 1e3 / float64(b.bases-a.bases) }
+	first, before, last := seen[0], seen[len(seen)-2], seen[len(seen)-1]
+	kilobytes := func(a, b size) float64 { return (b.rss - a.rss) * 1e3 / float64(b.bases-a.bases) }
 	b.note(fmt.Sprintf("memory without bases, from %d and %d", first.bases, last.bases), first.rss-kilobytes(first, last)*float64(first.bases)/1e3, "MB")
 	if len(seen) > 2 {
 		b.note(fmt.Sprintf("memory of one more base, %d to %d", first.bases, before.bases), kilobytes(first, before), "KB")
@@ -60,93 +54,74 @@ func scale(ctx context.Context, b *bench) error {
 	}
 	for _, cost := range []struct {
 		what string
-		of   func(at) float64
+		of   func(size) float64
 	}{
-		{"processor time of a base", func(a at) float64 { return a.cpu / float64(a.bases) }},
-		{"goroutines of a base", func(a at) float64 { return a.alive / float64(a.bases) }},
-		{"API writes of a base", func(a at) float64 { return a.writes / float64(a.bases) }},
+		{"processor time of a base", func(s size) float64 { return s.cpu }},
+		{"goroutines of a base", func(s size) float64 { return s.alive }},
+		{"API writes of a base", func(s size) float64 { return s.writes }},
 	} {
-		b.judgeScale(fmt.Sprintf("%s, %d against %d", cost.what, last.bases, before.bases), cost.of(last)/cost.of(before), "times", flatTarget)
+		times := cost.of(last) / float64(last.bases) / (cost.of(before) / float64(before.bases))
+		b.judgeScale(fmt.Sprintf("%s, %d against %d", cost.what, last.bases, before.bases), times, "times", flatTarget)
 	}
 	return nil
 }
 
-// scaleTo measures with n bases.
-func (b *bench) scaleTo(ctx context.Context, n int) (at, error) {
-	none := at{}
+// sizeOf measures with n bases.
+func (b *bench) sizeOf(ctx context.Context, n int) (one size, err error) {
 	of := func(what string) string { return fmt.Sprintf("%d bases: %s", n, what) }
 	memory := b.watchMemory(ctx, controllerPart)
 	defer memory.stop()
 	s, err := b.set(ctx, n)
 	if err != nil {
-		return none, err
+		return one, err
 	}
 	defer s.pods.stop()
 	if err := s.noteLoad(ctx, of("load of the machine when they are up")); err != nil {
-		return none, err
+		return one, err
 	}
 	c, err := s.of(ctx, fmt.Sprintf("create-%d", n), s.createEverywhere)
 	if err != nil {
-		return none, err
+		return one, err
 	}
-	if err := s.proved(ctx, oldVersion); err != nil {
-		return none, err
+	if err := s.proved(ctx, oldVersion, n); err != nil {
+		return one, err
 	}
 	b.note(of(createFigure), c.seconds, "s")
 	b.noteWrites(fmt.Sprintf("of the controller, %d bases", n), c.writes.controller, float64(n), "a Pod")
 	s.pods.stop() // so that the watch, too, is at rest
-	if err := b.rest(ctx, settle); err != nil {
-		return none, err
+	if err := rest(ctx, restAfter); err != nil {
+		return one, err
 	}
 	_, most := memory.since()
 	b.judge(of("memory of the controller, most until then"), most, "MB", scaleRSSTarget)
 	v, err := keepVigil(ctx, s.client, n)
 	if err != nil {
-		return none, err
+		return one, err
 	}
-	d := idleTime
-	if b.o.quick {
-		d = idleQuick
-	}
-	c, err = s.of(ctx, fmt.Sprintf("idle-%d", n), func(ctx context.Context) error { return b.rest(ctx, d) })
-	report, vigilErr := v.end()
-	if err == nil {
-		err = vigilErr
-	}
+	c, err = s.atRest(ctx, fmt.Sprintf("idle-%d", n))
+	v.end()
 	if err != nil {
-		return none, err
+		return one, err
 	}
-	one := at{bases: n}
-	minute := time.Minute.Seconds() / c.seconds
+	one = size{bases: n, cpu: c.aMinute(c.cpu(controllerPart)), writes: sum(c.writes.controller) / c.seconds}
 	one.rss, most = memory.since()
+	if one.live, one.alive, err = s.live(ctx); err != nil {
+		return one, err
+	}
 	b.judge(of("memory of the controller at rest, most"), most, "MB", scaleRSSTarget)
 	b.note(of("memory of the controller at rest, on average"), one.rss, "MB")
-	if one.live, one.alive, err = s.live(ctx); err != nil {
-		return none, err
-	}
 	b.note(of("its live heap"), one.live, "MB")
-	one.cpu = (c.after[controllerPart].cpu - c.before[controllerPart].cpu) * minute
 	b.note(of("its processor time"), one.cpu, "s a minute")
 	b.note(of("its processor time a base"), one.cpu*1e3/float64(n), "ms a minute")
 	b.note(of("its goroutines"), one.alive, "in all")
-	one.writes = sum(c.writes.controller) / c.seconds
 	b.note(of("its API writes, leases too"), one.writes/float64(n), "a second and base")
 	b.judge(of("API writes in all, leases too"), sum(c.writes.total)/float64(n)/c.seconds, "a second and base", idleWritesTarget)
-	b.note(of("memory of the daemon"), float64(c.after[daemonPart].rss)/megabyte, "MB")
-	b.judge(of("Nodes that turned not Ready"), float64(report.notReady), "Nodes", 0)
-	b.judge(of("leases that were missed"), float64(report.missed), "leases", 0)
-	b.note(of("longest time between two renewals of a lease"), report.longest.Seconds(), "s")
-	b.noteCPU(fmt.Sprintf("idle, %d bases", n), c.before, c.after)
+	b.note(of("memory of the daemon"), c.after[daemonPart].megabytes(), "MB")
+	b.judge(of("Nodes that turned not Ready"), float64(len(v.notReady)), "Nodes", 0)
+	b.judge(of("leases that were missed"), float64(len(v.missed)), "leases", 0)
+	b.note(of("longest time between two renewals of a lease"), v.longest.Seconds(), "s")
+	b.noteCPU(fmt.Sprintf("idle, %d bases", n), c)
 	return one, s.noteLoad(ctx, of("load of the machine at the end"))
-}
-
-// createEverywhere makes a DaemonSet and waits until its Pod is Ready on every base.
-func (s *stage) createEverywhere(ctx context.Context) error {
-	d := module.DaemonSet(namespace, app, module.Template(app, module.Container(app, oldVersion)))
-	if _, err := s.client.AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("creating the DaemonSet: %w", err)
-	}
-	return s.pods.wait(ctx, "all Pods are Ready", func() bool { return s.pods.ready[oldVersion] == s.n })
 }
 
 // live asks the controller to collect its garbage, and what is left: MB of heap, and goroutines.
@@ -159,8 +134,5 @@ func (s *stage) live(ctx context.Context) (heap, goroutines float64, err error) 
 		return 0, 0, err
 	}
 	m, err := s.ControllerMetrics(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	return m.Sum("go_memstats_heap_alloc_bytes", nil) / megabyte, m.Sum("go_goroutines", nil), nil
+	return m.Sum("go_memstats_heap_alloc_bytes", nil) / megabyte, m.Sum("go_goroutines", nil), err
 }

@@ -14,7 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -106,20 +105,25 @@ func (s *stage) gateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A connection for each request, as the gateway makes one, too: each meets the endpoints of its moment.
-	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: limit}
-	proxied := &http.Client{Timeout: limit, Transport: &http.Transport{
-		DisableKeepAlives: true, Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: status.Gateway}),
-	}}
+	var open []string // listeners open when a request first needs them
 	through := "http://" + app + "." + namespace + "/" + app
-	if err := reached(ctx, proxied, through); err != nil {
+	reach := func(proxy func(*http.Request) (*url.URL, error)) *http.Client { // a connection for each request, as the gateway makes one, too
+		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Proxy: proxy}, Timeout: limit}
+	}
+	direct, proxied := reach(nil), reach(http.ProxyURL(&url.URL{Scheme: "http", Host: status.Gateway}))
+	for ctx, cancel := context.WithTimeout(ctx, limit); ; { // its endpoints come after its Pods are Ready
+		if err = ask(ctx, proxied, through); err == nil || rest(ctx, lookEvery) != nil {
+			cancel()
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
 	bases, err := up.Bases(ctx, "")
 	if err != nil {
 		return err
 	}
-	var open []string // listeners open when a request first needs them
 	for _, base := range bases {
 		if base.WebAddr != "" {
 			open = append(open, base.WebAddr)
@@ -128,40 +132,27 @@ func (s *stage) gateway(ctx context.Context) error {
 	if len(open) == 0 {
 		return errors.New("no base tells where it takes requests")
 	}
-	var own, gated []time.Duration
+	var own, gated []float64 // ms
 	for i := range asked {
 		for _, way := range []struct {
 			client  *http.Client
 			address string
-			took    *[]time.Duration
+			took    *[]float64
 		}{{direct, "http://" + open[i%len(open)] + "/" + app, &own}, {proxied, through, &gated}} {
 			start := time.Now()
 			if err := ask(ctx, way.client, way.address); err != nil {
 				return err
 			}
-			*way.took = append(*way.took, time.Since(start))
+			*way.took = append(*way.took, time.Since(start).Seconds()*1e3)
 		}
 	}
 	slices.Sort(own)
 	slices.Sort(gated)
 	for _, q := range []int{50, 99} {
-		at := func(took []time.Duration) float64 { return took[len(took)*q/100].Seconds() * 1e3 }
-		s.note(fmt.Sprintf("a request to the base itself, p%d", q), at(own), "ms")
-		s.note(fmt.Sprintf("a request through the gateway, p%d", q), at(gated), "ms")
-		s.note(fmt.Sprintf("what the gateway adds, p%d", q), at(gated)-at(own), "ms")
-	}
-	return nil
-}
-
-// reached waits until a Service answers: its endpoints come after its Pods are Ready.
-func reached(ctx context.Context, client *http.Client, address string) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, lookEvery, limit, true, func(ctx context.Context) (bool, error) {
-		last = ask(ctx, client, address)
-		return last == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
+		at := asked * q / 100
+		s.note(fmt.Sprintf("a request to the base itself, p%d", q), own[at], "ms")
+		s.note(fmt.Sprintf("a request through the gateway, p%d", q), gated[at], "ms")
+		s.note(fmt.Sprintf("what the gateway adds, p%d", q), gated[at]-own[at], "ms")
 	}
 	return nil
 }
@@ -177,11 +168,11 @@ func ask(ctx context.Context, client *http.Client, address string) error {
 		return fmt.Errorf("asking %s: %w", address, err)
 	}
 	defer func() { _ = response.Body.Close() }() // what counts has been read
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("asking %s: %w", address, err)
+	if _, err = io.Copy(io.Discard, response.Body); err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s", response.Status)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("asking %s: it answers %s", address, response.Status)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", address, err)
 	}
 	return nil
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"sigs.k8s.io/yaml"
+	"strings"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // verdict runs the catalogue's rolling update again and again, with bases over
 // MQTT whose new version is the active one.
 func verdict(ctx context.Context, b *bench) error {
-	file, err := b.oneCell("rolling-update.yaml", map[string]any{"base": []any{map[string]any{"tunnel": "mqtt", "activation": "newModule"}}})
+	file, err := b.oneCell("rolling-update.yaml", "- {tunnel: ", "- {tunnel: mqtt, activation: newModule}")
 	if err != nil {
 		return err
 	}
@@ -55,34 +55,31 @@ func verdict(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// oneCell copies a scenario of the catalogue with another matrix, and the
-// manifests with it.
-func (b *bench) oneCell(name string, matrix map[string]any) (file string, err error) {
+// oneCell copies a scenario of the catalogue with one cell of its matrix only: of the lines that
+// begin with cells it keeps the one that is kept. The manifests stay where they are.
+func (b *bench) oneCell(name, cells, kept string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(catalogueFolder, name))
-	if err != nil {
+	manifests, absErr := filepath.Abs(filepath.Join(catalogueFolder, "manifests"))
+	from, relErr := filepath.Rel(b.Home, manifests)
+	if err := errors.Join(err, absErr, relErr); err != nil {
 		return "", fmt.Errorf("reading a scenario: %w", err)
 	}
-	var copied struct {
-		APIVersion string         `json:"apiVersion"`
-		Kind       string         `json:"kind"`
-		Metadata   any            `json:"metadata"`
-		Spec       map[string]any `json:"spec"`
+	var copied strings.Builder
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		switch cell := strings.TrimSpace(line); {
+		case cell == kept:
+			found++
+		case strings.HasPrefix(cell, cells):
+			continue
+		}
+		copied.WriteString(strings.ReplaceAll(line, "file: manifests/", "file: "+filepath.ToSlash(from)+"/"))
 	}
-	if err := yaml.UnmarshalStrict(text, &copied); err != nil {
-		return "", fmt.Errorf("reading scenario %s: %w", name, err)
+	if found != 1 {
+		return "", fmt.Errorf("scenario %s has the cell %q %d times", name, kept, found)
 	}
-	copied.Spec["matrix"] = matrix
-	file = filepath.Join(b.Home, name)
-	if text, err = yaml.Marshal(copied); err == nil {
-		err = os.WriteFile(file, text, 0o600)
-	}
-	if err == nil {
-		err = os.CopyFS(filepath.Join(b.Home, "manifests"), os.DirFS(filepath.Join(catalogueFolder, "manifests")))
-	}
-	if err != nil {
-		return "", fmt.Errorf("copying scenario %s: %w", name, err)
-	}
-	return file, nil
+	file := filepath.Join(b.Home, name)
+	return file, os.WriteFile(file, []byte(copied.String()), 0o600)
 }
 
 // catalogue runs every scenario once.

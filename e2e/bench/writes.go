@@ -7,18 +7,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-// writes counts writes to the API by who counted them and what was written, such as "PATCH pods/status".
+// writes counts writes to the API by what was written, such as "PATCH pods/status": those that the
+// controller has sent, and all that the API server has got.
 type writes struct {
 	controller, total map[string]float64
 }
 
-// writesOf reads what the controller has sent so far and what the API server has got.
+// writesOf reads the counters.
 func (b *bench) writesOf(ctx context.Context, client kubernetes.Interface) (writes, error) {
 	sent, err := b.ControllerMetrics(ctx)
 	if err != nil {
@@ -29,44 +31,29 @@ func (b *bench) writesOf(ctx context.Context, client kubernetes.Interface) (writ
 		return writes{}, fmt.Errorf("asking the API server for its metrics: %w", err)
 	}
 	got, err := box.ParseMetrics(bytes.NewReader(text))
-	if err != nil {
-		return writes{}, err
-	}
-	return writes{
-		controller: count(sent, "module_controller_api_requests_total", "method", "resource"),
-		total:      count(got, "apiserver_request_total", "verb", "resource", "subresource"),
-	}, nil
+	return writes{count(sent, "module_controller_api_requests_total", "method"), count(got, "apiserver_request_total", "verb")}, err
 }
 
 // writing are the verbs that change something.
 var writing = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
 // count adds a counter up by verb and what it is about.
-func count(m box.Metrics, name, verb string, about ...string) map[string]float64 {
+func count(m box.Metrics, name, verb string) map[string]float64 {
 	counts := map[string]float64{}
-	m.Sum(name, func(labels map[string]string) bool {
-		if !slices.Contains(writing, labels[verb]) {
-			return false
+	for _, metric := range m[name].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range metric.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
 		}
-		key := labels[verb] + " " + labels[about[0]]
-		if len(about) > 1 && labels[about[1]] != "" {
-			key += "/" + labels[about[1]]
+		if slices.Contains(writing, labels[verb]) {
+			about := strings.TrimSuffix(labels["resource"]+"/"+labels["subresource"], "/")
+			counts[labels[verb]+" "+about] += metric.GetCounter().GetValue()
 		}
-		if _, seen := counts[key]; !seen {
-			counts[key] = m.Sum(name, func(other map[string]string) bool {
-				same := other[verb] == labels[verb]
-				for _, label := range about {
-					same = same && other[label] == labels[label]
-				}
-				return same
-			})
-		}
-		return true
-	})
+	}
 	return counts
 }
 
-// since is what was written after before; what was not written is left out.
+// since is what was written after before.
 func (w writes) since(before writes) writes {
 	return writes{minus(w.controller, before.controller), minus(w.total, before.total)}
 }
@@ -74,8 +61,8 @@ func (w writes) since(before writes) writes {
 func minus(a, b map[string]float64) map[string]float64 {
 	left := map[string]float64{}
 	for k, v := range a {
-		if d := v - b[k]; d > 0 {
-			left[k] = d
+		if v > b[k] {
+			left[k] = v - b[k]
 		}
 	}
 	return left
@@ -90,13 +77,9 @@ var upkeep = []string{
 
 // noteWrites adds figures of writes for each of n things: the sum without upkeep, and each kind.
 func (b *bench) noteWrites(who string, counts map[string]float64, n float64, each string) {
-	sum := 0.0
-	for kind, v := range counts {
-		if !slices.Contains(upkeep, kind) {
-			sum += v
-		}
-	}
-	b.note(fmt.Sprintf("API writes %s, without leases and events", who), sum/n, each)
+	costs := maps.Clone(counts)
+	maps.DeleteFunc(costs, func(kind string, _ float64) bool { return slices.Contains(upkeep, kind) })
+	b.note(fmt.Sprintf("API writes %s, without leases and events", who), sum(costs)/n, each)
 	b.noteKinds(counts, n, 0.01, each)
 }
 
