@@ -105,25 +105,23 @@ func (s *stage) gateway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var open []string // listeners open when a request first needs them
 	through := "http://" + app + "." + namespace + "/" + app
 	reach := func(proxy func(*http.Request) (*url.URL, error)) *http.Client { // a connection for each request, as the gateway makes one, too
 		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Proxy: proxy}, Timeout: limit}
 	}
 	direct, proxied := reach(nil), reach(http.ProxyURL(&url.URL{Scheme: "http", Host: status.Gateway}))
-	for ctx, cancel := context.WithTimeout(ctx, limit); ; { // its endpoints come after its Pods are Ready
-		if err = ask(ctx, proxied, through); err == nil || rest(ctx, lookEvery) != nil {
-			cancel()
-			break
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for err = ask(waiting, proxied, through); err != nil; err = ask(waiting, proxied, through) { // its endpoints come after its Pods are Ready
+		if rest(waiting, lookEvery) != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
 	}
 	bases, err := up.Bases(ctx, "")
 	if err != nil {
 		return err
 	}
+	var open []string // listeners open when a request first needs them
 	for _, base := range bases {
 		if base.WebAddr != "" {
 			open = append(open, base.WebAddr)

@@ -89,13 +89,12 @@ func (d Dir) Create() error {
 		return err
 	}
 	err := os.MkdirAll(string(d), 0o700)
-	for _, make := range []func() error{
-		d.mark,
-		func() error { return os.MkdirAll(d.Logs(), 0o700) },
-		func() error { return os.MkdirAll(d.Run(), 0o700) },
-	} {
+	if err == nil {
+		err = d.mark()
+	}
+	for _, inner := range []string{d.Logs(), d.Run()} {
 		if err == nil {
-			err = make()
+			err = os.MkdirAll(inner, 0o700)
 		}
 	}
 	if err != nil {
