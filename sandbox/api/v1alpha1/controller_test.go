@@ -56,6 +56,23 @@ func TestCommandOfTheUser(t *testing.T) {
 	}
 }
 
+func TestOwnControllerAsCommand(t *testing.T) {
+	c := command(t, string(read(t, "testdata/command.yaml")))
+	got, err := c.Process(v1alpha1.ControllerValues{BrokerPort: 1883, Env: "dev", HealthAddr: "127.0.0.1:81", Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"MQTT_PORT": "1883", "ENV": "dev", "IS_CLUSTER": "false", "MQTT_CA_PATH": "", "HEALTH_ADDR": "127.0.0.1:81"}
+	for name, value := range want {
+		if is, has := got.Env[name]; !has || is != value {
+			t.Errorf("%s is %q, want %q", name, is, value)
+		}
+	}
+	if got.Path != "module-controller" || got.ReadyURL != "http://127.0.0.1:81/readyz" {
+		t.Errorf("%s is ready by %s", got.Path, got.ReadyURL)
+	}
+}
+
 func TestCommandIsReadyByItsLog(t *testing.T) {
 	c := command(t, "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec:\n  controller:\n    command: [java]\n    ready: {log: 'Started \\w+'}\n")
 	got, err := c.Process(v1alpha1.ControllerValues{})
