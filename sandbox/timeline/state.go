@@ -11,8 +11,8 @@ import (
 // first event.
 //
 // Events must come in the order of a stream; the rules allow for one that began in the middle, and
-// for late words of a base that was removed. A State must not be used concurrently, but each of its
-// copies may be used by a goroutine of its own.
+// for late words of a base that was removed. A State must not be used concurrently, and Copy is a
+// use; but each of its copies may be used by a goroutine of its own.
 //
 // It keeps nothing of the past but the names of bases that were removed: Pods, Nodes and faults
 // that are gone leave it.
@@ -46,7 +46,8 @@ func (s *State) Copy() *State {
 	}
 }
 
-// Apply makes an event a part of what is. Steps and commands change nothing.
+// Apply makes an event a part of what is. Steps and commands change nothing. The State keeps lists
+// and maps that the event refers to, which must not be changed any more.
 func (s *State) Apply(e Event) {
 	switch e.Kind {
 	case Base:
