@@ -2,6 +2,7 @@
 // with kubelet, kube-proxy and DNS.
 //
 //	kind.go           Provider: what it offers, and the steps of bring-up
+//	controller.go     what a module controller gets of the cluster, and how it shows as a component
 //	create.go         making the cluster, and removing it: Down
 //	owner.go          who owns a cluster of the name, before it is touched
 //	requirements.go   what a cluster needs of the container engine and of the machine

@@ -10,6 +10,7 @@
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
 //	watch.go       watch
 //	demo.go        demo
+//	images.go      images save and load
 //	tools.go       kubeconfig, doctor, version, completion
 //	daemon.go      the hidden command behind up
 //	agent.go       the hidden command that sends requests from within a cluster

@@ -1,0 +1,186 @@
+package layers
+
+import (
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/koupleless/koupsandbox/"
+
+// layers are the layers of the module, the lowest first. A package belongs to the layer that names it, or
+// the nearest folder above it. It imports packages of its own layer and of lower ones.
+var layers = []struct {
+	name     string
+	packages []string
+}{
+	{"leaves, which import nothing of this module", []string{
+		"controller/labels", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
+		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "scenarios",
+	}},
+	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
+	{"the configuration types", []string{"sandbox/api"}},
+	{"tools of a sandbox", []string{
+		"sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
+		"sandbox/internal/progress", "sandbox/internal/state",
+	}},
+	{"parts of a sandbox", []string{
+		"sandbox/internal/broker", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet",
+		"sandbox/internal/runner", "sandbox/internal/traffic",
+	}},
+	{"the control API", []string{"sandbox/internal/control"}},
+	{"the daemon", []string{"sandbox/internal/daemon"}},
+	{"Up, Down, Open", []string{"sandbox"}},
+	{"scenarios", []string{"sandbox/scenario"}},
+	{"what people touch", []string{"sandbox/cmd"}},
+	{"tests of the whole", []string{"e2e"}},
+}
+
+const leaves = 0
+
+type pkg struct {
+	ImportPath, Dir string
+	GoFiles         []string
+	IgnoredGoFiles  []string // for other systems
+	Imports         []string
+}
+
+// packages are all packages of the module, without tests.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports", module+"...")
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var all []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// layerOf is the number of a package's layer, -1 if none names it.
+func layerOf(name string) int {
+	for ; name != "."; name = path.Dir(name) {
+		if i := slices.IndexFunc(layers, func(l struct {
+			name     string
+			packages []string
+		}) bool {
+			return slices.Contains(l.packages, name)
+		}); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestEveryImportPointsDown(t *testing.T) {
+	imports := 0
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		from := layerOf(name)
+		if from < 0 {
+			t.Errorf("%s is in no layer: add it to the table, and to ARCHITECTURE.md", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			to, ours := strings.CutPrefix(i, module)
+			if !ours {
+				continue
+			}
+			imports++
+			switch up := layerOf(to) > from; {
+			case up:
+				t.Errorf("%s (%s) imports %s, which is above it (%s)", name, layers[from].name, to, layers[layerOf(to)].name)
+			case from == leaves && !strings.HasPrefix(to, name+"/") && !strings.HasPrefix(name, to+"/"):
+				t.Errorf("%s is a leaf, and imports %s", name, to)
+			case joined(name, to):
+				t.Errorf("%s imports %s: controller and fakebase are two independent readings of one protocol", name, to)
+			}
+		}
+	}
+	if imports < 100 {
+		t.Errorf("only %d imports were looked at", imports)
+	}
+}
+
+// joined tells whether an import would make the controller and the simulated base know each other.
+func joined(from, to string) bool {
+	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
+	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")
+}
+
+// A package whose comment maps files maps all of them, and none that is gone; with a doc.go it has a map.
+var fileName = regexp.MustCompile(`(^|[\s(])([a-z0-9_*]+\.go)\b`)
+
+func TestEveryMapFits(t *testing.T) {
+	maps := 0
+	for _, p := range packages(t) {
+		var comment string
+		var files []string
+		hasDoc := false
+		for _, f := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(f, "_test.go") {
+				continue
+			}
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.ParseComments|parser.PackageClauseOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.Doc != nil {
+				comment += parsed.Doc.Text()
+			}
+			if f == "doc.go" {
+				hasDoc = true
+				continue
+			}
+			files = append(files, f)
+		}
+		var mapped, left []string
+		for _, m := range fileName.FindAllStringSubmatch(comment, -1) {
+			mapped = append(mapped, m[2])
+		}
+		if len(mapped) == 0 && (!hasDoc || len(files) < 2) {
+			continue
+		}
+		maps++
+		for _, f := range files {
+			if !slices.ContainsFunc(mapped, func(m string) bool { ok, _ := path.Match(m, f); return ok }) {
+				left = append(left, f+" is not mapped")
+			}
+		}
+		for _, m := range mapped {
+			if there, err := filepath.Glob(filepath.Join(p.Dir, m)); err != nil || len(there) == 0 {
+				left = append(left, m+" is not there")
+			}
+		}
+		if diff := cmp.Diff([]string(nil), left); diff != "" {
+			t.Errorf("the map of %s (-want +got):\n%s", strings.TrimPrefix(p.ImportPath, module), diff)
+		}
+	}
+	if maps < 30 {
+		t.Errorf("only %d maps were looked at", maps)
+	}
+}
