@@ -1,0 +1,154 @@
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// root is the repository.
+const root = "../.."
+
+// page is one document.
+type page struct {
+	path   string // from the root of the repository
+	lines  []string
+	setup  []string // commands that come first, silently
+	blocks []block
+}
+
+// block is one fenced block.
+type block struct {
+	from, to int    // index of the lines behind the opening fence, and of the closing one
+	kind     string // console, yaml, text, ...
+	file     string // the name of the file that it is
+	notRun   string // why its commands are not executed
+	exits    int    // exit status of its last command
+}
+
+// command is one command of a block ```console.
+type command struct {
+	text     string
+	from, to int // the lines of the page that it prints
+	exits    int
+}
+
+var directive = regexp.MustCompile(`^<!-- (setup|file|not run|exits): (.*) -->$`)
+
+func readPage(path string) (*page, error) {
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		return nil, fmt.Errorf("reading a document: %w", err)
+	}
+	return parsePage(path, string(text))
+}
+
+// parsePage reports comments and fences that have no meaning.
+func parsePage(path, text string) (*page, error) {
+	p := &page{path: path, lines: strings.Split(text, "\n")}
+	var next block
+	open := false
+	for i, line := range p.lines {
+		switch m := directive.FindStringSubmatch(line); {
+		case strings.HasPrefix(line, "```") && open:
+			p.blocks[len(p.blocks)-1].to, open = i, false
+		case strings.HasPrefix(line, "```"):
+			next.from, next.kind, open = i+1, strings.TrimPrefix(line, "```"), true
+			p.blocks = append(p.blocks, next)
+			next = block{}
+		case open:
+		case m == nil:
+			if line != "" && (next != block{}) {
+				return nil, fmt.Errorf("%s:%d: a comment about a block stands in front of something else", path, i+1)
+			}
+		case m[1] == "setup":
+			p.setup = append(p.setup, m[2])
+		case m[1] == "file":
+			next.file = m[2]
+		case m[1] == "not run":
+			next.notRun = m[2]
+		default:
+			n, err := strconv.Atoi(m[2])
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: exits: %w", path, i+1, err)
+			}
+			next.exits = n
+		}
+	}
+	if open {
+		return nil, fmt.Errorf("%s: a block has no end", path)
+	}
+	return p, nil
+}
+
+// text of a block.
+func (p *page) text(b block) string { return strings.Join(p.lines[b.from:b.to], "\n") }
+
+// commands of a block, with the lines that each prints.
+func (p *page) commands(b block) []command {
+	var list []command
+	for i := b.from; i < b.to; i++ {
+		line := p.lines[i]
+		last := len(list) - 1
+		switch {
+		case strings.HasPrefix(line, "$ "):
+			list = append(list, command{text: line[2:], from: i + 1, to: i + 1})
+		case last >= 0 && strings.HasPrefix(line, "> ") && list[last].from == i:
+			list[last].text += "\n" + line[2:]
+			list[last].from, list[last].to = i+1, i+1
+		case last >= 0:
+			list[last].to = i + 1
+		}
+	}
+	if len(list) > 0 {
+		list[len(list)-1].exits = b.exits
+	}
+	return list
+}
+
+// runnable tells whether the page has a command that is executed.
+func (p *page) runnable() bool {
+	return slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" && b.notRun == "" })
+}
+
+// documents lists every document of the repository, from its root.
+func documents(t *testing.T) []string {
+	t.Helper()
+	var list []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "dist", "artifacts", "target", "testdata", "node_modules"}, name)) {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(name, ".md") {
+			rel, err := filepath.Rel(root, path)
+			list = append(list, filepath.ToSlash(rel))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// chinese is the path of the Chinese page of an English one; empty = there is none.
+func chinese(path string) string {
+	if rest, found := strings.CutPrefix(path, "docs/en/"); found {
+		return "docs/zh/" + rest
+	}
+	if strings.HasSuffix(path, "README.md") && !strings.HasPrefix(path, "docs/") {
+		return strings.TrimSuffix(path, ".md") + "-zh_CN.md"
+	}
+	return ""
+}

@@ -1,0 +1,98 @@
+package docs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// shell is a bash that keeps variables and functions from command to command, as a reader's does.
+type shell struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines chan string // closed when the shell has ended
+}
+
+// startShell starts one in a folder. End it with close.
+func startShell(dir string, env []string) (*shell, error) {
+	s := &shell{cmd: exec.Command("bash", "--noprofile", "--norc"), lines: make(chan string, 1024)}
+	s.cmd.Dir, s.cmd.Env = dir, env
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that close ends what runs in the background
+	var out io.Reader
+	var err error
+	if s.in, err = s.cmd.StdinPipe(); err == nil {
+		out, err = s.cmd.StdoutPipe()
+	}
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("starting a shell: %w", err)
+	}
+	go func() {
+		defer close(s.lines)
+		scan := bufio.NewScanner(out)
+		scan.Buffer(nil, 1<<20)
+		for scan.Scan() {
+			s.lines <- scan.Text()
+		}
+	}()
+	return s, nil
+}
+
+// done is what the shell prints behind a command, with its exit status.
+const done = "=====documented command ended====="
+
+// terminated is what bash says of a background job that was ended.
+var terminated = regexp.MustCompile(`^bash: line \d+: +\d+ (Terminated|Killed)`)
+
+// run executes a command and returns what it printed on both outputs, and its exit status.
+func (s *shell) run(ctx context.Context, command string) (lines []string, status int, err error) {
+	if _, err := fmt.Fprintf(s.in, "{ %s\n} 2>&1 </dev/null\nprintf '\\n%s %%d\\n' $?\n", command, done); err != nil {
+		return nil, 0, fmt.Errorf("the shell has ended: %w", err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return lines, 0, fmt.Errorf("it did not end in time (%w)", ctx.Err())
+		case line, open := <-s.lines:
+			if !open {
+				return lines, 0, errors.New("the shell has ended")
+			}
+			if rest, found := strings.CutPrefix(line, done+" "); found {
+				status, err = strconv.Atoi(rest)
+				return trimmed(lines), status, err
+			}
+			if !terminated.MatchString(line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+}
+
+// trimmed leaves empty lines at the end out.
+func trimmed(lines []string) []string {
+	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
+		lines = lines[:len(lines)-1]
+	}
+	return lines
+}
+
+// close ends the shell and what it has started.
+func (s *shell) close() {
+	_ = s.in.Close()
+	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM)
+	end := time.AfterFunc(10*time.Second, func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
+	defer end.Stop()
+	for range s.lines { // until it has ended
+	}
+	_ = s.cmd.Wait()
+}
