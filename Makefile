@@ -13,7 +13,8 @@ ENGINE     ?= docker
 IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json
+# The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh
 
 LDFLAGS := -s -w
 # The version that the embedded control plane reports, and the one in the user agents of its clients.
@@ -142,8 +143,8 @@ $(BIN)/golangci-lint: Makefile
 	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
 	touch $@
 
-generate: ## Write generated files anew (JSON schema)
-	go generate ./...
+generate: ## Write generated files anew (JSON schemas, sections of docs)
+	CGO_ENABLED=0 go generate ./...
 
 verify: generate ## Check that generated files and go.mod are up to date
 	git diff --exit-code -- $(GENERATED)

@@ -32,6 +32,7 @@ var masks = []struct {
 	{regexp.MustCompile(`(T BASE for T: )base-\d+`), "${1}BASE"},
 	{regexp.MustCompile(`\b\d+ gaps\b`), "N gaps"},
 	{regexp.MustCompile(`\b\d{4,}\b`), "N"}, // pids, seeds
+	{regexp.MustCompile(` deleted from default namespace$`), " deleted"}, // a newer kubectl
 	{regexp.MustCompile(`\s+`), " "},
 }
 

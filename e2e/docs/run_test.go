@@ -146,7 +146,11 @@ func (e *execution) run(ctx context.Context, command string, exits int) ([]strin
 // try executes a command until it prints what the page says; only one that looks gets another chance.
 func (e *execution) try(ctx context.Context, c command) ([]string, error) {
 	want := trimmed(slices.Clone(e.page.lines[c.from:c.to]))
-	for deadline := time.Now().Add(settle); ; {
+	patience := settle
+	if *update {
+		patience /= 4 // what is written for the first time never fits
+	}
+	for deadline := time.Now().Add(patience); ; {
 		out, err := e.run(ctx, c.text, c.exits)
 		if err == nil && same(want, out) {
 			return out, nil

@@ -1,0 +1,216 @@
+// Command docgen writes the generated sections of docs/en and docs/zh: what the code, the scenarios, the
+// Makefile and docs/figures.yaml know. The Chinese texts are in docs/chinese.yaml; one that is missing, or
+// that nothing asks for any more, is an error. Run it with make generate.
+//
+//	main.go    from tables to sections of pages, and Chinese
+//	flags.go   tables of flags, from the help of the three programs
+//	schema.go  tables of settings and faults, from the JSON schemas
+//	rows.go    error codes, the catalogue, figures, targets of make
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:generate go run -trimpath .
+
+// root is the repository, seen from this folder, in which go generate runs.
+const root = "../../../../.."
+
+// cell is a text in both languages.
+type cell struct{ en, zh string }
+
+// same is a cell that is the same in both.
+func same(text string) cell { return cell{text, text} }
+
+// table is a table of a page, with a heading if title has one.
+type table struct {
+	title   cell
+	columns []cell
+	rows    [][]cell
+}
+
+// words finds the Chinese of a row, and notes what is missing.
+type words struct {
+	texts   map[string]map[string]string // by section and key
+	used    map[string]bool
+	missing []string
+}
+
+// of is the text of a row: en as the code says it, Chinese by its key.
+func (w *words) of(section, key, en string) cell {
+	w.used[section+"\x00"+key] = true
+	zh, found := w.texts[section][key]
+	if !found {
+		w.missing = append(w.missing, fmt.Sprintf("%s: %q (%s)", section, key, en))
+	}
+	return cell{en, zh}
+}
+
+// literal is what needs no translation: numbers, names, quoted words.
+var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
+
+// byDefault is the cell of a default.
+func (w *words) byDefault(text string) cell {
+	text = strings.ReplaceAll(text, "`", "")
+	switch unquoted := strings.Trim(text, `"`); {
+	case text == "", text == "false", text == "none":
+		return cell{}
+	case literal.MatchString(text) && !slices.Contains([]string{"drawn", "required"}, text):
+		return same("`" + unquoted + "`")
+	}
+	return w.of("defaults", text, text)
+}
+
+// err tells what is missing and what is stale.
+func (w *words) err() error {
+	var errs []error
+	for _, m := range w.missing {
+		errs = append(errs, fmt.Errorf("missing: %s", m))
+	}
+	for section, texts := range w.texts {
+		for key := range texts {
+			if !w.used[section+"\x00"+key] {
+				errs = append(errs, fmt.Errorf("stale: %s: %q", section, key))
+			}
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if len(errs) > 0 {
+		return fmt.Errorf("docs/chinese.yaml is not in step with the code:\n%w", errors.Join(errs...))
+	}
+	return nil
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "docgen:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	w := &words{used: map[string]bool{}}
+	if err := read("docs/chinese.yaml", &w.texts); err != nil {
+		return err
+	}
+	sections := map[string][]table{}
+	for name, make := range map[string]func(*words) ([]table, error){
+		"koupsandbox-flags": koupsandboxFlags,
+		"controller-flags":  controllerFlags,
+		"fakebase-flags":    fakebaseFlags,
+		"settings":          settings,
+		"fault-kinds":       faultKinds,
+		"fault-fields":      faultFields,
+		"fault-codes":       faultCodes,
+		"error-codes":       errorCodes,
+		"catalogue":         catalogue,
+		"figures":           figures,
+		"make":              targets,
+	} {
+		tables, err := make(w)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		sections[name] = tables
+	}
+	if err := w.err(); err != nil {
+		return err
+	}
+	for _, language := range []string{"en", "zh"} {
+		if err := writePages(language, sections); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a YAML file of the repository.
+func read(path string, into any) error {
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	return nil
+}
+
+var section = regexp.MustCompile(`(?s)(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)`)
+
+// writePages writes each section into the page of a language that has its place.
+func writePages(language string, sections map[string][]table) error {
+	placed := map[string]bool{}
+	err := filepath.WalkDir(filepath.Join(root, "docs", language), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		old, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var unknown error
+		text := section.ReplaceAllStringFunc(string(old), func(found string) string {
+			m := section.FindStringSubmatch(found)
+			tables, known := sections[m[2]]
+			if !known {
+				unknown = fmt.Errorf("%s: there is no section %q", path, m[2])
+			}
+			placed[m[2]] = true
+			return m[1] + "\n" + markdown(tables, language) + m[3]
+		})
+		if unknown != nil || text == string(old) {
+			return unknown
+		}
+		return os.WriteFile(path, []byte(text), 0o644)
+	})
+	if err != nil {
+		return fmt.Errorf("writing the pages: %w", err)
+	}
+	for name := range sections {
+		if !placed[name] {
+			return fmt.Errorf("no page of docs/%s has a place for %s", language, name)
+		}
+	}
+	return nil
+}
+
+// markdown draws tables.
+func markdown(tables []table, language string) string {
+	var b strings.Builder
+	in := func(c cell) string {
+		text := c.en
+		if language == "zh" {
+			text = c.zh
+		}
+		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+	}
+	line := func(cells []cell) {
+		for _, c := range cells {
+			fmt.Fprintf(&b, "| %s ", in(c))
+		}
+		b.WriteString("|\n")
+	}
+	for _, t := range tables {
+		if t.title.en != "" {
+			fmt.Fprintf(&b, "## %s\n\n", in(t.title))
+		}
+		line(t.columns)
+		b.WriteString(strings.Repeat("|---", len(t.columns)) + "|\n")
+		for _, row := range t.rows {
+			line(row)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+// errorCodes are the tables of the documents, which have Chinese already.
+func errorCodes(*words) ([]table, error) {
+	var tables []table
+	var of errcode.Component
+	for _, info := range errcode.All() {
+		if info.Component != of {
+			of = info.Component
+			tables = append(tables, table{title: same(string(of)), columns: []cell{{"Code", "错误码"}, {"Meaning", "含义"}, {"What to do", "处理"}}})
+		}
+		t := &tables[len(tables)-1]
+		t.rows = append(t.rows, []cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH}, {info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
+	}
+	return tables, nil
+}
+
+// groups of the catalogue, in the order of the page.
+var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
+
+// catalogue reads every scenario of the repository.
+func catalogue(w *words) ([]table, error) {
+	files, err := filepath.Glob(filepath.Join(root, "scenarios/*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string][][]cell{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		var s struct {
+			Metadata struct {
+				Name   string            `json:"name"`
+				Labels map[string]string `json:"labels"`
+			} `json:"metadata"`
+			Spec struct {
+				Description string `json:"description"`
+			} `json:"spec"`
+		}
+		if err := yaml.Unmarshal(text, &s); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		name, group := s.Metadata.Name, s.Metadata.Labels["group"]
+		link := same(fmt.Sprintf("[%s](../../../scenarios/%s)", name, filepath.Base(file)))
+		rows[group] = append(rows[group], []cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
+	}
+	var tables []table
+	for _, group := range groups {
+		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases", "disturbance": "Disturbances", "failure": "Failures"}[group]
+		c := w.of("groups", group, title)
+		tables = append(tables, table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}}, rows: rows[group]})
+		delete(rows, group)
+	}
+	for group := range rows {
+		return nil, fmt.Errorf("scenarios have the unknown group %q", group)
+	}
+	return tables, nil
+}
+
+// figures are what was measured, in docs/figures.yaml.
+func figures(*words) ([]table, error) {
+	var list []struct{ En, Zh, Measured, MeasuredZh, Target, TargetZh string }
+	if err := read("docs/figures.yaml", &list); err != nil {
+		return nil, err
+	}
+	t := table{columns: []cell{{"Figure", "指标"}, {"Measured", "实测"}, {"Held to", "目标"}}}
+	for _, f := range list {
+		either := func(en, zh string) cell {
+			if zh == "" {
+				zh = en
+			}
+			return cell{en, zh}
+		}
+		if f.En == "" || f.Zh == "" {
+			return nil, fmt.Errorf("figure %q has only one language", f.En+f.Zh)
+		}
+		t.rows = append(t.rows, []cell{{f.En, f.Zh}, either(f.Measured, f.MeasuredZh), either(f.Target, f.TargetZh)})
+	}
+	return []table{t}, nil
+}
+
+var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
+
+// targets are those that make help shows.
+func targets(w *words) ([]table, error) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		return nil, err
+	}
+	t := table{columns: []cell{{"Target", "目标"}, {"What it does", "作用"}}}
+	for _, m := range target.FindAllStringSubmatch(string(text), -1) {
+		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.of("make", m[1], m[2])})
+	}
+	return []table{t}, nil
+}
