@@ -36,7 +36,7 @@ func flagsOf(help string) []flagOf {
 		if m == nil || strings.HasPrefix(m[1], "--help") || strings.HasPrefix(m[1], "--version") {
 			continue
 		}
-		f := flagOf{shown: strings.TrimSuffix(helpTwice.ReplaceAllString(m[1], ""), " value"), usage: m[2]}
+		f := flagOf{shown: strings.ReplaceAll(helpTwice.ReplaceAllString(m[1], ""), " value", ""), usage: m[2]}
 		f.name, _, _ = strings.Cut(strings.TrimSuffix(strings.Fields(f.shown)[0], ","), " ")
 		if e := helpEnv.FindStringSubmatch(f.usage); e != nil {
 			f.env = strings.ReplaceAll(e[1], "$", "")
