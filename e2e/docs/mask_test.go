@@ -31,7 +31,8 @@ var masks = []struct {
 	{regexp.MustCompile(`(notFound at|T) base-\d+`), "$1 BASE"},
 	{regexp.MustCompile(`(T BASE for T: )base-\d+`), "${1}BASE"},
 	{regexp.MustCompile(`\b\d+ gaps\b`), "N gaps"},
-	{regexp.MustCompile(`\b\d{4,}\b`), "N"}, // pids, seeds
+	{regexp.MustCompile(`\b(running|exited|paused|stopped)( +)(true|false)( +)\d+\b`), "$1$2$3 PID"},
+	{regexp.MustCompile(`\b\d{4,}\b`), "N"},                              // seeds
 	{regexp.MustCompile(` deleted from default namespace$`), " deleted"}, // a newer kubectl
 	{regexp.MustCompile(`\s+`), " "},
 }
@@ -102,6 +103,7 @@ func TestSame(t *testing.T) {
 		"a line is missing":          {"…\nb\n…", "a\nc", false},
 		"requests":                   {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x   4s  9 requests, 0 lost", true},
 		"a request is lost":          {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x 3.3s  1,117 requests, 1 lost", false},
+		"another pid":                {"etcd  running   true    12377  107 MB  53s", "etcd  running   true    852  98 MB  1s", true},
 		"another state":              {"module-controller exited false 12377", "module-controller running true 12377", false},
 		"another version":            {"biz1:0.0.1 ACTIVATED", "biz1:0.0.2 ACTIVATED", false},
 		"another number of modules":  {"base-1 198.18.0.1 true true 1 0", "base-1 198.18.0.1 true true 2 0", false},
