@@ -3,7 +3,8 @@
 // that the Chinese pages have the same blocks, and that every link leads somewhere. Run it with
 //
 //	go test ./e2e/docs          # with the programs in bin/; also a part of make e2e
-//	go test ./e2e/docs -update  # write what the commands print into the pages, in both languages
+//	go test ./e2e/docs -update  # write what the commands print into the pages, in both languages;
+//	                            # with -all also where only masked parts differ
 //
 // A page says what is to be done in comments that nobody sees:
 //

@@ -52,7 +52,7 @@ const anything = "…"
 // none are left out: rows are sorted by names that are drawn.
 func same(page, printed []string) bool {
 	want, got := masked(page), masked(printed)
-	if matches(want, got) {
+	if _, fits := matches(want, got); fits {
 		return true
 	}
 	if slices.Contains(want, anything) {
@@ -71,20 +71,54 @@ func masked(lines []string) []string {
 	return list
 }
 
-// matches compares in order.
-func matches(want, got []string) bool {
+// matches compares in order. It tells which line of got each line of want is; -1 = any number of lines.
+func matches(want, got []string) (at []int, fits bool) {
 	if len(want) == 0 {
-		return len(got) == 0
+		return nil, len(got) == 0
 	}
+	least, most, place := 1, 1, 0
 	if want[0] == anything {
-		for skip := range len(got) + 1 {
-			if matches(want[1:], got[skip:]) {
-				return true
-			}
-		}
-		return false
+		least, most, place = 0, len(got), -1
+	} else if len(got) == 0 || want[0] != got[0] {
+		return nil, false
 	}
-	return len(got) > 0 && want[0] == got[0] && matches(want[1:], got[1:])
+	for skip := least; skip <= most; skip++ {
+		if rest, fits := matches(want[1:], got[skip:]); fits {
+			for i, n := range rest {
+				if n >= 0 {
+					rest[i] = n + skip
+				}
+			}
+			return append([]int{place}, rest...), true
+		}
+	}
+	return nil, false
+}
+
+// renewed is what a page says, as it was printed this time; what it leaves out stays left out.
+func renewed(page, printed []string) []string {
+	at, fits := matches(masked(page), masked(printed))
+	if !fits || !slices.Contains(page, anything) {
+		return printed
+	}
+	lines := slices.Clone(page)
+	for i, n := range at {
+		if n >= 0 {
+			lines[i] = printed[n]
+		}
+	}
+	return lines
+}
+
+func TestRenewed(t *testing.T) {
+	page := []string{"…", "up after 5.3s", "", "…", "pid 12345"}
+	printed := []string{"one", "up after 7s", "", "two", "three", "pid 54321"}
+	if got, want := renewed(page, printed), []string{"…", "up after 7s", "", "…", "pid 54321"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := renewed([]string{"a 1s", "…"}, []string{"b"}); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("%q, want what was printed", got)
+	}
 }
 
 func TestSame(t *testing.T) {

@@ -18,7 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into the pages")
+var (
+	update = flag.Bool("update", false, "write what the commands print into the pages, where that is not what they say")
+	all    = flag.Bool("all", false, "with -update: also where only masked parts differ")
+)
 
 const (
 	// atMost is how long a command may take: some run scenarios, on a busy machine.
@@ -112,6 +115,8 @@ func execute(t *testing.T, p *page, bin string) {
 			} else if err != nil {
 				t.Logf("%s:%d: %s: %v", p.path, c.from, c.text, err)
 				edits = append(edits, edit{c.from, c.to, out})
+			} else if *update && *all {
+				edits = append(edits, edit{c.from, c.to, renewed(trimmed(p.lines[c.from:c.to]), out)})
 			}
 		}
 	}

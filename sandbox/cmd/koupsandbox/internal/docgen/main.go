@@ -104,7 +104,7 @@ func run() error {
 		return err
 	}
 	sections := map[string][]table{}
-	for name, make := range map[string]func(*words) ([]table, error){
+	for name, build := range map[string]func(*words) ([]table, error){
 		"koupsandbox-flags": koupsandboxFlags,
 		"controller-flags":  controllerFlags,
 		"fakebase-flags":    fakebaseFlags,
@@ -117,7 +117,7 @@ func run() error {
 		"figures":           figures,
 		"make":              targets,
 	} {
-		tables, err := make(w)
+		tables, err := build(w)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
