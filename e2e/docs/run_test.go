@@ -140,7 +140,7 @@ func (e *execution) run(ctx context.Context, command string, exits int) ([]strin
 	defer cancel()
 	out, status, err := e.shell.run(ctx, command)
 	for i, line := range out {
-		out[i] = strings.ReplaceAll(line, e.home, "/home/me")
+		out[i] = strings.TrimRight(strings.ReplaceAll(line, e.home, "/home/me"), " ")
 	}
 	if err == nil && status != exits {
 		err = fmt.Errorf("it ended with status %d, not %d", status, exits)
