@@ -179,7 +179,7 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	}
 	closed := make(chan net.Conn, 10)
 	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/up" {
+		if r.URL.Path == "/Up" {
 			w.WriteHeader(http.StatusConflict)
 		}
 		_, _ = w.Write([]byte("{}"))

@@ -50,7 +50,7 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil}}
 	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil}, BaseCount: 1, StartedAt: time.Now(),
 		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil}, {Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
-	daemonOf(t, home, map[string]any{"/v1/status": status, "/v1/bases": []control.Base{base}})
+	daemonOf(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
 	if err := state.WriteFile(dir.Config(), nil); err != nil { // by which list knows it
 		t.Fatal(err)
 	}
