@@ -11,12 +11,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// envLength is how much of a sandbox's name goes into its own environment: the value of a Node label has 63 characters at most.
+// envLength is how much of a sandbox's name goes into its own environment: the value of a Node
+// label has 63 characters at most.
 const envLength = 50
 
-// resolve completes a copy of the configuration with what only an earlier run or this machine tells: the provider that auto means
-// here, and an environment of the sandbox's own for a broker that others may use. It returns a sentence for each thing that had to
-// be found out.
+// resolve completes a copy of the configuration with what only an earlier run or this machine
+// tells: the provider that auto means here, and an environment of the sandbox's own for a broker
+// that others may use. It returns a sentence for each thing that had to be found out.
 func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string, err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
@@ -42,8 +43,9 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 	return &c, notes, nil
 }
 
-// resolveProvider replaces the provider auto by the one that an earlier run has left something with; else by kind where a
-// container engine has all that it takes, without a download; else by embedded.
+// resolveProvider replaces the provider auto by the one that an earlier run has left something
+// with; else by kind where a container engine has all that it takes, without a download; else by
+// embedded.
 func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
 	if earlier != nil {
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster

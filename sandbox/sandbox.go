@@ -157,7 +157,8 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// foundCluster tells whether an earlier run has left a cluster that an up with this configuration goes on with.
+// foundCluster tells whether an earlier run has left a cluster that an up with this configuration
+// goes on with.
 func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	lasts := func(s *v1alpha1.Sandbox) bool {
 		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable

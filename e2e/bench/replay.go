@@ -12,8 +12,8 @@ import (
 const lag = time.Second
 
 // replay holds, at every change of a base and of a Pod, what Pods say against what their bases
-// serve. The time of a base's change is when it was made, that of a Pod's when the watch told it: what
-// is held against a Pod lasted a little shorter in truth.
+// serve. The time of a base's change is when it was made, that of a Pod's when the watch told it:
+// what is held against a Pod lasted a little shorter in truth.
 type replay struct {
 	module string
 	state  timeline.State

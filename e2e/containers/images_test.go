@@ -55,7 +55,8 @@ func mosquittoImage(ctx context.Context) (string, error) {
 	return build(ctx, files, "WORKDIR "+brokerFolder+"\n")
 }
 
-// build builds an image from nothing but files, by their paths in the image; more are lines of its Dockerfile.
+// build builds an image from nothing but files, by their paths in the image; more are lines of its
+// Dockerfile.
 func build(ctx context.Context, files map[string]string, more string) (string, error) {
 	var context bytes.Buffer
 	archive := tar.NewWriter(&context)

@@ -118,7 +118,8 @@ func obtain(ctx context.Context, c client.APIClient, image string) error {
 	return nil
 }
 
-// bringUp starts network and broker, a sandbox on that broker, and two bases that join it by themselves.
+// bringUp starts network and broker, a sandbox on that broker, and two bases that join it by
+// themselves.
 func bringUp(ctx context.Context) (err error) {
 	start := time.Now()
 	all = &parts{}
@@ -150,8 +151,8 @@ func bringUp(ctx context.Context) (err error) {
 	return nil
 }
 
-// spec has the times of the catalogue's scenarios of silent bases; only the one after which a silent base is gone
-// is longer, so that a partition ends before.
+// spec has the times of the catalogue's scenarios of silent bases; only the one after which a
+// silent base is gone is longer, so that a partition ends before.
 func spec() v1alpha1.Spec {
 	one := 1
 	return v1alpha1.Spec{
@@ -175,7 +176,8 @@ func tearDown(ctx context.Context) error {
 	return err
 }
 
-// eventually waits until look finds nothing wrong; otherwise it fails the test with what was wrong last.
+// eventually waits until look finds nothing wrong; otherwise it fails the test with what was wrong
+// last.
 func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
 	check.Eventually(t.Context(), t, patience, what, look)

@@ -35,7 +35,8 @@ const (
 	baseName = "outside"
 	// subnets is how many are tried, since others may have one.
 	subnets = 20
-	// answerTime is how long a request may take. Between containers of one machine it takes a millisecond.
+	// answerTime is how long a request may take. Between containers of one machine it takes a
+	// millisecond.
 	answerTime = 2 * time.Second
 )
 

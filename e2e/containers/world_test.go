@@ -55,7 +55,8 @@ func (r release) wellEverywhere(ctx context.Context, version string) error {
 	return nil
 }
 
-// well checks that a base serves the module, and that the API says so: its Node, and the one Pod there.
+// well checks that a base serves the module, and that the API says so: its Node, and the one Pod
+// there.
 func (r release) well(ctx context.Context, b *base, version string) error {
 	got, err := b.version(ctx, r.module)
 	if err == nil && got != version {

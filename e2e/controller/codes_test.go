@@ -84,7 +84,8 @@ func TestInstallCodes(t *testing.T) {
 	}
 }
 
-// says compares what the container of a Pod and the Events have said, and what its conditions say now.
+// says compares what the container of a Pod and the Events have said, and what its conditions say
+// now.
 func says(ctx context.Context, f *film, ns, name string, want []said) error {
 	if err := same(want, f.said(name)); err != nil {
 		return fmt.Errorf("the container %w", err)

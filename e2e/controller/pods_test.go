@@ -167,8 +167,8 @@ func TestTwoPodsOfOneVersion(t *testing.T) {
 	}
 }
 
-// A change of the image, and of the version where it is read from an annotation, replaces the module in
-// place: the new version is installed before the old one goes (behaviour 5).
+// A change of the image, and of the version where it is read from an annotation, replaces the
+// module in place: the new version is installed before the old one goes (behaviour 5).
 func TestInPlaceReplacement(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), kind()

@@ -71,7 +71,8 @@ func masked(lines []string) []string {
 	return list
 }
 
-// matches compares in order. It tells which line of got each line of want is; -1 = any number of lines.
+// matches compares in order. It tells which line of got each line of want is; -1 = any number of
+// lines.
 func matches(want, got []string) (at []int, fits bool) {
 	if len(want) == 0 {
 		return nil, len(got) == 0

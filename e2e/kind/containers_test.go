@@ -27,7 +27,8 @@ func baseContainers(t *testing.T) []string {
 	return strings.Fields(string(out))
 }
 
-// A Service leads through the real kube-proxy to a module in a base's container; that of a base that is killed is gone for good.
+// A Service leads through the real kube-proxy to a module in a base's container; that of a base
+// that is killed is gone for good.
 func TestBasesInContainers(t *testing.T) {
 	with := spec()
 	with.Bases.Runtime = v1alpha1.RuntimeContainer

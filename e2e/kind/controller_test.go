@@ -120,8 +120,8 @@ func (s *story) tells(t *testing.T, want ...string) {
 	}
 }
 
-// A controller that is killed dies in its Pod, as by a crash; its kubelet starts it again, every time without a long wait; all that is
-// told, and it goes on where it was.
+// A controller that is killed dies in its Pod, as by a crash; its kubelet starts it again, every
+// time without a long wait; all that is told, and it goes on where it was.
 func TestControllerThatIsKilledComesBack(t *testing.T) {
 	before := onlyController(t)
 	told := watchControllers(t)
@@ -189,7 +189,8 @@ func TestControllerIsPausedAndResumed(t *testing.T) {
 	}
 }
 
-// Two controllers are listed in order, each with its Pod; they share bases over HTTP too; one is stopped alone; a restart replaces a Pod.
+// Two controllers are listed in order, each with its Pod; they share bases over HTTP too; one is
+// stopped alone; a restart replaces a Pod.
 func TestTwoControllers(t *testing.T) {
 	before, err := up.SetController(t.Context(), sandbox.ControllerRequest{Replicas: 2})
 	if err != nil {
@@ -270,7 +271,8 @@ func TestLogOfTheController(t *testing.T) {
 	})
 }
 
-// A controller on this machine takes the place of the one in the cluster, which does not stay behind; and the other way round.
+// A controller on this machine takes the place of the one in the cluster, which does not stay
+// behind; and the other way round.
 func TestControllerOnThisMachine(t *testing.T) {
 	here := spec()
 	here.Controller.Location = v1alpha1.LocationHost

@@ -1,5 +1,6 @@
-// Package kind proves the provider kind on a real container engine: a cluster with the controller in it, real traffic during a
-// rolling update, and what up and down do about clusters that are there already.
+// Package kind proves the provider kind on a real container engine: a cluster with the controller
+// in it, real traffic during a rolling update, and what up and down do about clusters that are
+// there already.
 //
 //	main_test.go        finds the engine, and has one sandbox for all
 //	cluster_test.go     what runs in the cluster
@@ -10,5 +11,6 @@
 //	controller_test.go  the controller killed, paused, replaced, one of two, and on this machine; its log
 //	owner_test.go       clusters that are not ours, halves, adoption
 //
-// They need a container engine and minutes, so they run with E2E_KIND=1 only: `make e2e-kind`, which says so where no engine answers.
+// They need a container engine and minutes, so they run with E2E_KIND=1 only: `make e2e-kind`,
+// which says so where no engine answers.
 package kind

@@ -130,7 +130,8 @@ func open(ctx context.Context) (err error) {
 	return err
 }
 
-// eventually waits until check finds nothing wrong; otherwise it fails the test with what was wrong last.
+// eventually waits until check finds nothing wrong; otherwise it fails the test with what was wrong
+// last.
 func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
 	check.Eventually(t.Context(), t, patience, what, look)

@@ -66,7 +66,8 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	untouched("down")
 }
 
-// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it, by the next up that succeeds.
+// The cluster of a sandbox whose daemon was killed is used as it is, with what is in it, by the
+// next up that succeeds.
 func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
 		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))), metav1.CreateOptions{})
@@ -102,7 +103,8 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 	eventually(t, "the module is on one of the bases that came", serves)
 }
 
-// onlyLivingNodes checks that the bases that ended with a daemon that was killed have no Nodes any more.
+// onlyLivingNodes checks that the bases that ended with a daemon that was killed have no Nodes any
+// more.
 func onlyLivingNodes(t *testing.T) {
 	t.Helper()
 	list, err := up.Bases(t.Context(), "")

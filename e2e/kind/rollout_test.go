@@ -50,7 +50,8 @@ func TestRollingUpdateLosesNothing(t *testing.T) {
 	}
 }
 
-// The cluster's API server asks the controller's Pod for the log of a module, and to run a command there, as it asks a kubelet.
+// The cluster's API server asks the controller's Pod for the log of a module, and to run a command
+// there, as it asks a kubelet.
 func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	pod := deploy(t, "with-a-log")
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())

@@ -56,8 +56,8 @@ var ours = map[string]string{
 	"HTTP_TUNNEL_PROXY": "{{.Gateway}}", "METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}", "MARK": "{{.Files}}/mark",
 }
 
-// Our own program, started as anybody's: scenarios pass, the command line treats it as any controller, and
-// what it cannot have is said.
+// Our own program, started as anybody's: scenarios pass, the command line treats it as any
+// controller, and what it cannot have is said.
 func TestOurProgramAsACommand(t *testing.T) {
 	programs, err := box.FindPrograms(filepath.Join("..", ".."))
 	if err != nil {

@@ -1,9 +1,10 @@
-// Command koup-controlplane is the Kubernetes control plane of a sandbox in one file: the upstream etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler, each behind a subcommand of that name with its own flags untouched.
+// Command koup-controlplane is the Kubernetes control plane of a sandbox in one file: the upstream
+// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, each behind a subcommand of
+// that name with its own flags untouched.
 //
-// It is a Go module of its own because k8s.io/kubernetes needs replace lines and newer libraries than the rest of the
-// sandbox. The Kubernetes version that the API reports is stamped in by the linker; without the stamp the components start
-// as v0.0.0-master.
+// It is a Go module of its own because k8s.io/kubernetes needs replace lines and newer libraries
+// than the rest of the sandbox. The Kubernetes version that the API reports is stamped in by the
+// linker; without the stamp the components start as v0.0.0-master.
 package main
 
 import (
@@ -41,8 +42,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run carries out the command that args[0] names and returns the exit status. Only the named component is constructed:
-// the upstream commands register flags and metrics for the whole process.
+// run carries out the command that args[0] names and returns the exit status. Only the named
+// component is constructed: the upstream commands register flags and metrics for the whole process.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)

@@ -1,6 +1,6 @@
-// Command naive is a module controller that does what first comes to mind: a Node for each base that sends
-// a heartbeat, an install for each Pod, and Pods that are Ready as soon as they are seen. It never looks at
-// what a base answers. Scenarios must find it out.
+// Command naive is a module controller that does what first comes to mind: a Node for each base
+// that sends a heartbeat, an install for each Pod, and Pods that are Ready as soon as they are
+// seen. It never looks at what a base answers. Scenarios must find it out.
 package main
 
 import (

@@ -191,8 +191,9 @@ const startTime = 3 * time.Minute
 func options(target string) realbase.Options {
 	return realbase.Options{
 		Jar: filepath.Join(target, realbase.BaseJar), Log: filepath.Join(target, "record.log"), Identity: "b1", Username: "any", Password: "any",
-		// Arklet runs a command on the thread that reads from the connection, and all connections of that thread wait. With
-		// the two for each core that it has by default, requests during an install would hit on it.
+		// Arklet runs a command on the thread that reads from the connection, and all connections
+		// of that thread wait. With the two for each core that it has by default, requests during
+		// an install would hit on it.
 		JVM: []string{"-Dio.netty.eventLoopThreads=64"},
 	}
 }

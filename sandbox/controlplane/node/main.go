@@ -1,6 +1,6 @@
-// Command koup-node is every Kubernetes program of a kind node in one file: kubeadm, kubectl, kubelet, kube-proxy, and the
-// components that run as static Pods. Which of them it is says the name by which it is called, so a node image holds it once
-// and links to it.
+// Command koup-node is every Kubernetes program of a kind node in one file: kubeadm, kubectl,
+// kubelet, kube-proxy, and the components that run as static Pods. Which of them it is says the
+// name by which it is called, so a node image holds it once and links to it.
 //
 // Most of the eight are the same packages, and the file is a third of their sum.
 package main
@@ -31,7 +31,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs by name; each does what the upstream main of that name does, and returns the exit status if it does not exit itself.
+// programs by name; each does what the upstream main of that name does, and returns the exit status
+// if it does not exit itself.
 var programs = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },

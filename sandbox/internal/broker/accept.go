@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// firstAcceptPause is the pause after a failed Accept. It doubles up to lastAcceptPause while Accept
-	// goes on to fail: net/http does the same.
+	// firstAcceptPause is the pause after a failed Accept. It doubles up to lastAcceptPause while
+	// Accept goes on to fail: net/http does the same.
 	firstAcceptPause = 5 * time.Millisecond
 	lastAcceptPause  = time.Second
 )
 
-// accept gives each connection of a listener to take, which must not block, until the listener is closed.
-// Accept fails when there are too many open files, and when a client is gone already; neither ends the
-// port. The first failure of a row is logged.
+// accept gives each connection of a listener to take, which must not block, until the listener is
+// closed. Accept fails when there are too many open files, and when a client is gone already;
+// neither ends the port. The first failure of a row is logged.
 func accept(l net.Listener, log *slog.Logger, take func(net.Conn)) {
 	pause := time.Duration(0)
 	for {

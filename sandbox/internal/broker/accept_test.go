@@ -38,7 +38,8 @@ func (l *scarce) Accept() (net.Conn, error) {
 
 func (l *scarce) Addr() net.Addr { return pipeAddr("scarce") }
 
-// Too many open files end no port: it takes connections again as soon as it can, and ends when it is closed.
+// Too many open files end no port: it takes connections again as soon as it can, and ends when it
+// is closed.
 func TestAcceptOutlivesFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &scarce{failures: 20, closed: make(chan struct{}), conns: make(chan net.Conn, 1)}

@@ -23,8 +23,8 @@ const (
 	queueMemory = 1 << 10
 	// readBufferMemory suffices for a usual command; a longer one takes two reads.
 	readBufferMemory = 512
-	// largestPacket is the most that one MQTT packet may have, in bytes: the default of EMQX, and more than
-	// the answer of a base with a thousand modules.
+	// largestPacket is the most that one MQTT packet may have, in bytes: the default of EMQX, and
+	// more than the answer of a base with a thousand modules.
 	largestPacket = 1 << 20
 	// statisticsSeconds is how often mochi publishes its $SYS topics, which nobody
 	// may read here.

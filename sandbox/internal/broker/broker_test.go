@@ -234,8 +234,8 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 	}
 }
 
-// What a client sends is bounded: a packet that says it is larger than 1 MiB ends its connection, and no
-// one else's.
+// What a client sends is bounded: a packet that says it is larger than 1 MiB ends its connection,
+// and no one else's.
 func TestLargePacket(t *testing.T) {
 	b := run(t, broker.Options{})
 	lost := make(chan error, 1)

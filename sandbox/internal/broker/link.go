@@ -33,7 +33,8 @@ type LinkOptions struct {
 	Env string
 	// ClientPrefix begins client ids; it is noted for bases from outside. Required.
 	ClientPrefix string
-	// Serving issues the certificate for hosts, and names the file of the authority to trust. nil = plain TCP.
+	// Serving issues the certificate for hosts, and names the file of the authority to trust. nil =
+	// plain TCP.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// To is the broker of the user's that the link leads to. nil = a broker of the sandbox's own.
 	To *External
@@ -63,9 +64,10 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is how MQTT gets through: a broker of the sandbox's own, or a relay to the user's. Scenarios stop
-// and start it like a process. When the broker is the user's, that cuts and restores the relay: the broker
-// itself is not ours. Address and logins stay the same. All methods may be called concurrently.
+// Link is how MQTT gets through: a broker of the sandbox's own, or a relay to the user's. Scenarios
+// stop and start it like a process. When the broker is the user's, that cuts and restores the
+// relay: the broker itself is not ours. Address and logins stay the same. All methods may be called
+// concurrently.
 type Link struct {
 	o                LinkOptions
 	controller, base Login
@@ -193,7 +195,8 @@ func (l *Link) start(ctx context.Context) error {
 	return nil
 }
 
-// Close cuts all connections and ends the broker, or the relay to it; closing one that is down is fine.
+// Close cuts all connections and ends the broker, or the relay to it; closing one that is down is
+// fine.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// dialTime bounds the way to the user's broker for those who come through TCP, as paho does for a base.
+// dialTime bounds the way to the user's broker for those who come through TCP, as paho does for a
+// base.
 const dialTime = 30 * time.Second
 
 // RelayOptions of a Relay.

@@ -19,7 +19,8 @@ import (
 // certificateLife is longer than any sandbox.
 const certificateLife = 365 * 24 * time.Hour
 
-// Authority signs the serving certificates of a sandbox whose cluster keeps its own authority to itself. Its key is nowhere but here.
+// Authority signs the serving certificates of a sandbox whose cluster keeps its own authority to
+// itself. Its key is nowhere but here.
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer

@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// What the sandbox's authority issues is trusted, for its hosts and no others, by who trusts the authority alone.
+// What the sandbox's authority issues is trusted, for its hosts and no others, by who trusts the
+// authority alone.
 func TestAuthority(t *testing.T) {
 	a, err := cluster.NewAuthority("test")
 	if err != nil {

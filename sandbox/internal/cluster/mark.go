@@ -20,8 +20,8 @@ const (
 // sandboxKey is the entry of the mark's data that names the sandbox.
 const sandboxKey = "sandbox"
 
-// OtherSandboxError says that the cluster belongs to another sandbox, or bears a ConfigMap of the mark's name that no sandbox
-// wrote.
+// OtherSandboxError says that the cluster belongs to another sandbox, or bears a ConfigMap of the
+// mark's name that no sandbox wrote.
 type OtherSandboxError struct {
 	// Sandbox that the cluster belongs to; empty if the ConfigMap is not a mark.
 	Sandbox string
@@ -35,8 +35,8 @@ func (e *OtherSandboxError) Error() string {
 	return fmt.Sprintf("the cluster belongs to sandbox %q; take that one down first or choose another cluster", e.Sandbox)
 }
 
-// Mark makes the cluster bear the mark of sandbox. A cluster that bears it already is left as it is; one that belongs to
-// another sandbox gives an *OtherSandboxError.
+// Mark makes the cluster bear the mark of sandbox. A cluster that bears it already is left as it
+// is; one that belongs to another sandbox gives an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	mark := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace, Labels: map[string]string{ManagedBy: MarkName}},
@@ -53,8 +53,8 @@ func Mark(ctx context.Context, client kubernetes.Interface, sandbox string) erro
 	return nil
 }
 
-// Marked tells whether the cluster bears the mark of sandbox. It only reads. A cluster of another sandbox gives an
-// *OtherSandboxError.
+// Marked tells whether the cluster bears the mark of sandbox. It only reads. A cluster of another
+// sandbox gives an *OtherSandboxError.
 func Marked(ctx context.Context, client kubernetes.Interface, sandbox string) (bool, error) {
 	mark, err := readMark(ctx, client, sandbox)
 	return mark != nil, err
@@ -76,8 +76,8 @@ func readMark(ctx context.Context, client kubernetes.Interface, sandbox string) 
 	return mark, nil
 }
 
-// Unmark removes the mark of sandbox and nothing else. A cluster without a mark is fine; the mark of another sandbox stays
-// and gives an *OtherSandboxError.
+// Unmark removes the mark of sandbox and nothing else. A cluster without a mark is fine; the mark
+// of another sandbox stays and gives an *OtherSandboxError.
 func Unmark(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	mark, err := readMark(ctx, client, sandbox)
 	if err != nil || mark == nil {

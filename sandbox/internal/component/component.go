@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Component is one part of a sandbox: a process of its own, or a part of the daemon (then its PID is the
-// daemon's), or a Pod in the cluster. Its JSON form is that of the control API.
+// Component is one part of a sandbox: a process of its own, or a part of the daemon (then its PID
+// is the daemon's), or a Pod in the cluster. Its JSON form is that of the control API.
 type Component struct {
 	Name string `json:"name"`
 	// State is running, paused or exited.
@@ -50,7 +50,8 @@ var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
 // ErrUnknown is returned, wrapped, by Part.Act for a name that is none of its components.
 var ErrUnknown = errors.New("no such component")
 
-// RefusedError is returned, wrapped, by Part.Act for an action that its component cannot do now, or ever.
+// RefusedError is returned, wrapped, by Part.Act for an action that its component cannot do now, or
+// ever.
 type RefusedError struct {
 	// Message says what is refused and why, in one sentence.
 	Message string
@@ -64,7 +65,8 @@ func Refuse(format string, values ...any) error {
 	return &RefusedError{Message: fmt.Sprintf(format, values...)}
 }
 
-// Part is a part of a sandbox as seen by `status` and `component`. Its methods may be called concurrently.
+// Part is a part of a sandbox as seen by `status` and `component`. Its methods may be called
+// concurrently.
 type Part interface {
 	// Components tells how each of its components is now, in a fixed order. It does not wait for
 	// changes that go on, and blocks for a second at most.

@@ -1,5 +1,5 @@
-// Package component is what the parts of a sandbox have in common: the components that `koupsandbox status`
-// lists, and what `koupsandbox component` does to them.
+// Package component is what the parts of a sandbox have in common: the components that `koupsandbox
+// status` lists, and what `koupsandbox component` does to them.
 //
 //	component.go  Component, Action, Part
 //	none.go       None: a Part without components

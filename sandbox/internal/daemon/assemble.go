@@ -52,8 +52,8 @@ type assembly struct {
 	opened []io.Closer // closed last, or when the assembly fails
 }
 
-// assemble makes everything that needs the API or the broker, and returns the steps that start it. Nothing
-// is started yet.
+// assemble makes everything that needs the API or the broker, and returns the steps that start it.
+// Nothing is started yet.
 func (b *firstUp) assemble(ctx context.Context) (steps []graph.Step, err error) {
 	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
 	a := &assembly{firstUp: b, config: b.d.configNow(), life: life}
@@ -247,7 +247,8 @@ func (a *assembly) onHost(p host.Program) *host.Runner {
 	return host.New(host.Options{Program: p, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set})
 }
 
-// basesSteps bring the sandbox's own bases up: what they run in at once, themselves when controllers listen.
+// basesSteps bring the sandbox's own bases up: what they run in at once, themselves when
+// controllers listen.
 func (a *assembly) basesSteps(s *running) []graph.Step {
 	d, number := a.d, *a.config.Spec.Bases.Count
 	prepare := "" // in this process it takes no time
@@ -296,8 +297,8 @@ func waitingForNodes(n int) string {
 	return fmt.Sprintf("Waiting for %s to be Ready", count(n, "Node"))
 }
 
-// waitNodes waits until every base of the sandbox's own has a Ready Node; what becomes of others, their owners watch. It is
-// the controller that makes them, so its log tells why they are not.
+// waitNodes waits until every base of the sandbox's own has a Ready Node; what becomes of others,
+// their owners watch. It is the controller that makes them, so its log tells why they are not.
 func (d *Daemon) waitNodes(ctx context.Context, s *running) error {
 	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
 	return runner.WithLog(err, d.o.Dir.Log(runner.Name))

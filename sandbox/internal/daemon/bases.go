@@ -21,8 +21,8 @@ import (
 
 const fleetName = "bases"
 
-// bases are the bases as one component. Those of a group may be meant not to be well: their owners watch
-// them.
+// bases are the bases as one component. Those of a group may be meant not to be well: their owners
+// watch them.
 type bases struct {
 	fleet     *fleet.Fleet
 	startedAt time.Time

@@ -40,8 +40,8 @@ const (
 //	   │  └─ load the controller's image ─────────────│─ prepare bases ────────────────────────┘  │
 //	   └─ the rest of the cluster ────────────────────────────────────────────────────────────────┘
 //
-// The bases connect when the controllers are ready and listen: what a base says on connecting, it says
-// once.
+// The bases connect when the controllers are ready and listen: what a base says on connecting, it
+// says once.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	config := r.Config
 	if config.Spec.Controller.Location == "" && EffectiveProvider(config) != v1alpha1.ProviderKind {
@@ -69,8 +69,8 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	})
 }
 
-// firstUp is what the steps of one bring-up share. Each field is written by one step, and read by those
-// that need what it gives.
+// firstUp is what the steps of one bring-up share. Each field is written by one step, and read by
+// those that need what it gives.
 type firstUp struct {
 	d        *Daemon
 	steps    *progress.Steps
@@ -101,7 +101,8 @@ func (b *firstUp) first() []graph.Step {
 	}
 	if nodes, ok := b.cluster.Nodes(); ok && b.request.Config.Spec.Controller.Location != v1alpha1.LocationHost {
 		all = append(all, graph.Step{Needs: []graph.Condition{cluster.Prepared}, Gives: []graph.Condition{imageLoaded}, Run: func(ctx context.Context) error {
-			// Where the controller may yet come to run on this machine, a program without an image is none.
+			// Where the controller may yet come to run on this machine, a program without an image
+			// is none.
 			if b.request.Config.Spec.Controller.Location == "" && incluster.CheckProgram(d.o.Programs.Controller) != nil {
 				return nil
 			}
@@ -132,8 +133,8 @@ func (b *firstUp) checkBroker(ctx context.Context) (err error) {
 	return b.external.Check(ctx, o)
 }
 
-// openBroker decides where the controllers run, since the broker listens where they reach it, and opens
-// the broker's port.
+// openBroker decides where the controllers run, since the broker listens where they reach it, and
+// opens the broker's port.
 func (b *firstUp) openBroker(ctx context.Context) error {
 	d := b.d
 	config := resolveLocation(d.configNow(), b.cluster, d.o.Programs.Controller, b.steps.Note)

@@ -20,8 +20,8 @@ func (d *Daemon) Act(ctx context.Context, name string, action control.Action) er
 	return d.act(ctx, name, action)
 }
 
-// act does something to a component, within the time that a step may take. Whoever calls it has the right
-// to change the sandbox.
+// act does something to a component, within the time that a step may take. Whoever calls it has the
+// right to change the sandbox.
 func (d *Daemon) act(ctx context.Context, name string, action component.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
 	defer cancel()

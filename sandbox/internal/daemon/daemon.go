@@ -313,7 +313,8 @@ func (d *Daemon) shown() [partCount]component.Part {
 	return d.parts
 }
 
-// assembled returns what the sandbox is made of, once that is so; its bases and Nodes may still be to come.
+// assembled returns what the sandbox is made of, once that is so; its bases and Nodes may still be
+// to come.
 func (d *Daemon) assembled() (s *running, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -549,8 +549,8 @@ func TestEventsFromTheStart(t *testing.T) {
 	}
 }
 
-// Once the end has begun nobody gets the right to change the sandbox, though it be free: an up that comes
-// after one that failed must not begin.
+// Once the end has begun nobody gets the right to change the sandbox, though it be free: an up that
+// comes after one that failed must not begin.
 func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
 	d.end(errUpFailed)

@@ -18,7 +18,7 @@
 //	status.go      how everything is
 //	events.go      the steps so far, for whoever asks later
 //
-// The life of a daemon: it listens, waits for a first up, and ends after down, on a signal, or when the
-// first up fails or the command that asked for it goes away. Whatever ends it, it undoes the steps that
-// have begun, backwards.
+// The life of a daemon: it listens, waits for a first up, and ends after down, on a signal, or when
+// the first up fails or the command that asked for it goes away. Whatever ends it, it undoes the
+// steps that have begun, backwards.
 package daemon

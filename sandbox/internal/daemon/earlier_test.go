@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// A cluster that was there before outlives an up that fails, but no down; one that this up has made goes.
+// A cluster that was there before outlives an up that fails, but no down; one that this up has made
+// goes.
 func TestUpThatFailsLeavesWhatWasThere(t *testing.T) {
 	for name, tc := range map[string]struct{ adopted, down, want bool }{
 		"made by this up":            {want: true},

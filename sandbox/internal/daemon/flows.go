@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// flows are the streams of requests of all groups: those that this process sends, and those that are sent
-// from within the cluster, where kube-proxy leads them.
+// flows are the streams of requests of all groups: those that this process sends, and those that
+// are sent from within the cluster, where kube-proxy leads them.
 type flows struct {
 	here   *traffic.Generator
 	inside insider
@@ -64,8 +64,8 @@ type inside struct {
 	fleet    *fleet.Fleet
 }
 
-// routes tells whether all bases of a group have addresses that the cluster routes: not those of bases in
-// this process.
+// routes tells whether all bases of a group have addresses that the cluster routes: not those of
+// bases in this process.
 func (i *inside) routes(group string) bool {
 	members := i.fleet.Group(group)
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return m.Runtime != v1alpha1.RuntimeContainer })

@@ -34,8 +34,9 @@ func brokerHost(config *v1alpha1.Sandbox, c Cluster) (string, error) {
 	return "", errors.New("this machine and the cluster do not reach each other, as with an engine in a virtual machine: " + advice)
 }
 
-// resolveLocation decides where the controller runs if the configuration leaves that open: in the cluster,
-// unless something speaks against it, which a person is told. The API of the cluster answers.
+// resolveLocation decides where the controller runs if the configuration leaves that open: in the
+// cluster, unless something speaks against it, which a person is told. The API of the cluster
+// answers.
 func resolveLocation(config *v1alpha1.Sandbox, c Cluster, program string, note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {
 		return config

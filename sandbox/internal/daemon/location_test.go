@@ -12,7 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Where nothing else is said the controller runs in the cluster, unless it cannot, which is told; what was said is left alone.
+// Where nothing else is said the controller runs in the cluster, unless it cannot, which is told;
+// what was said is left alone.
 func TestResolveLocation(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Version: uint32(elf.EV_CURRENT)}

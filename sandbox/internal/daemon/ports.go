@@ -16,11 +16,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
 
-// The ports of the daemon: where things may come from, each with its implementations in packages of their
-// own. The other two are fleet.Runtime, what bases run in, and broker.Link, how MQTT gets through.
+// The ports of the daemon: where things may come from, each with its implementations in packages of
+// their own. The other two are fleet.Runtime, what bases run in, and broker.Link, how MQTT gets
+// through.
 
-// Cluster is where the Kubernetes API comes from. Unless something else is said, its methods are called
-// when the API answers.
+// Cluster is where the Kubernetes API comes from. Unless something else is said, its methods are
+// called when the API answers.
 type Cluster interface {
 	// Steps bring the cluster up, and end it. They give cluster.Prepared, cluster.Answers and
 	// cluster.Complete.
@@ -31,15 +32,16 @@ type Cluster interface {
 	Cluster() *cluster.Cluster
 	// Client is a client for many objects.
 	Client() (kubernetes.Interface, error)
-	// Sweep removes what a daemon that ended without a word has left in a cluster of the sandbox's own.
+	// Sweep removes what a daemon that ended without a word has left in a cluster of the sandbox's
+	// own.
 	Sweep(ctx context.Context) error
-	// ControllerKubeconfig is the path of the kubeconfig that Admit gives to the module controller. It may
-	// be called at any time.
+	// ControllerKubeconfig is the path of the kubeconfig that Admit gives to the module controller.
+	// It may be called at any time.
 	ControllerKubeconfig() string
 	// Admit gives the module controller its rights, and its kubeconfig.
 	Admit(ctx context.Context) error
-	// Dismiss removes from a cluster that stays what was made in it: the rights, and the Nodes of bases by
-	// their identities. It is called when the controller has ended.
+	// Dismiss removes from a cluster that stays what was made in it: the rights, and the Nodes of
+	// bases by their identities. It is called when the controller has ended.
 	Dismiss(ctx context.Context, bases map[string]bool) error
 	// Guard looks after the cluster until ctx ends.
 	Guard(ctx context.Context) error
@@ -47,8 +49,8 @@ type Cluster interface {
 	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// Host is the address of this machine at which the cluster reaches it; empty if it does not.
 	Host() string
-	// KubeletClientCA names the file of the authority behind the certificate with which the API server
-	// calls kubelets; empty if the API server does not reach this machine.
+	// KubeletClientCA names the file of the authority behind the certificate with which the API
+	// server calls kubelets; empty if the API server does not reach this machine.
 	KubeletClientCA() string
 	// Ephemeral tells whether nothing that the controller would tidy up outlives the sandbox.
 	Ephemeral() bool
@@ -68,8 +70,8 @@ var (
 type ControllerRunner interface {
 	// Start follows the controllers until ctx ends. It is called once, before Ensure.
 	Start(ctx context.Context) error
-	// Ensure brings the controllers to a configuration and blocks until all are ready. Those that differ in
-	// nothing go on.
+	// Ensure brings the controllers to a configuration and blocks until all are ready. Those that
+	// differ in nothing go on.
 	Ensure(ctx context.Context, c v1alpha1.Controller) error
 	// End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
 	End(ctx context.Context, abruptly bool) error

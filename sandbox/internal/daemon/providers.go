@@ -42,8 +42,8 @@ type clusterOptions struct {
 	log  *slog.Logger
 }
 
-// EffectiveProvider is the provider of a configuration, or embedded where auto was not resolved: it needs
-// nothing but this machine.
+// EffectiveProvider is the provider of a configuration, or embedded where auto was not resolved: it
+// needs nothing but this machine.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
 		return v1alpha1.ProviderEmbedded
@@ -60,10 +60,10 @@ func openCluster(o clusterOptions) (Cluster, error) {
 	return p.open(o)
 }
 
-// Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and cannot
-// say what that was: the Nodes of its bases, the objects with its label, and the mark. A cluster that does
-// not bear the sandbox's mark is left alone, and so is one that goes with the sandbox; a cluster of kind
-// is removed as a whole.
+// Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and
+// cannot say what that was: the Nodes of its bases, the objects with its label, and the mark. A
+// cluster that does not bear the sandbox's mark is left alone, and so is one that goes with the
+// sandbox; a cluster of kind is removed as a whole.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	if p, known := providers[EffectiveProvider(config)]; known {
 		return p.forget(ctx, dir, config)
@@ -110,8 +110,8 @@ func openKind(o clusterOptions) (Cluster, error) {
 	return p, nil
 }
 
-// forgetKind removes the cluster, and what is left of bases in containers: they end with their daemon,
-// unless the engine had trouble.
+// forgetKind removes the cluster, and what is left of bases in containers: they end with their
+// daemon, unless the engine had trouble.
 func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	o := kindOptions(dir, config)
 	e, err := kind.EngineOf(ctx, o)

@@ -28,8 +28,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// openCommands opens the way to bases for controllers that are not on this machine, at an address of it in
-// their network. It returns the URL with its password, and what serves it until its context ends.
+// openCommands opens the way to bases for controllers that are not on this machine, at an address
+// of it in their network. It returns the URL with its password, and what serves it until its
+// context ends.
 func openCommands(host string, gateway *traffic.Gateway) (proxy string, start func(context.Context) error, err error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {

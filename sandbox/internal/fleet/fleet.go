@@ -44,7 +44,8 @@ type Options struct {
 	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
 	// URLs name no real host. Default: nobody gets them.
 	Beat http.RoundTripper
-	// Runtimes are what bases can run in, besides this process, by the name that sets give. Default: none.
+	// Runtimes are what bases can run in, besides this process, by the name that sets give.
+	// Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
 	// Max is how many bases there may be at once. Default: any number.
 	Max int
@@ -115,10 +116,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// Add starts count more bases of a set, each with a new random identity, and
-// returns them without waiting for their connections; see WaitConnected. It waits for
-// Start, if that comes later, and for what the bases run in. The error may wrap ErrInvalid or ErrNotRunning; then none was
-// added.
+// Add starts count more bases of a set, each with a new random identity, and returns them without
+// waiting for their connections; see WaitConnected. It waits for Start, if that comes later, and
+// for what the bases run in. The error may wrap ErrInvalid or ErrNotRunning; then none was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -127,8 +127,8 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	return p.Start()
 }
 
-// Prepared are bases that are not in their fleet yet: what they run in has started, and they say nothing.
-// Whoever has some calls Start or Discard, once.
+// Prepared are bases that are not in their fleet yet: what they run in has started, and they say
+// nothing. Whoever has some calls Start or Discard, once.
 type Prepared struct {
 	f       *Fleet
 	set     Set

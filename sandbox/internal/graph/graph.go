@@ -46,9 +46,9 @@ type node struct {
 // New returns a graph without steps.
 func New() *Graph { return &Graph{givers: map[Condition]*node{}} }
 
-// Add adds steps. While Run goes on they begin as soon as what they need holds. A step may need what the
-// same call, or an earlier one, adds. The error names a condition that nobody gives, or that two steps
-// give; then nothing was added.
+// Add adds steps. While Run goes on they begin as soon as what they need holds. A step may need
+// what the same call, or an earlier one, adds. The error names a condition that nobody gives, or
+// that two steps give; then nothing was added.
 func (g *Graph) Add(steps ...Step) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,8 +90,8 @@ func (g *Graph) Add(steps ...Step) error {
 	return nil
 }
 
-// circle returns a node that needs itself, by whatever way, or nil. Steps of earlier calls need nothing of
-// later ones, so only those of one call can.
+// circle returns a node that needs itself, by whatever way, or nil. Steps of earlier calls need
+// nothing of later ones, so only those of one call can.
 func circle(added []*node) *node {
 	const visiting, visited = 1, 2
 	state := map[*node]int{}
@@ -120,10 +120,10 @@ func circle(added []*node) *node {
 	return nil
 }
 
-// Run runs every step as soon as what it needs holds, and blocks until all are done. do calls a step's
-// Run; it may show the step to somebody, and bound its time. The first step that fails, or the end of ctx,
-// cancels the context of all others: those that run give up, and no other begins. Run then waits for them
-// and returns the first error.
+// Run runs every step as soon as what it needs holds, and blocks until all are done. do calls a
+// step's Run; it may show the step to somebody, and bound its time. The first step that fails, or
+// the end of ctx, cancels the context of all others: those that run give up, and no other begins.
+// Run then waits for them and returns the first error.
 func (g *Graph) Run(ctx context.Context, do func(context.Context, Step) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -175,9 +175,9 @@ func (g *Graph) Run(ctx context.Context, do func(context.Context, Step) error) e
 	return first
 }
 
-// Undo takes back every step that has begun, each after those that needed what it gives, others at the
-// same time, and blocks until all are taken back. Every step is tried; the errors are joined in the order
-// in which the steps were added.
+// Undo takes back every step that has begun, each after those that needed what it gives, others at
+// the same time, and blocks until all are taken back. Every step is tried; the errors are joined in
+// the order in which the steps were added.
 func (g *Graph) Undo(ctx context.Context) error {
 	g.mu.Lock()
 	nodes := slices.Clone(g.nodes)

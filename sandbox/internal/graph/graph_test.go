@@ -243,8 +243,8 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// Whatever the graph: a step begins after those that it needs are done, is undone before them, and what
-// was begun is undone, once.
+// Whatever the graph: a step begins after those that it needs are done, is undone before them, and
+// what was begun is undone, once.
 func TestOrderOfAnyGraph(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		count := rapid.IntRange(1, 12).Draw(r, "steps")

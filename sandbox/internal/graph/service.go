@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Service makes s a step that starts something long-lived: its Run returns at once while start goes on in
-// a goroutine, and its Undo ends the context of start and waits until it has returned. ended is told when
-// start returns an error, whenever that is. The context of start does not end with that of Run.
+// Service makes s a step that starts something long-lived: its Run returns at once while start goes
+// on in a goroutine, and its Undo ends the context of start and waits until it has returned. ended
+// is told when start returns an error, whenever that is. The context of start does not end with
+// that of Run.
 func Service(s Step, start func(context.Context) error, ended func(error)) Step {
 	var (
 		running sync.WaitGroup

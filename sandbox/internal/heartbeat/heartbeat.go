@@ -23,9 +23,9 @@ const timeout = 5 * time.Second
 // limit is more than anything that a base says of itself.
 const limit = 64 << 10
 
-// Relay takes heartbeats over HTTP to every module controller, as the broker does over MQTT: each of them
-// must know of every base to take it over. It answers as soon as one has answered 200. Its methods may be
-// called concurrently.
+// Relay takes heartbeats over HTTP to every module controller, as the broker does over MQTT: each
+// of them must know of every base to take it over. It answers as soon as one has answered 200. Its
+// methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
 	// bases finds who takes the heartbeats of a base in a container.
@@ -38,8 +38,8 @@ type Relay struct {
 	listeners sync.WaitGroup
 }
 
-// New returns a relay to nobody. bases finds who takes the heartbeats of a base that posts under its host
-// name, as one in a container does.
+// New returns a relay to nobody. bases finds who takes the heartbeats of a base that posts under
+// its host name, as one in a container does.
 func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
 	return &Relay{bases: bases, addrs: map[string]string{}, endpoints: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
@@ -47,9 +47,9 @@ func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
 }
 
 // Open listens for bases that are no part of this process, at an address of this machine in their
-// network, until ctx ends. It returns their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, which
-// is all that arklet speaks, with a secret in the path, since others can reach that port too. A host has
-// one endpoint, however often it is asked for.
+// network, until ctx ends. It returns their koupleless.arklet.http.heartbeat.endpoint: plain HTTP,
+// which is all that arklet speaks, with a secret in the path, since others can reach that port too.
+// A host has one endpoint, however often it is asked for.
 func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,8 +72,8 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 	return endpoint, nil
 }
 
-// ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a container
-// posts under its host name.
+// ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a
+// container posts under its host name.
 func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var to http.RoundTripper = h
 	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {
@@ -107,8 +107,8 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body) // a base that is gone sends another
 }
 
-// Set notes where a controller receives heartbeats; empty = nowhere. Connections to where it did are not
-// used again: they may lead to a Pod that is gone.
+// Set notes where a controller receives heartbeats; empty = nowhere. Connections to where it did
+// are not used again: they may lead to a Pod that is gone.
 func (h *Relay) Set(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

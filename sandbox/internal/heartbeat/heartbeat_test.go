@@ -152,7 +152,8 @@ func TestFromOutside(t *testing.T) {
 	}
 }
 
-// Of answers that are not 200 the last counts, whatever else failed, and there is never an answer and an error.
+// Of answers that are not 200 the last counts, whatever else failed, and there is never an answer
+// and an error.
 func TestWhichAnswerCounts(t *testing.T) {
 	answer := func(status int) outcome { return outcome{response: &http.Response{StatusCode: status}} }
 	refused := outcome{err: errors.New("refused")}

@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// layers are the layers of the module, the lowest first. A package belongs to the layer that names it, or
-// the nearest folder above it. It imports packages of its own layer and of lower ones.
+// layers are the layers of the module, the lowest first. A package belongs to the layer that names
+// it, or the nearest folder above it. It imports packages of its own layer and of lower ones.
 var layers = []struct {
 	name     string
 	packages []string
@@ -132,7 +132,8 @@ func joined(from, to string) bool {
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")
 }
 
-// A package whose comment maps files maps all of them, and none that is gone; with a doc.go it has a map.
+// A package whose comment maps files maps all of them, and none that is gone; with a doc.go it has
+// a map.
 var fileName = regexp.MustCompile(`(^|[\s(])([a-z0-9_*]+\.go)\b`)
 
 func TestEveryMapFits(t *testing.T) {

@@ -35,9 +35,9 @@ const (
 	removedAtOnce = 10
 )
 
-// Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may be
-// scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at before
-// that taint goes waits for seconds. Its methods may be called concurrently.
+// Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may
+// be scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at
+// before that taint goes waits for seconds. Its methods may be called concurrently.
 type Watch struct {
 	client kubernetes.Interface
 	env    string
@@ -52,7 +52,8 @@ type nodeState struct {
 	ready bool
 }
 
-// New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start.
+// New returns a watch of the Nodes whose names may end with an environment. It follows nothing
+// before Start.
 func New(client kubernetes.Interface, env string) *Watch {
 	return &Watch{client: client, env: env, ready: map[string]nodeState{}, change: make(chan struct{})}
 }
@@ -175,9 +176,9 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 	}
 }
 
-// Remove deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does after a
-// while: those that the label selector matches, if their base is one of ours. Pods that take the place of
-// others must not be bound to one of these, so all Nodes go first.
+// Remove deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does
+// after a while: those that the label selector matches, if their base is one of ours. Pods that
+// take the place of others must not be bound to one of these, so all Nodes go first.
 func Remove(ctx context.Context, client kubernetes.Interface, selector string, ours func(identity string) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

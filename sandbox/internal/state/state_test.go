@@ -68,7 +68,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A folder is koupsandbox's own by its mark; what an older version left is recognised by what is in it.
+// A folder is koupsandbox's own by its mark; what an older version left is recognised by what is in
+// it.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"
@@ -76,7 +77,8 @@ func TestOwned(t *testing.T) {
 		foreign = "foreign"
 		config  = "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: a}\n"
 	)
-	// put makes files, those of empty text being folders; a path that ends with ! is readable by others.
+	// put makes files, those of empty text being folders; a path that ends with ! is readable by
+	// others.
 	put := func(files map[string]string) func(*testing.T, state.Dir) {
 		return func(t *testing.T, dir state.Dir) {
 			t.Helper()

@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// errNoProcess says that no process has the pid, or that it has ended and waits to be collected by its parent.
+// errNoProcess says that no process has the pid, or that it has ended and waits to be collected by
+// its parent.
 var errNoProcess = errors.New("no such process")
 
 // usage is what the operating system says about a live process.
 type usage struct {
-	// start tells this process from every other that has had or will have its pid. It is compared, never interpreted.
+	// start tells this process from every other that has had or will have its pid. It is compared,
+	// never interpreted.
 	start string
 	// stopped is true after SIGSTOP.
 	stopped bool
@@ -19,9 +21,9 @@ type usage struct {
 	cpu     time.Duration
 }
 
-// owned returns a handle on the process pid if it is the one that started at start, and errNoProcess if that one is gone.
-// On Linux the handle is a pidfd taken before the start time is read, so that a signal through it cannot reach a later
-// process of the same pid.
+// owned returns a handle on the process pid if it is the one that started at start, and
+// errNoProcess if that one is gone. On Linux the handle is a pidfd taken before the start time is
+// read, so that a signal through it cannot reach a later process of the same pid.
 func owned(pid int, start string) (*os.Process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {

@@ -19,8 +19,9 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(b)), err
 })
 
-// inspect reads /proc. The start time is kept as the kernel counts it, in ticks since boot: as a time of day it would move
-// whenever the clock is set, and a record from before would no longer match.
+// inspect reads /proc. The start time is kept as the kernel counts it, in ticks since boot: as a
+// time of day it would move whenever the clock is set, and a record from before would no longer
+// match.
 func inspect(pid int) (usage, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -37,7 +38,8 @@ func inspect(pid int) (usage, error) {
 	case err != nil:
 		return usage{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	case stat.State == "X", stat.State == "Z" && stat.NumThreads <= 1:
-		// With threads left it is still ending: its files and ports stay open until the last one goes.
+		// With threads left it is still ending: its files and ports stay open until the last one
+		// goes.
 		return usage{}, errNoProcess
 	}
 	return usage{

@@ -21,7 +21,8 @@ type Record struct {
 	Name string `json:"name"`
 	// PID of the process.
 	PID int `json:"pid"`
-	// Start, together with PID, tells the process from every other; what it says differs by operating system.
+	// Start, together with PID, tells the process from every other; what it says differs by
+	// operating system.
 	Start string `json:"start"`
 	// StartedAt is the time of the start, for people to read.
 	StartedAt time.Time `json:"startedAt"`
@@ -65,8 +66,8 @@ func newRecord(spec Spec, r *run) Record {
 	}
 }
 
-// RecordSelf writes a run record of the calling process, for a daemon that others must find. The record stays when the
-// process ends; it then reads as not alive.
+// RecordSelf writes a run record of the calling process, for a daemon that others must find. The
+// record stays when the process ends; it then reads as not alive.
 func RecordSelf(dir, name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -108,8 +109,9 @@ func removeRecord(dir, name string) error {
 	return nil
 }
 
-// Records reads the run records in dir, in order of start, and looks which of their processes still run. A folder that does
-// not exist has none. A record that cannot be read is reported in the error; the others are returned all the same.
+// Records reads the run records in dir, in order of start, and looks which of their processes still
+// run. A folder that does not exist has none. A record that cannot be read is reported in the
+// error; the others are returned all the same.
 func Records(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,10 +153,11 @@ func readRecord(path string) (Record, error) {
 	return r, nil
 }
 
-// CleanStale ends the recorded processes that are still the ones that were started, the one started last first, and removes
-// all records: the way to begin after a crash or a reboot. The calling process and its record are left alone. It returns the
-// records of the processes that it ended. It blocks until they are gone: at most their stop timeouts, and no time at all after
-// ctx has ended, when they are killed.
+// CleanStale ends the recorded processes that are still the ones that were started, the one started
+// last first, and removes all records: the way to begin after a crash or a reboot. The calling
+// process and its record are left alone. It returns the records of the processes that it ended. It
+// blocks until they are gone: at most their stop timeouts, and no time at all after ctx has ended,
+// when they are killed.
 func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	records, err := Records(dir)
 	errs := []error{err}

@@ -58,7 +58,8 @@ func TestRecordsOfNothing(t *testing.T) {
 	}
 }
 
-// A second supervisor of the same folder stands for the sandbox after its crash: the processes are not its own.
+// A second supervisor of the same folder stands for the sandbox after its crash: the processes are
+// not its own.
 func TestCleanStale(t *testing.T) {
 	b := newBench(t)
 	dir := b.Supervisor.dir

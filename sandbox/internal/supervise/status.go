@@ -29,7 +29,8 @@ type Status struct {
 	State     State     `json:"state"`
 	PID       int       `json:"pid"`
 	StartedAt time.Time `json:"startedAt"`
-	// ExitError says how the process ended ("signal: killed", "exit status 1", "exit status 0"); empty while it runs.
+	// ExitError says how the process ended ("signal: killed", "exit status 1", "exit status 0");
+	// empty while it runs.
 	ExitError string `json:"exitError,omitempty"`
 	// RSS is resident memory in bytes; 0 when exited.
 	RSS uint64 `json:"rss"`
@@ -43,11 +44,13 @@ type Status struct {
 	LogFile string `json:"logFile,omitempty"`
 }
 
-// readyTimeout bounds the readiness question of Status: a paused component holds connections open and never answers.
+// readyTimeout bounds the readiness question of Status: a paused component holds connections open
+// and never answers.
 const readyTimeout = time.Second
 
-// Status tells what the components do now whose names are wanted, nil for all, in the order of their names. All are
-// asked for their readiness at once, so it takes about as long as the slowest answer and at most one second.
+// Status tells what the components do now whose names are wanted, nil for all, in the order of
+// their names. All are asked for their readiness at once, so it takes about as long as the slowest
+// answer and at most one second.
 func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Status {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -94,7 +97,8 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 	return st
 }
 
-// question is what tells whether a run of the component does its work; nil if it does as soon as it runs.
+// question is what tells whether a run of the component does its work; nil if it does as soon as it
+// runs.
 func (s Spec) question(r *run) func(context.Context) error {
 	if s.ReadyLog == nil {
 		return s.Ready

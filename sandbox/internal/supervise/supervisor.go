@@ -32,14 +32,18 @@ type Spec struct {
 	Env []string
 	// Dir to run in; empty means that of this process.
 	Dir string
-	// LogFile receives standard output and standard error, appended; empty means they are thrown away.
+	// LogFile receives standard output and standard error, appended; empty means they are thrown
+	// away.
 	LogFile string
-	// Ready returns nil when the component does its work, or what is missing; nil means ready as soon as it runs.
+	// Ready returns nil when the component does its work, or what is missing; nil means ready as
+	// soon as it runs.
 	Ready func(context.Context) error
-	// ReadyLog, in place of Ready, fits a line that the process has logged since its start when it does its work. It needs LogFile.
+	// ReadyLog, in place of Ready, fits a line that the process has logged since its start when it
+	// does its work. It needs LogFile.
 	ReadyLog *regexp.Regexp
-	// Group has signals go to all processes that the component has started and that stayed in its process group, and ends those
-	// that outlive it: for programs that are not ours, such as a script.
+	// Group has signals go to all processes that the component has started and that stayed in its
+	// process group, and ends those that outlive it: for programs that are not ours, such as a
+	// script.
 	Group bool
 	// StopSignal asks the component to end; nil means SIGTERM.
 	StopSignal os.Signal
@@ -57,12 +61,13 @@ type Options struct {
 	Logger *slog.Logger
 	// PollInterval is the pause between two calls of Ready; zero means 20 ms.
 	PollInterval time.Duration
-	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil means nobody is told.
+	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil
+	// means nobody is told.
 	Changed func(Change)
 }
 
-// Supervisor starts and stops components. Its methods may be called concurrently; those that name one component wait for
-// each other.
+// Supervisor starts and stops components. Its methods may be called concurrently; those that name
+// one component wait for each other.
 type Supervisor struct {
 	dir     string
 	logger  *slog.Logger
@@ -108,9 +113,10 @@ func New(o Options) *Supervisor {
 	}
 }
 
-// Start starts spec in a process group of its own, so that Ctrl-C on a terminal does not reach it, and writes its run record.
-// It returns when the process runs, ready or not. The process outlives ctx and the Supervisor; only Stop and Kill end it.
-// Starting a name that runs already is an error; one that has exited is started anew with the new spec.
+// Start starts spec in a process group of its own, so that Ctrl-C on a terminal does not reach it,
+// and writes its run record. It returns when the process runs, ready or not. The process outlives
+// ctx and the Supervisor; only Stop and Kill end it. Starting a name that runs already is an error;
+// one that has exited is started anew with the new spec.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	if err := validName(spec.Name); err != nil {
 		return err
@@ -233,8 +239,8 @@ func (r *run) ended() bool {
 	}
 }
 
-// WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends before that it returns a
-// *NotReadyError.
+// WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends
+// before that it returns a *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -243,8 +249,8 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	return s.WaitUntil(ctx, name, spec.question(r))
 }
 
-// WaitUntil is WaitReady with another question in place of the component's Ready, for what it can do earlier or later than
-// being ready; nil asks for no more than that the process runs.
+// WaitUntil is WaitReady with another question in place of the component's Ready, for what it can
+// do earlier or later than being ready; nil asks for no more than that the process runs.
 func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -290,8 +296,9 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 }
 
-// Stop asks the component to end, waits, and kills it after its StopTimeout or when ctx ends, whichever comes first. It
-// returns when the process is gone and its run record removed. Stopping what has exited or was never started is fine.
+// Stop asks the component to end, waits, and kills it after its StopTimeout or when ctx ends,
+// whichever comes first. It returns when the process is gone and its run record removed. Stopping
+// what has exited or was never started is fine.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -344,7 +351,8 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 	return err
 }
 
-// endProcess signals p, continues it in case it is paused, and kills it when it has not gone after timeout.
+// endProcess signals p, continues it in case it is paused, and kills it when it has not gone after
+// timeout.
 func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal, timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
 		if err := ignoreGone(send(p, group, sig)); err != nil {
@@ -416,7 +424,8 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// Restart stops the component, if it runs, and starts it again with the same Spec. It does not wait until it is ready.
+// Restart stops the component, if it runs, and starts it again with the same Spec. It does not wait
+// until it is ready.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper is the component's main: it makes the file args[0] when its signal handlers stand, then waits for its end.
+// helper is the component's main: it makes the file args[0] when its signal handlers stand, then
+// waits for its end.
 func helper(how string, args []string) {
 	terms := make(chan os.Signal, 1)
 	switch how {

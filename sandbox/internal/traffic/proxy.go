@@ -43,12 +43,12 @@ func (h *http1) init(g *Gateway) {
 
 func (h *http1) close() { h.transport.CloseIdleConnections() }
 
-// ServeHTTP is an HTTP proxy: http://SERVICE.NAMESPACE[:PORT]/… goes to a Service,
-// http://IP:PORT/… to a base: to arklet's listener when PORT is the one of it, else to
-// the modules. A base that somebody runs by hand on this machine has an address of the
-// loopback interface, where it can be reached as it is. With CONNECT the connection is passed on as it is, with its refusal
-// as a status and its reset as a reset. Otherwise a Service without endpoints gives 503, a
-// connection that was refused 502, and one that broke later breaks here, too.
+// ServeHTTP is an HTTP proxy: http://SERVICE.NAMESPACE[:PORT]/… goes to a Service, http://IP:PORT/…
+// to a base: to arklet's listener when PORT is the one of it, else to the modules. A base that
+// somebody runs by hand on this machine has an address of the loopback interface, where it can be
+// reached as it is. With CONNECT the connection is passed on as it is, with its refusal as a status
+// and its reset as a reset. Otherwise a Service without endpoints gives 503, a connection that was
+// refused 502, and one that broke later breaks here, too.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -60,8 +60,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Commands is an HTTP proxy for controllers that are not on this machine: CONNECT leads to where bases take commands and nowhere else,
-// for whoever knows user and password.
+// Commands is an HTTP proxy for controllers that are not on this machine: CONNECT leads to where
+// bases take commands and nowhere else, for whoever knows user and password.
 func (g *Gateway) Commands(user, password string) http.Handler {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

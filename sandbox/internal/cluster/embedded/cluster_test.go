@@ -113,7 +113,8 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	}
 }
 
-// strangersConfig trusts the API but shows a certificate that another authority made for an administrator.
+// strangersConfig trusts the API but shows a certificate that another authority made for an
+// administrator.
 func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	p, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted, time.Now())

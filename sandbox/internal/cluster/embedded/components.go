@@ -33,8 +33,8 @@ func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
 func (c *ControlPlane) spec(name string) supervise.Spec {
 	s := supervise.Spec{
 		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
-		// All but a durable etcd end at once: the others keep nothing but what is in etcd, a graceful end takes them seconds,
-		// and etcd recovers from its log.
+		// All but a durable etcd end at once: the others keep nothing but what is in etcd, a
+		// graceful end takes them seconds, and etcd recovers from its log.
 		StopSignal: syscall.SIGKILL,
 	}
 	var f flags
@@ -71,13 +71,15 @@ func (c *ControlPlane) etcdFlags() flags {
 		f.add(side+"trusted-ca-file", c.pki.crt(etcdCA))
 		f.add(side+"client-cert-auth", "true")
 	}
-	// A lone member waits one election timeout, for rivals that do not exist, before it serves; by default 1 to 2 s.
+	// A lone member waits one election timeout, for rivals that do not exist, before it serves; by
+	// default 1 to 2 s.
 	f.add("heartbeat-interval", "10")
 	f.add("election-timeout", "100")
 	f.add("quota-backend-bytes", strconv.Itoa(8<<30))
 	f.add("log-format", "console")
 	if !c.o.Durable {
-		// What is written survives the end of the process in any case; only a crash of the machine can lose it.
+		// What is written survives the end of the process in any case; only a crash of the machine
+		// can lose it.
 		f.add("unsafe-no-fsync", "true")
 	}
 	return f
@@ -87,9 +89,11 @@ func (c *ControlPlane) apiserverFlags() flags {
 	var f flags
 	f.add("bind-address", "127.0.0.1")
 	f.add("secure-port", c.port(apiserver))
-	// Without an address the server looks for a network interface with a default route, which a laptop on a train lacks.
+	// Without an address the server looks for a network interface with a default route, which a
+	// laptop on a train lacks.
 	f.add("advertise-address", "127.0.0.1")
-	// A loopback address may not be an endpoint of the Service "kubernetes", and no Pod here would dial it.
+	// A loopback address may not be an endpoint of the Service "kubernetes", and no Pod here would
+	// dial it.
 	f.add("endpoint-reconciler-type", "none")
 	f.add("tls-cert-file", c.pki.crt("apiserver"))
 	f.add("tls-private-key-file", c.pki.key("apiserver"))
@@ -115,8 +119,8 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("proxy-client-cert-file", c.pki.crt("front-proxy-client"))
 	f.add("proxy-client-key-file", c.pki.key("front-proxy-client"))
 
-	// The kubelet API of the module controller is reached through a loopback name of the Node: the InternalIP of a simulated
-	// base is an address that nothing may dial.
+	// The kubelet API of the module controller is reached through a loopback name of the Node: the
+	// InternalIP of a simulated base is an address that nothing may dial.
 	f.add("kubelet-preferred-address-types", "InternalDNS,InternalIP,Hostname")
 	f.add("kubelet-certificate-authority", c.pki.crt(clusterCA))
 	f.add("kubelet-client-certificate", c.pki.crt("apiserver-kubelet-client"))
@@ -141,8 +145,8 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	f.add("cluster-signing-cert-file", c.pki.crt(clusterCA))
 	f.add("cluster-signing-key-file", c.pki.key(clusterCA))
 	f.add("allocate-node-cidrs", "false")
-	// ttl-controller writes an annotation to every Node, and again to all of them whenever their number passes 100, 500 or
-	// 1,000. Only kubelets read it.
+	// ttl-controller writes an annotation to every Node, and again to all of them whenever their
+	// number passes 100, 500 or 1,000. Only kubelets read it.
 	f.add("controllers", "*,-ttl-controller")
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
 		f.add("concurrent-"+resource+"-syncs", "20")
@@ -158,10 +162,10 @@ func (c *ControlPlane) schedulerFlags() flags {
 
 func (c *ControlPlane) schedulerConfig() string { return filepath.Join(c.o.Dir, scheduler+".yaml") }
 
-// writeSchedulerConfig writes what the scheduler takes from a file only. It
-// compares fewer Nodes for each Pod than it would by itself: a tenth of them, and never
-// less than a hundred, so that sandboxes of up to a hundred bases see no difference. At a thousand bases
-// that halves its share of two cores.
+// writeSchedulerConfig writes what the scheduler takes from a file only. It compares fewer Nodes
+// for each Pod than it would by itself: a tenth of them, and never less than a hundred, so that
+// sandboxes of up to a hundred bases see no difference. At a thousand bases that halves its share
+// of two cores.
 func (c *ControlPlane) writeSchedulerConfig() error {
 	config := map[string]any{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",

@@ -34,17 +34,18 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 	return c.WriteKubeconfig(c.ControllerKubeconfig(), deploy.User, nil)
 }
 
-// Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes back.
+// Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes
+// back.
 func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of its
-// bases, with their Pods. A base from outside gets a new Node when it next says something.
+// Sweep removes what a daemon that ended without a word has left in a durable cluster: the Nodes of
+// its bases, with their Pods. A base from outside gets a new Node when it next says something.
 func (c *ControlPlane) Sweep(ctx context.Context) error {
 	return nodes.Remove(ctx, c.client(), nodes.Selector, func(string) bool { return true })
 }
 
-// Serving issues a certificate of the cluster's authority for hosts, and names the authority's file. Call
-// it when the cluster is Prepared.
+// Serving issues a certificate of the cluster's authority for hosts, and names the authority's
+// file. Call it when the cluster is Prepared.
 func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	certPEM, keyPEM, err = c.IssueServing(hosts...)
 	return certPEM, keyPEM, c.CAFile(), err

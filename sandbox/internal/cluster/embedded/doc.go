@@ -1,8 +1,10 @@
-// Package embedded gives a sandbox a Kubernetes API without a container engine: the upstream etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler as processes of this machine, all in the koup-controlplane binary.
+// Package embedded gives a sandbox a Kubernetes API without a container engine: the upstream etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler as processes of this machine, all in
+// the koup-controlplane binary.
 //
-// Everything listens on 127.0.0.1 with ports that the kernel picks, and speaks mutual TLS. Authorisation and admission are
-// those of a real cluster: Node and RBAC, NodeRestriction and the default plugins.
+// Everything listens on 127.0.0.1 with ports that the kernel picks, and speaks mutual TLS.
+// Authorisation and admission are those of a real cluster: Node and RBAC, NodeRestriction and the
+// default plugins.
 //
 //	embedded.go     ControlPlane: the steps of bring-up, and Down
 //	components.go   the flags of the four components, and why

@@ -27,16 +27,18 @@ import (
 
 // Options of a ControlPlane.
 type Options struct {
-	// Sandbox is the name that the cluster is marked with and that its kubeconfig context bears, as koup-<name>. Required.
+	// Sandbox is the name that the cluster is marked with and that its kubeconfig context bears, as
+	// koup-<name>. Required.
 	Sandbox string
-	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs. Required; made if missing.
+	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs.
+	// Required; made if missing.
 	Dir string
 	// Binary is the path of koup-controlplane. Required.
 	Binary string
 	// Supervisor runs the components. Required.
 	Supervisor *supervise.Supervisor
-	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the machine; false is faster, and
-	// survives the end of the processes only.
+	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the
+	// machine; false is faster, and survives the end of the processes only.
 	Durable bool
 	// Wipe throws the data of an earlier start away; false keeps it.
 	Wipe bool
@@ -52,11 +54,13 @@ type Options struct {
 	ClusterDomain string
 }
 
-// portAttempts is how often a start is tried with other ports when one was taken between picking and listening.
+// portAttempts is how often a start is tried with other ports when one was taken between picking
+// and listening.
 const portAttempts = 3
 
-// ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end with Down. Apart from what
-// says otherwise its methods are not for concurrent use; the supervisor may be asked for the components' status at any time.
+// ControlPlane is a Kubernetes API of this machine. Run its Steps in order, then use Cluster; end
+// with Down. Apart from what says otherwise its methods are not for concurrent use; the supervisor
+// may be asked for the components' status at any time.
 type ControlPlane struct {
 	o     Options
 	first net.IP // of the service network
@@ -111,7 +115,8 @@ func New(o Options) (*ControlPlane, error) {
 }
 
 // Steps bring the control plane up. cluster.Answers holds after the third, when the administrator's
-// kubeconfig works and Cluster may be used; the fourth waits for the default roles and the controllers.
+// kubeconfig works and Cluster may be used; the fourth waits for the default roles and the
+// controllers.
 func (c *ControlPlane) Steps() []graph.Step {
 	return graph.Chain(
 		graph.Step{Name: "Preparing certificates", Run: c.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: c.Down},
@@ -130,8 +135,8 @@ func (c *ControlPlane) Cluster() *cluster.Cluster {
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Sandbox }
 
-// Down stops what Steps started, in reverse order, and joins the errors. The data stays. It takes some milliseconds, with
-// Durable as long as etcd needs to close its files.
+// Down stops what Steps started, in reverse order, and joins the errors. The data stays. It takes
+// some milliseconds, with Durable as long as etcd needs to close its files.
 func (c *ControlPlane) Down(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(componentNames) {
@@ -171,8 +176,8 @@ func (c *ControlPlane) prepare(context.Context) error {
 	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// settlePorts picks ports for the named components, which do not run, and writes what depends on them. The ports that the
-// others have, or these had last, are in known.
+// settlePorts picks ports for the named components, which do not run, and writes what depends on
+// them. The ports that the others have, or these had last, are in known.
 func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 	known = maps.Clone(known)
 	if err := known.pick(names...); err != nil {
@@ -216,9 +221,9 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return err
 }
 
-// startAPIServer waits until the administrator can work with the API. The API is ready for everybody else about a second
-// later, since the hooks that make the default roles sleep for a second before they begin: time that the caller can use, to
-// apply its manifests for instance.
+// startAPIServer waits until the administrator can work with the API. The API is ready for
+// everybody else about a second later, since the hooks that make the default roles sleep for a
+// second before they begin: time that the caller can use, to apply its manifests for instance.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
 		return err
@@ -252,8 +257,8 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits for a component. One that exited because its port was taken since it was picked starts again, with another if
-// it is taken still, together with those that call it.
+// waitUntil waits for a component. One that exited because its port was taken since it was picked
+// starts again, with another if it is taken still, together with those that call it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
@@ -267,7 +272,8 @@ func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(co
 	}
 }
 
-// moveToOtherPort stops name and its callers, settles a new port, and starts those of them again that had been started.
+// moveToOtherPort stops name and its callers, settles a new port, and starts those of them again
+// that had been started.
 func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 	affected := []string{name}
 	if name == etcd || name == apiserver {

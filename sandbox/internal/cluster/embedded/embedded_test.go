@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// binary returns the path of koup-controlplane as the Makefile builds it, and skips the test where it is not built.
+// binary returns the path of koup-controlplane as the Makefile builds it, and skips the test where
+// it is not built.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")

@@ -13,9 +13,10 @@ import (
 
 var errNotPrepared = errors.New("the control plane has no certificates before its first step")
 
-// WriteKubeconfig issues a client certificate for user in groups and writes a kubeconfig with it, replacing the file. What the
-// user may do is up to RBAC. It may be called concurrently, for different paths, after "Starting kube-apiserver": until then
-// another port may take the place of the one that it names.
+// WriteKubeconfig issues a client certificate for user in groups and writes a kubeconfig with it,
+// replacing the file. What the user may do is up to RBAC. It may be called concurrently, for
+// different paths, after "Starting kube-apiserver": until then another port may take the place of
+// the one that it names.
 func (c *ControlPlane) WriteKubeconfig(path, user string, groups []string) error {
 	if c.at.Load() == nil {
 		return fmt.Errorf("writing the kubeconfig of %s: %w", user, errNotPrepared)
@@ -27,8 +28,9 @@ func (c *ControlPlane) WriteKubeconfig(path, user string, groups []string) error
 	return c.writeKubeconfig(path, c.url(apiserver), user, certPEM, keyPEM)
 }
 
-// IssueServing returns a certificate that proves hosts (DNS names and addresses, at least one) to whoever trusts CAFile, and
-// its key, both as PEM. It may be called concurrently once the first of Steps has run.
+// IssueServing returns a certificate that proves hosts (DNS names and addresses, at least one) to
+// whoever trusts CAFile, and its key, both as PEM. It may be called concurrently once the first of
+// Steps has run.
 func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, err error) {
 	if c.at.Load() == nil {
 		return nil, nil, fmt.Errorf("issuing a serving certificate: %w", errNotPrepared)
@@ -39,16 +41,19 @@ func (c *ControlPlane) IssueServing(hosts ...string) (certPEM, keyPEM []byte, er
 	return c.pki.cas[clusterCA].issue(subject{name: hosts[0], hosts: hosts}, time.Now())
 }
 
-// CAFile is the path of the authority that signed the API's certificate and everything from IssueServing.
+// CAFile is the path of the authority that signed the API's certificate and everything from
+// IssueServing.
 func (c *ControlPlane) CAFile() string { return filepath.Join(c.pkiDir(), clusterCA+".crt") }
 
-// KubeletClientCA is the path of the authority whose only client is the API server when it calls a kubelet for logs and
-// exec. A kubelet API that trusts it, and nothing else, needs no further authorisation.
+// KubeletClientCA is the path of the authority whose only client is the API server when it calls a
+// kubelet for logs and exec. A kubelet API that trusts it, and nothing else, needs no further
+// authorisation.
 func (c *ControlPlane) KubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 
-// writeStoredKubeconfig writes a kubeconfig with a certificate of the PKI folder, so that it stays the same from start to start.
+// writeStoredKubeconfig writes a kubeconfig with a certificate of the PKI folder, so that it stays
+// the same from start to start.
 func (c *ControlPlane) writeStoredKubeconfig(path, server, file, user string) error {
 	certPEM, err := os.ReadFile(c.pki.crt(file))
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// BenchmarkThousandBases is what a sandbox with 1,000 bases asks of its control plane before the first module is installed:
-// 1,000 Nodes with leases that become schedulable, and one Deployment with a Pod for each.
+// BenchmarkThousandBases is what a sandbox with 1,000 bases asks of its control plane before the
+// first module is installed: 1,000 Nodes with leases that become schedulable, and one Deployment
+// with a Pod for each.
 //
 //	go test -run '^$' -bench ThousandBases -benchtime 1x ./sandbox/internal/cluster/embedded
 func BenchmarkThousandBases(b *testing.B) {

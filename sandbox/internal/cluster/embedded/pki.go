@@ -30,8 +30,9 @@ const (
 	backdate = 5 * time.Minute
 )
 
-// The authorities. What each signs is trusted for one purpose only, as in a real cluster: a client certificate of the API must
-// not open etcd, nor pass for the API server in front of an aggregated API or a kubelet.
+// The authorities. What each signs is trusted for one purpose only, as in a real cluster: a client
+// certificate of the API must not open etcd, nor pass for the API server in front of an aggregated
+// API or a kubelet.
 const (
 	clusterCA       = "ca"
 	etcdCA          = "etcd-ca"
@@ -58,8 +59,8 @@ type certificate struct {
 	subject
 }
 
-// certificates lists what the components need. first is the first address of the service network, which is that of the
-// Service "kubernetes".
+// certificates lists what the components need. first is the first address of the service network,
+// which is that of the Service "kubernetes".
 func certificates(first net.IP, clusterDomain string) []certificate {
 	loopback := []string{"localhost", "127.0.0.1", "::1"}
 	api := slices.Concat(loopback, []string{
@@ -94,8 +95,9 @@ type authority struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// ensurePKI loads the folder if everything in it is sound and lasts for another day, and else makes it anew as a whole;
-// remade then says what was wrong, and is empty for a folder that was not there.
+// ensurePKI loads the folder if everything in it is sound and lasts for another day, and else makes
+// it anew as a whole; remade then says what was wrong, and is empty for a folder that was not
+// there.
 func ensurePKI(dir string, wanted []certificate, now time.Time) (p *pki, remade string, err error) {
 	p, err = loadPKI(dir, wanted, now)
 	if err == nil {
@@ -171,8 +173,8 @@ func (p *pki) write(name string, certPEM, keyPEM []byte) error {
 	return os.WriteFile(p.key(name), keyPEM, 0o600)
 }
 
-// loadPKI reads the folder and fails unless each wanted certificate is there, fits its key, was signed by its authority for
-// its hosts, and lasts.
+// loadPKI reads the folder and fails unless each wanted certificate is there, fits its key, was
+// signed by its authority for its hosts, and lasts.
 func loadPKI(dir string, wanted []certificate, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, cas: map[string]authority{}}
 	for _, name := range []string{clusterCA, etcdCA, frontProxyCA, kubeletClientCA} {

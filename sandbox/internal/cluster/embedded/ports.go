@@ -9,8 +9,9 @@ import (
 	"strconv"
 )
 
-// ports of the components by name. They are kept in the state folder, because kubeconfigs that people copied name them: a
-// sandbox that starts again gets its old ports as long as nobody else took them.
+// ports of the components by name. They are kept in the state folder, because kubeconfigs that
+// people copied name them: a sandbox that starts again gets its old ports as long as nobody else
+// took them.
 type ports map[string]int
 
 const portsFile = "ports.json"
@@ -35,8 +36,8 @@ func (p ports) save(dir string) error {
 	return nil
 }
 
-// pick gives every component that has no port, or one that is taken, a free port. The listeners stay open until all are
-// picked, so that no two get the same.
+// pick gives every component that has no port, or one that is taken, a free port. The listeners
+// stay open until all are picked, so that no two get the same.
 func (p ports) pick(names ...string) error {
 	var open []net.Listener
 	defer func() {

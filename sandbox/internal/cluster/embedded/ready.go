@@ -20,9 +20,11 @@ import (
 )
 
 const (
-	// probeTimeout bounds one readiness question; a paused component accepts connections and never answers.
+	// probeTimeout bounds one readiness question; a paused component accepts connections and never
+	// answers.
 	probeTimeout = 2 * time.Second
-	// takenLines is how far back in its log a component that has exited says why; etcd prints a stack after that.
+	// takenLines is how far back in its log a component that has exited says why; etcd prints a
+	// stack after that.
 	takenLines = 50
 )
 
@@ -38,8 +40,8 @@ func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 	return c.ask(ctx, scheduler, "/readyz")
 }
 
-// serves tells whether the administrator can work with the API, whom no role needs to allow anything: it answers, and has made
-// the namespaces that every cluster has.
+// serves tells whether the administrator can work with the API, whom no role needs to allow
+// anything: it answers, and has made the namespaces that every cluster has.
 func (c *ControlPlane) serves(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -51,8 +53,9 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 	return nil
 }
 
-// controllersReady asks, after the health of the process, for something that only a running controller-manager makes and that
-// every Pod needs: the default service account. /healthz alone is fine before the first controller has started.
+// controllersReady asks, after the health of the process, for something that only a running
+// controller-manager makes and that every Pod needs: the default service account. /healthz alone is
+// fine before the first controller has started.
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -127,8 +130,9 @@ func exited(err error) bool {
 	return errors.As(err, &notReady) && notReady.Exited
 }
 
-// saysTaken tells whether a component that has exited says in its log that its port was taken: who had it may have been there for a
-// moment only, such as a connection that the kernel gave this port.
+// saysTaken tells whether a component that has exited says in its log that its port was taken: who
+// had it may have been there for a moment only, such as a connection that the kernel gave this
+// port.
 func saysTaken(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && slices.ContainsFunc(state.Tail(notReady.LogFile, takenLines), func(line string) bool {

@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ControllerKubeconfig is the path of the kubeconfig with which the controller acts as the user: only the
-// user can say what else a cluster that is not ours should trust.
+// ControllerKubeconfig is the path of the kubeconfig with which the controller acts as the user:
+// only the user can say what else a cluster that is not ours should trust.
 func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.Kubeconfig() }
 
 // Admit creates what the module controller needs.
@@ -55,8 +55,8 @@ func (p *Provider) writeKubeconfig(context.Context) error {
 	return nil
 }
 
-// Serving makes a certificate for hosts that is its own authority, and names its file, which it writes:
-// the cluster's authority is not ours to use.
+// Serving makes a certificate for hosts that is its own authority, and names its file, which it
+// writes: the cluster's authority is not ours to use.
 func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.o.Dir.BrokerCA()
 	var ips []net.IP

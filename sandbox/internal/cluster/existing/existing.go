@@ -19,21 +19,23 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ErrConsent is returned, wrapped, when the cluster bears no mark and the user has not agreed to its use. Nothing was written.
+// ErrConsent is returned, wrapped, when the cluster bears no mark and the user has not agreed to
+// its use. Nothing was written.
 var ErrConsent = errors.New("consent is needed")
 
 // Options of a Provider.
 type Options struct {
 	// Sandbox is the name that the cluster is marked with. Required.
 	Sandbox string
-	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config in the home folder.
+	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config
+	// in the home folder.
 	Kubeconfig string
 	// Context to use. Required: the current context is never taken.
 	Context string
 	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
 	Consent bool
-	// Dir is the state folder of the sandbox, for the copy of the context and for an authority. Required
-	// by Steps and Serving.
+	// Dir is the state folder of the sandbox, for the copy of the context and for an authority.
+	// Required by Steps and Serving.
 	Dir state.Dir
 }
 
@@ -131,8 +133,8 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// allowed gives an error unless the cluster bears the sandbox's mark, or bears none and the user agrees to its use; it tells
-// which. The mark of another sandbox cannot be overruled.
+// allowed gives an error unless the cluster bears the sandbox's mark, or bears none and the user
+// agrees to its use; it tells which. The mark of another sandbox cannot be overruled.
 func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 	marked, err = cluster.Marked(ctx, p.client, p.o.Sandbox)
 	if err != nil {

@@ -71,7 +71,8 @@ func (f *fakeAPI) take() []string {
 	return calls
 }
 
-// decode reads a request body, which clients send as protobuf. One that cannot be read leaves into empty.
+// decode reads a request body, which clients send as protobuf. One that cannot be read leaves into
+// empty.
 func decode[T runtime.Object](r *http.Request, into T) T {
 	if body, err := io.ReadAll(r.Body); err == nil {
 		_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
@@ -89,8 +90,8 @@ func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	reply(w, int(err.ErrStatus.Code), err.ErrStatus)
 }
 
-// kubeconfig writes one with the contexts "laptop" for server and "production" for a server that is not there; the latter is
-// the current one.
+// kubeconfig writes one with the contexts "laptop" for server and "production" for a server that is
+// not there; the latter is the current one.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()

@@ -9,9 +9,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 )
 
-// Forget removes what a sandbox made in the cluster, when its daemon is gone and cannot say what that was:
-// the Nodes of bases that reported baseCluster as theirs, the objects with the sandbox's label, and the
-// mark. A cluster that does not bear the sandbox's mark is left alone.
+// Forget removes what a sandbox made in the cluster, when its daemon is gone and cannot say what
+// that was: the Nodes of bases that reported baseCluster as theirs, the objects with the sandbox's
+// label, and the mark. A cluster that does not bear the sandbox's mark is left alone.
 func (p *Provider) Forget(ctx context.Context, baseCluster string) error {
 	if marked, err := cluster.Marked(ctx, p.client, p.o.Sandbox); err != nil || !marked {
 		return err

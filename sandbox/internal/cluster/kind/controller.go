@@ -28,8 +28,9 @@ const (
 // ControllerKubeconfig is the path of the controller's kubeconfig.
 func (p *Provider) ControllerKubeconfig() string { return p.dir().ControllerKubeconfig() }
 
-// Admit gives the module controller its rights, and writes its kubeconfig: it comes as the administrator
-// and acts as the user of its own rights, so it has no others, and the cluster signs no certificate for it.
+// Admit gives the module controller its rights, and writes its kubeconfig: it comes as the
+// administrator and acts as the user of its own rights, so it has no others, and the cluster signs
+// no certificate for it.
 func (p *Provider) Admit(ctx context.Context) error {
 	if _, err := cluster.Grant(ctx, p.Cluster()); err != nil {
 		return err
@@ -50,8 +51,9 @@ func (p *Provider) Admit(ctx context.Context) error {
 // Dismiss does nothing: the cluster goes with the sandbox.
 func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes what a daemon that ended without a word has left in the cluster: the controller, and the
-// Nodes of its bases, with their Pods. A base from outside gets a new Node when it next says something.
+// Sweep removes what a daemon that ended without a word has left in the cluster: the controller,
+// and the Nodes of its bases, with their Pods. A base from outside gets a new Node when it next
+// says something.
 func (p *Provider) Sweep(ctx context.Context) error {
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
@@ -59,8 +61,8 @@ func (p *Provider) Sweep(ctx context.Context) error {
 	return nodes.Remove(ctx, p.client, nodes.Selector, func(string) bool { return true })
 }
 
-// Serving issues a certificate of an authority of the sandbox's own for hosts, and names the authority's
-// file, which it writes.
+// Serving issues a certificate of an authority of the sandbox's own for hosts, and names the
+// authority's file, which it writes.
 func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.dir().BrokerCA()
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
@@ -73,13 +75,14 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 // Client is a client of the cluster for many objects.
 func (p *Provider) Client() (kubernetes.Interface, error) { return cluster.NewClient(p.Cluster()) }
 
-// Host is the address at which the cluster's containers reach this machine, and this machine can listen;
-// empty where it cannot, as with an engine in a virtual machine. Call it when the API Answers.
+// Host is the address at which the cluster's containers reach this machine, and this machine can
+// listen; empty where it cannot, as with an engine in a virtual machine. Call it when the API
+// Answers.
 func (p *Provider) Host() string { return p.gateway }
 
-// KubeletClientCA names the file of the authority behind the certificate with which the API server calls
-// kubelets: the cluster's one authority, which signs for others too. A caller needs the right to
-// nodes/proxy as well. It is empty where the API server does not reach this machine.
+// KubeletClientCA names the file of the authority behind the certificate with which the API server
+// calls kubelets: the cluster's one authority, which signs for others too. A caller needs the right
+// to nodes/proxy as well. It is empty where the API server does not reach this machine.
 func (p *Provider) KubeletClientCA() string {
 	if p.gateway == "" {
 		return ""
@@ -100,8 +103,9 @@ func (p *Provider) Nodes() (cluster.Nodes, bool) { return p, true }
 // Network is the engine's network in which kind puts all its clusters.
 func (p *Provider) Network() string { return Network }
 
-// Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx ends.
-// Those that came while nobody guarded are kept off when it is called again. Call it when the API Answers.
+// Guard keeps DaemonSets that are made or changed later off the Nodes of bases. It blocks until ctx
+// ends. Those that came while nobody guarded are kept off when it is called again. Call it when the
+// API Answers.
 func (p *Provider) Guard(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil

@@ -66,9 +66,9 @@ type Options struct {
 //	after all Steps       Cluster, Gateway, Launch, GuardNodes,
 //	                      KillContainer, PauseContainer, ResumeContainer
 //
-// What follows all Steps, and Load beside the other Steps, may be called concurrently. Steps are run in
-// order and by one goroutine; then Rest, beside whatever uses the cluster. Down ends it, whatever
-// was run before.
+// What follows all Steps, and Load beside the other Steps, may be called concurrently. Steps are
+// run in order and by one goroutine; then Rest, beside whatever uses the cluster. Down ends it,
+// whatever was run before.
 type Provider struct {
 	o    Options
 	name string
@@ -108,9 +108,9 @@ func New(o Options) (*Provider, error) {
 	return p, err
 }
 
-// Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing image is
-// written); the cluster is there, and its API answers; the cluster bears the sandbox's mark, and bases may
-// come; its nodes get Ready.
+// Steps bring the cluster up: the engine answers, and has the image of the nodes (only a missing
+// image is written); the cluster is there, and its API answers; the cluster bears the sandbox's
+// mark, and bases may come; its nodes get Ready.
 func (p *Provider) Steps() []graph.Step {
 	return graph.Chain(
 		graph.Step{Name: "Asking the container engine", Run: p.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: p.Down},

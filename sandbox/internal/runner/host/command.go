@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a module controller of the user's own as a Program: spec.controller.command. All fields are
-// required.
+// Command is a module controller of the user's own as a Program: spec.controller.command. All
+// fields are required.
 type Command struct {
 	// Dir is the sandbox's state folder.
 	Dir state.Dir
@@ -26,7 +26,8 @@ type Command struct {
 	Gateway string
 	// Env is the environment that bases share with the controller.
 	Env string
-	// Kubeconfig has the administrator's rights: what rights the command needs, only its author knows.
+	// Kubeconfig has the administrator's rights: what rights the command needs, only its author
+	// knows.
 	Kubeconfig string
 }
 

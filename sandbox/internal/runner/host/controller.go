@@ -33,11 +33,11 @@ type Controller struct {
 	Env string
 	// Kubeconfig of the controller.
 	Kubeconfig string
-	// Host is the address of this machine at which the API server reaches the controller for logs and exec
-	// of module Pods.
+	// Host is the address of this machine at which the API server reaches the controller for logs
+	// and exec of module Pods.
 	Host string
-	// KubeletClientCA names the authority behind the certificate with which the API server calls; empty =
-	// logs and exec are not served.
+	// KubeletClientCA names the authority behind the certificate with which the API server calls;
+	// empty = logs and exec are not served.
 	KubeletClientCA string
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
@@ -82,8 +82,8 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	return env, nil
 }
 
-// serveKubelet has the controller serve logs and exec of module Pods where the API server can reach it,
-// with a certificate that the API server trusts.
+// serveKubelet has the controller serve logs and exec of module Pods where the API server can reach
+// it, with a certificate that the API server trusts.
 func (c *Controller) serveKubelet() error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// portAttempts is how often a controller is started with other ports when one was taken between picking
-// and listening.
+// portAttempts is how often a controller is started with other ports when one was taken between
+// picking and listening.
 const portAttempts = 3
 
 // Options of a Runner.
@@ -33,8 +33,8 @@ type Options struct {
 	Heartbeats func(controller, addr string)
 }
 
-// Runner runs module controllers as processes of this machine. Ensure and End are called one after the
-// other; the methods of its Part may be called concurrently.
+// Runner runs module controllers as processes of this machine. Ensure and End are called one after
+// the other; the methods of its Part may be called concurrently.
 type Runner struct {
 	o        Options
 	replicas []*replica

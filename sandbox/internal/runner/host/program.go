@@ -23,8 +23,8 @@ type Instance struct {
 
 // Program is what a Runner runs.
 type Program interface {
-	// Settings are all that makes a difference to an instance, its addresses apart: one whose settings have
-	// changed is started again.
+	// Settings are all that makes a difference to an instance, its addresses apart: one whose
+	// settings have changed is started again.
 	Settings(i Instance) (map[string]string, error)
 	// Process describes the process of an instance. It may write files that the process reads.
 	Process(i Instance) (supervise.Spec, error)

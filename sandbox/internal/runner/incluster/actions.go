@@ -22,7 +22,8 @@ const (
 	removePoll = 100 * time.Millisecond
 )
 
-// Find returns the number of a controller by its name or that of its Pod. Supervise.ErrUnknown, wrapped, says that there is none.
+// Find returns the number of a controller by its name or that of its Pod. Supervise.ErrUnknown,
+// wrapped, says that there is none.
 func (c *Controller) Find(component string) (number int, err error) {
 	for _, r := range c.Replicas() {
 		if component == runner.NameOf(r.Number) || component == r.Pod {
@@ -42,7 +43,8 @@ func (c *Controller) replica(number int) (Replica, error) {
 	return c.replicas[number-1], nil
 }
 
-// Kill ends a controller's process as kill -9 would, in its Pod, where the kubelet starts it again. One that does not run is fine.
+// Kill ends a controller's process as kill -9 would, in its Pod, where the kubelet starts it again.
+// One that does not run is fine.
 func (c *Controller) Kill(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil || r.State == supervise.Exited {
@@ -73,7 +75,8 @@ func (c *Controller) Pause(ctx context.Context, number int) error {
 	return nil
 }
 
-// Resume lets a controller go on; one that is not paused, or that its kubelet has started again meanwhile, is fine.
+// Resume lets a controller go on; one that is not paused, or that its kubelet has started again
+// meanwhile, is fine.
 func (c *Controller) Resume(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil || r.State != supervise.Paused {
@@ -102,7 +105,8 @@ func (c *Controller) mark(container string, m mark) {
 	c.refresh()
 }
 
-// Stop takes a controller out of the Deployment, and blocks until its Pod is gone. One that is stopped is fine.
+// Stop takes a controller out of the Deployment, and blocks until its Pod is gone. One that is
+// stopped is fine.
 func (c *Controller) Stop(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil || r.stopped {
@@ -129,8 +133,9 @@ func (c *Controller) Stop(ctx context.Context, number int) error {
 	})
 }
 
-// StartAgain brings back a controller that was stopped or killed, and blocks until it is ready. It does not wait for the kubelet, which
-// starts a container that ends often later and later: its Pod is replaced. One that runs is fine.
+// StartAgain brings back a controller that was stopped or killed, and blocks until it is ready. It
+// does not wait for the kubelet, which starts a container that ends often later and later: its Pod
+// is replaced. One that runs is fine.
 func (c *Controller) StartAgain(ctx context.Context, number int) error {
 	r, err := c.replica(number)
 	if err != nil {
@@ -202,8 +207,8 @@ func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) err
 	return nil
 }
 
-// Remove takes a controller that an earlier sandbox has left in its cluster out of it, and blocks until its Pods have ended; one that no
-// sandbox has made stays.
+// Remove takes a controller that an earlier sandbox has left in its cluster out of it, and blocks
+// until its Pods have ended; one that no sandbox has made stays.
 func (c *Controller) Remove(ctx context.Context) error {
 	of := metav1.ListOptions{LabelSelector: cluster.ManagedBy + "=" + cluster.MarkName, FieldSelector: "metadata.name=" + name}
 	foreground := metav1.DeletePropagationForeground // its Pods before itself

@@ -1,4 +1,5 @@
-// Package incluster runs the module controller inside a cluster, from the manifests that a person applies with kubectl.
+// Package incluster runs the module controller inside a cluster, from the manifests that a person
+// applies with kubectl.
 //
 //	runner.go      Runner: the controllers as the daemon runs them
 //	incluster.go   Controller: New, Start(ctx), Ensure
@@ -9,5 +10,6 @@
 //	actions.go     kill, pause, resume, stop, start, restart of one
 //	logs.go        the logs of its Pods as one file
 //
-// The Pods are followed by one watch: what is known of them needs no call of the API, and every change is told at once.
+// The Pods are followed by one watch: what is known of them needs no call of the API, and every
+// change is told at once.
 package incluster

@@ -9,7 +9,8 @@ import (
 // ImageName is how the nodes know the image. They never pull it: it is given to them.
 const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
-// BuildImage makes the image of the controller's program, which must be one for Linux without libraries; its one layer lies in dir.
+// BuildImage makes the image of the controller's program, which must be one for Linux without
+// libraries; its one layer lies in dir.
 func BuildImage(program, dir string) (*image.Image, error) {
 	if err := CheckProgram(program); err != nil {
 		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)

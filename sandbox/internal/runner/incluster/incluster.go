@@ -34,12 +34,13 @@ const (
 	fieldManager = "koupsandbox"
 	// selector selects the controller's Pods.
 	selector = nameLabel + "=" + name
-	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has to hear of it.
+	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has
+	// to hear of it.
 	reachTime = 15 * time.Second
 	// reachPause is between two attempts to reach it.
 	reachPause = 50 * time.Millisecond
-	// backOffPatience is how long a kubelet may take to start a container again before its Pod is replaced: those of the sandbox's own
-	// clusters take a second, others minutes.
+	// backOffPatience is how long a kubelet may take to start a container again before its Pod is
+	// replaced: those of the sandbox's own clusters take a second, others minutes.
 	backOffPatience = 4 * time.Second
 	// labelTime bounds the labelling of a Pod, and is the pause before the next attempt.
 	labelTime = 2 * time.Second
@@ -51,13 +52,16 @@ type Options struct {
 	Config *rest.Config
 	// Containers reaches the containers of the Pods. Required.
 	Containers Containers
-	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default: nobody gets them.
+	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default:
+	// nobody gets them.
 	Log io.Writer
-	// Changed is told of every change of a controller, in order; it must not block, nor call the Controller. Default: nobody is told.
+	// Changed is told of every change of a controller, in order; it must not block, nor call the
+	// Controller. Default: nobody is told.
 	Changed func(Change)
 }
 
-// Containers does to containers of a node what Kubernetes does not. An id is that of the container runtime.
+// Containers does to containers of a node what Kubernetes does not. An id is that of the container
+// runtime.
 type Containers interface {
 	// KillContainer ends a container as kill -9 would; one that has ended is fine.
 	KillContainer(ctx context.Context, node, id string) error
@@ -66,7 +70,8 @@ type Containers interface {
 	ResumeContainer(ctx context.Context, node, id string) error
 }
 
-// Controller is the Deployment of a module controller. Its methods may be called concurrently; those that wait do so while Start runs.
+// Controller is the Deployment of a module controller. Its methods may be called concurrently;
+// those that wait do so while Start runs.
 type Controller struct {
 	o       Options
 	client  kubernetes.Interface
@@ -127,7 +132,8 @@ func (c *Controller) Start(ctx context.Context) error {
 			return api.Watch(ctx, o)
 		},
 	}
-	// A shared informer would call its handlers some time after it has changed the store: states in between would be missed.
+	// A shared informer would call its handlers some time after it has changed the store: states in
+	// between would be missed.
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, c.client),
 		ObjectType:    &corev1.Pod{},
@@ -153,8 +159,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure applies the manifests with these settings and blocks until every Pod has them and is ready, and heartbeats reach it. What is
-// there already is brought in line. A Pod that ends again and again makes it fail before ctx does.
+// Ensure applies the manifests with these settings and blocks until every Pod has them and is
+// ready, and heartbeats reach it. What is there already is brought in line. A Pod that ends again
+// and again makes it fail before ctx does.
 func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	objects, err := manifests(s)
 	if err != nil {
@@ -283,8 +290,8 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// label writes its number on each Pod, by which a Service finds it, and so does a later sandbox; and takes it from those whose number
-// another has.
+// label writes its number on each Pod, by which a Service finds it, and so does a later sandbox;
+// and takes it from those whose number another has.
 func (c *Controller) label(ctx context.Context) {
 	c.mu.Lock()
 	wrong := map[string]string{} // label in JSON, by Pod
@@ -309,7 +316,8 @@ func (c *Controller) label(ctx context.Context) {
 	}
 }
 
-// until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal says that waiting is in vain.
+// until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
+// says that waiting is in vain.
 func (c *Controller) until(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
@@ -337,7 +345,8 @@ func (c *Controller) until(ctx context.Context, missing func() (what string, fat
 	}
 }
 
-// backingOff lists the Pods whose container was killed, and is not started again for a while: others can come at once.
+// backingOff lists the Pods whose container was killed, and is not started again for a while:
+// others can come at once.
 func (c *Controller) backingOff() (pods []string) {
 	for _, r := range c.replicas {
 		if r.backsOff && r.killed && time.Since(r.endedAt) > backOffPatience {
@@ -347,7 +356,8 @@ func (c *Controller) backingOff() (pods []string) {
 	return pods
 }
 
-// settled says what is missing until each controller has the newest settings and is ready, and there are no other Pods.
+// settled says what is missing until each controller has the newest settings and is ready, and
+// there are no other Pods.
 func (c *Controller) settled() (what string, fatal error) {
 	for _, r := range c.replicas {
 		if what, fatal = c.ready(r); what != "" || fatal != nil {

@@ -153,7 +153,8 @@ func (b *bench) goes(act func(context.Context, int) error, number int) <-chan er
 	return done
 }
 
-// A controller that is killed is told to have ended at once, whatever the API still says, and start waits for the kubelet.
+// A controller that is killed is told to have ended at once, whatever the API still says, and start
+// waits for the kubelet.
 func TestKillAndStart(t *testing.T) {
 	b := newBench(t)
 	b.must(b.Kill(t.Context(), 2))
@@ -255,7 +256,8 @@ func (b *bench) remove(pod string) {
 	}
 }
 
-// One of two controllers is stopped: the Deployment is told which Pod to take, and has one less until it is started again.
+// One of two controllers is stopped: the Deployment is told which Pod to take, and has one less
+// until it is started again.
 func TestStopAndStart(t *testing.T) {
 	b := newBench(t)
 	stopped := b.goes(b.Stop, 1)
@@ -321,7 +323,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Heartbeats that cannot reach a Pod are told with what to do, before somebody wonders about bases that do not come.
+// Heartbeats that cannot reach a Pod are told with what to do, before somebody wonders about bases
+// that do not come.
 func TestReach(t *testing.T) {
 	b := newBench(t)
 	var asked []string
@@ -351,8 +354,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Every line of every container is there once, behind the name of its Pod, though the log of one breaks off and another has been
-// started again before anybody looked.
+// Every line of every container is there once, behind the name of its Pod, though the log of one
+// breaks off and another has been started again before anybody looked.
 func TestLogs(t *testing.T) {
 	stamp := func(second int, text string) string {
 		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"

@@ -68,7 +68,8 @@ func (l *logs) runs(pod, container string) bool {
 	return false
 }
 
-// stream copies lines after last, which becomes the time of the newest, until the log ends or breaks off.
+// stream copies lines after last, which becomes the time of the newest, until the log ends or
+// breaks off.
 func (l *logs) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
 	o := &corev1.PodLogOptions{Follow: !previous, Previous: previous, Timestamps: true}
 	since := *last

@@ -24,17 +24,20 @@ import (
 )
 
 const (
-	// Namespace and name of the Deployment in the manifests, which is also the value of its Pods' label.
+	// Namespace and name of the Deployment in the manifests, which is also the value of its Pods'
+	// label.
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
 	// numberLabel of a Pod says which of the controllers it is.
 	numberLabel = "koupsandbox/controller"
-	// kubeletSecret is where the manifests look for the certificate with which the controller serves logs and exec.
+	// kubeletSecret is where the manifests look for the certificate with which the controller
+	// serves logs and exec.
 	kubeletSecret = "module-controller-kubelet"
 	// revisionAnnotation of a Pod holds a digest of its settings and of the Secrets that it has read.
 	revisionAnnotation = "koupsandbox/revision"
-	// brokerFolder is where the controller finds the broker's authority, in the Secret of its password.
+	// brokerFolder is where the controller finds the broker's authority, in the Secret of its
+	// password.
 	brokerFolder, brokerCA = "/etc/module-controller/broker", "ca.crt"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
@@ -50,7 +53,8 @@ type Settings struct {
 	Env string
 	// Broker is where the bases are. Required.
 	Broker Broker
-	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are reached over HTTP. Required.
+	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are
+	// reached over HTTP. Required.
 	Proxy string
 	// Kubelet is what the controller needs to serve logs and exec. Required.
 	Kubelet Kubelet
@@ -65,12 +69,14 @@ type Broker struct {
 	CA []byte
 }
 
-// Kubelet is the serving certificate with its key, and the authority of the API server's client certificate; all PEM.
+// Kubelet is the serving certificate with its key, and the authority of the API server's client
+// certificate; all PEM.
 type Kubelet struct {
 	Cert, Key, ClientCA []byte
 }
 
-// resources are the files of controller/deploy/kustomization.yaml, in its order, but for the Deployment, which comes last.
+// resources are the files of controller/deploy/kustomization.yaml, in its order, but for the
+// Deployment, which comes last.
 var resources = []string{
 	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml", "service.yaml",
 }
@@ -136,7 +142,8 @@ func own(object *unstructured.Unstructured) {
 	object.SetLabels(labels)
 }
 
-// heartbeatService is a port of every node that leads to one controller alone: each of them must hear of every base.
+// heartbeatService is a port of every node that leads to one controller alone: each of them must
+// hear of every base.
 func heartbeatService(number int) (*unstructured.Unstructured, error) {
 	object, err := untyped(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
@@ -144,7 +151,8 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: map[string]string{nameLabel: name, numberLabel: strconv.Itoa(number)},
 			Ports:    []corev1.ServicePort{{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
-			// kube-proxy takes a second to learn of a Pod: it shall have learnt when the controller listens.
+			// kube-proxy takes a second to learn of a Pod: it shall have learnt when the controller
+			// listens.
 			PublishNotReadyAddresses: true,
 		},
 	})

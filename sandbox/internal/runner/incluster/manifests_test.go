@@ -26,7 +26,8 @@ var settings = Settings{
 	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
 }
 
-// Everything that kustomization.yaml names is applied, in its order, and the Deployment after the Secrets that it reads.
+// Everything that kustomization.yaml names is applied, in its order, and the Deployment after the
+// Secrets that it reads.
 func TestManifests(t *testing.T) {
 	objects, err := manifests(settings)
 	if err != nil {
@@ -97,7 +98,8 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 	}
 }
 
-// A Pod reads Secrets and variables when it starts: other ones are other Pods, another number of them is not.
+// A Pod reads Secrets and variables when it starts: other ones are other Pods, another number of
+// them is not.
 func TestOtherSettingsAreOtherPods(t *testing.T) {
 	more := settings
 	more.Replicas = 3

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// assign says which Pod is which controller, 1 to wanted. A Pod keeps its number; a new one takes the lowest that is free, and does not
-// wait for one that is going. What goes keeps its number only until another has it.
+// assign says which Pod is which controller, 1 to wanted. A Pod keeps its number; a new one takes
+// the lowest that is free, and does not wait for one that is going. What goes keeps its number only
+// until another has it.
 func assign(pods []*corev1.Pod, known map[types.UID]int, wanted int, stopped map[int]bool) map[int]*corev1.Pod {
 	assigned := map[int]*corev1.Pod{}
 	free := func(number int) bool { return number >= 1 && number <= wanted && assigned[number] == nil }

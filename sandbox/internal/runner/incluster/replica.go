@@ -153,8 +153,8 @@ func ending(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// changes says what has happened between two sights of a controller. A container that was there and has another in its place has
-// ended meanwhile, though nobody saw it.
+// changes says what has happened between two sights of a controller. A container that was there and
+// has another in its place has ended meanwhile, though nobody saw it.
 func changes(was, is Replica) []Change {
 	var list []Change
 	tell := func(r Replica, format string, args ...any) {

@@ -140,7 +140,8 @@ func TestReplicaOf(t *testing.T) {
 	}
 }
 
-// What is told of a controller is a story without holes: nobody begins to run who has not ended before.
+// What is told of a controller is a story without holes: nobody begins to run who has not ended
+// before.
 func TestChanges(t *testing.T) {
 	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
 	for testName, tc := range map[string]struct {

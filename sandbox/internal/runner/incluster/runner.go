@@ -30,8 +30,8 @@ type RunnerOptions struct {
 	Env string
 	// Proxy is the URL, with its password, of the HTTP proxy by which commands reach bases.
 	Proxy string
-	// KubeletClientCA names the authority behind the certificate with which the API server calls for logs
-	// and exec.
+	// KubeletClientCA names the authority behind the certificate with which the API server calls
+	// for logs and exec.
 	KubeletClientCA string
 	// Serving issues a certificate for hosts.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
@@ -41,8 +41,8 @@ type RunnerOptions struct {
 	Changed func(name string, state supervise.State, message string)
 }
 
-// Runner runs module controllers as a Deployment of the cluster. Ensure and End are called one after the
-// other; the methods of its Part may be called concurrently.
+// Runner runs module controllers as a Deployment of the cluster. Ensure and End are called one
+// after the other; the methods of its Part may be called concurrently.
 type Runner struct {
 	o          RunnerOptions
 	controller *Controller
@@ -118,8 +118,8 @@ func (r *Runner) End(context.Context, bool) error { return nil }
 // Part shows the controllers.
 func (r *Runner) Part() component.Part { return part{r} }
 
-// Remove takes a controller that an earlier daemon has deployed out of a cluster that is used as it is: it
-// would go on to hold the Leases of bases. It blocks until its Pods have ended.
+// Remove takes a controller that an earlier daemon has deployed out of a cluster that is used as it
+// is: it would go on to hold the Leases of bases. It blocks until its Pods have ended.
 func Remove(ctx context.Context, config *rest.Config) error {
 	c, err := New(Options{Config: config})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// referring is a write of a Pod on base a whose version is a reference to an annotation, which has the value.
+// referring is a write of a Pod on base a whose version is a reference to an annotation, which has
+// the value.
 func referring(ms int, version string, ready corev1.ConditionStatus) timeline.Event {
 	state := timeline.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},
@@ -21,8 +22,8 @@ func referring(ms int, version string, ready corev1.ConditionStatus) timeline.Ev
 	return timeline.Event{Time: at(ms), Kind: timeline.Pod, Base: "a", Pod: state}
 }
 
-// A Pod whose version stands in an annotation is judged by that version, and by the new one as soon as
-// the annotation has changed.
+// A Pod whose version stands in an annotation is judged by that version, and by the new one as soon
+// as the annotation has changed.
 func TestVersionByReference(t *testing.T) {
 	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse), installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
 	for name, c := range map[string]struct {

@@ -42,7 +42,8 @@ func daemonOf(t *testing.T, home string, answers map[string]any) {
 	t.Cleanup(server.Close)
 }
 
-// Versions, names and reasons come from bases, Pods and the cluster: none of them may command the terminal.
+// Versions, names and reasons come from bases, Pods and the cluster: none of them may command the
+// terminal.
 func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
 	home := t.TempDir()

@@ -110,7 +110,8 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 	return nil
 }
 
-// needsUp refuses the settings of a sandbox that is not brought up here. What the environment says is for the command up, too.
+// needsUp refuses the settings of a sandbox that is not brought up here. What the environment says
+// is for the command up, too.
 func (s *commands) needsUp(c *cli.Context) error {
 	for _, flag := range settings() {
 		if name := flag.Names()[0]; s.given(name) && !c.Bool("up") {
@@ -167,8 +168,8 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 	}, nil
 }
 
-// asWanted says of a sandbox that was up already that it may have other settings, and refuses one with another provider: what runs
-// show on one need not hold on the other.
+// asWanted says of a sandbox that was up already that it may have other settings, and refuses one
+// with another provider: what runs show on one need not hold on the other.
 func (s *commands) asWanted(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {

@@ -90,7 +90,8 @@ func TestNewScenario(t *testing.T) {
 	}
 }
 
-// What the environment says is for the command up, too; what the command line says must not be ignored.
+// What the environment says is for the command up, too; what the command line says must not be
+// ignored.
 func TestSettingsWithoutUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")

@@ -1,6 +1,6 @@
-// Command docgen writes the generated sections of docs/en and docs/zh: what the code, the scenarios, the
-// Makefile and docs/figures.yaml know. The Chinese texts are in docs/chinese.yaml; one that is missing, or
-// that nothing asks for any more, is an error. Run it with make generate.
+// Command docgen writes the generated sections of docs/en and docs/zh: what the code, the
+// scenarios, the Makefile and docs/figures.yaml know. The Chinese texts are in docs/chinese.yaml;
+// one that is missing, or that nothing asks for any more, is an error. Run it with make generate.
 //
 //	main.go    from tables to sections of pages, and Chinese
 //	flags.go   tables of flags, from the help of the three programs

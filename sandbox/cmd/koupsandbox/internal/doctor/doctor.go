@@ -42,7 +42,8 @@ type Check struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// Run does all checks for sandboxes in home; containerEngine is docker or podman, or empty for either.
+// Run does all checks for sandboxes in home; containerEngine is docker or podman, or empty for
+// either.
 func Run(ctx context.Context, home, containerEngine string, programs sandbox.Programs) []Check {
 	return []Check{
 		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
