@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -134,16 +135,20 @@ func (n *naive) heard(ctx context.Context, m paho.Message) {
 			{Key: labels.TaintEnv, Value: n.env, Effect: corev1.TaintEffectNoExecute},
 		}},
 	}
-	made, err := n.api.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		made, err = n.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	}
-	if err == nil {
-		now := metav1.Now()
-		made.Status.Capacity, made.Status.Allocatable = capacity, capacity
-		made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: b.LocalIP}}
-		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
-		_, err = n.api.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	_, err := n.api.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			made, err := n.api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			now := metav1.Now()
+			made.Status.Capacity, made.Status.Allocatable = capacity, capacity
+			made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: b.LocalIP}}
+			made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now}}
+			_, err = n.api.CoreV1().Nodes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+			return err
+		})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "node:", err)
