@@ -44,7 +44,7 @@ func TestMisuse(t *testing.T) {
 			says: cannot +
 				"HOME/mistakes.yaml:7: spec.bases.count: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs\n" +
 				`HOME/mistakes.yaml:8: spec.bases.activation: Unsupported value: "sometimes": supported values: "newModule", "default", "multi"` + "\n" +
-				"HOME/mistakes.yaml:10: spec.broker.port: Invalid value: 70000: must be between 0 (any free port) and 65535\n" +
+				"HOME/mistakes.yaml:10: spec.broker.port: Invalid value: 70000: must be between 0 and 65535; 0 is any free port\n" +
 				"HOME/mistakes.yaml:11: spec.broker.prot: is not a field; the fields here are: caFile, certFile, consent, keyFile, passwordFile, port, tls, url, username\n" +
 				`HOME/mistakes.yaml:12: spec.wait: "soon" cannot be read as a time with its unit, such as 90s or 2m` + "\n" + usage,
 		},

@@ -60,7 +60,10 @@ func TestPages(t *testing.T) {
 			}
 		}
 		if p.runnable() {
-			t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) { execute(t, p, bin) })
+			t.Run(strings.TrimSuffix(filepath.Base(path), ".md"), func(t *testing.T) {
+				t.Parallel() // each page has a sandbox of its own
+				execute(t, p, bin)
+			})
 		}
 	}
 }

@@ -167,6 +167,11 @@ func (s *State) pod(e Event) {
 		before = &PodStatus{Number: s.pods}
 	}
 	p := &PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base), Number: before.Number, ReadySince: before.ReadySince}
+	for _, m := range slices.Concat(before.Earlier, before.Modules) {
+		if !slices.Contains(p.Modules, m) && !slices.Contains(p.Earlier, m) {
+			p.Earlier = append(p.Earlier, m)
+		}
+	}
 	switch {
 	case !p.Serves():
 		p.ReadySince = time.Time{}
@@ -209,6 +214,15 @@ func (s *State) synced() {
 	}
 }
 
+// waits tells whether a Pod wants a version of a module that is not active on its base.
+func (s *State) waits(p *PodStatus, name string) bool {
+	i := slices.IndexFunc(p.Modules, func(m ModuleRef) bool { return m.Name == name && m.Version != "" })
+	b := s.Bases.Get(p.Base)
+	return i >= 0 && (b == nil || !slices.ContainsFunc(b.Modules, func(m ModuleStatus) bool {
+		return m.ModuleRef == p.Modules[i] && m.State == ModuleActivated
+	}))
+}
+
 // Left is a module that is left on a base.
 type Left struct {
 	Base string
@@ -217,7 +231,9 @@ type Left struct {
 
 // Left returns the modules on bases that run which are not the base's own and which no Pod on the
 // base wants, sorted by base, name and version. A Pod that is being deleted still answers for its
-// modules; one that names no version of a module answers for none, since none is installed for it.
+// modules; one that names no version of a module answers for none, since none is installed for it. One
+// that was changed in place answers for the earlier version while its new one is not active there: a base
+// goes on with the old one until the new one serves.
 func (s *State) Left() []Left {
 	type on struct {
 		base string
@@ -227,6 +243,11 @@ func (s *State) Left() []Left {
 	for p := range s.Pods.All() {
 		for _, m := range p.Modules {
 			wanted[on{p.Base, m}] = true
+		}
+		for _, m := range p.Earlier {
+			if s.waits(p, m.Name) {
+				wanted[on{p.Base, m}] = true
+			}
 		}
 	}
 	var left []Left

@@ -201,6 +201,8 @@ func TestLeft(t *testing.T) {
 		"a Pod that is gone does not":     {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"wanted on another base":          {[]Event{pod(3, "p", "b", nothing)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"a Pod that names no version":     {[]Event{pod(3, "p", "a", named(""))}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"changed in place, not yet there": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("3"))}, []string{"a biz:2 DEACTIVATED"}},
+		"changed in place, and back":      {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
 		"the base has ended":              {[]Event{base(BaseDown, "")}, nil},
 		"they were there before":          {[]Event{{Kind: Synced}}, nil},
 		"another base has its own module": {[]Event{{Kind: Base, Base: "b", State: "up"}, {Kind: Module, Base: "b", Module: "own", Version: "1", State: "ACTIVATED"}}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},

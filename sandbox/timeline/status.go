@@ -82,6 +82,8 @@ type PodStatus struct {
 	// Base is the host name of the base it is on, also when that is not known any more; empty =
 	// none so far.
 	Base string
+	// Earlier are the modules that it wanted before it was changed in place.
+	Earlier []ModuleRef
 	// Number counts Pods from 1, in the order in which they were first seen.
 	Number int
 	// ReadySince is since when it serves; zero = it does not.

@@ -23,9 +23,9 @@ const (
 	queueMemory = 1 << 10
 	// readBufferMemory suffices for a usual command; a longer one takes two reads.
 	readBufferMemory = 512
-	// largestPacket is the most that one MQTT packet may have, in bytes: the default of EMQX, and
-	// more than the answer of a base with a thousand modules.
-	largestPacket = 1 << 20
+	// largestPacket is the most that one MQTT packet may have, in bytes: enough to see what a controller
+	// does with a message of more than the 1 MiB that ours reads.
+	largestPacket = 8 << 20
 	// statisticsSeconds is how often mochi publishes its $SYS topics, which nobody
 	// may read here.
 	statisticsSeconds = 60

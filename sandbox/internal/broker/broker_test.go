@@ -247,14 +247,14 @@ func TestLargePacket(t *testing.T) {
 		}
 		defer c.Disconnect(0)
 	}
-	if err := done(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 1<<20-100))); err != nil {
-		t.Errorf("a packet of just under 1 MiB: %v", err)
+	if err := done(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20-100))); err != nil {
+		t.Errorf("a packet of just under 8 MiB: %v", err)
 	}
-	large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 1<<20))
+	large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20))
 	select {
 	case <-lost:
 	case <-time.After(patience):
-		t.Error("a packet of over 1 MiB was taken")
+		t.Error("a packet of over 8 MiB was taken")
 	}
 	if err := done(other.Publish("koupleless_dev/other/base/heart", 1, false, "x")); err != nil {
 		t.Errorf("another client: %v", err)
