@@ -33,10 +33,11 @@ const (
 	FetchAlways Fetch = "always"
 )
 
-// Duration and Delay are how a Catalogue spells times; faults spell them alike.
 type (
+	// Duration is how a Catalogue spells a time; faults spell them alike.
 	Duration = fault.Duration
-	Delay    = fault.Delay
+	// Delay is how a Catalogue spells a time that varies; faults spell them alike.
+	Delay = fault.Delay
 )
 
 // Module is what the catalogue knows about one module version.

@@ -67,7 +67,7 @@ func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 		q.mu.Unlock()
 		for _, v := range values {
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the reader has gone, and has asked for no more
 			}
 			each(v)
 		}

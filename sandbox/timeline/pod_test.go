@@ -1,4 +1,4 @@
-package timeline_test
+package timeline
 
 import (
 	"testing"
@@ -6,8 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	. "github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // A module's version is what the module controller takes for it.

@@ -1,4 +1,4 @@
-package timeline_test
+package timeline
 
 import (
 	"fmt"
@@ -10,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
-
-	. "github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -110,7 +110,7 @@ func (p *Provider) ensureActive(ctx context.Context, b base.Snapshot, v view, wa
 	if v.failure.final {
 		return b, false
 	}
-	if left := v.failure.next.Sub(time.Now()); v.failure.err != nil && left > 0 {
+	if left := time.Until(v.failure.next); v.failure.err != nil && left > 0 {
 		wait.within(left)
 		return b, false
 	}
@@ -142,7 +142,7 @@ func (p *Provider) ensureActive(ctx context.Context, b base.Snapshot, v view, wa
 	}
 	f := p.recordFailure(v, m, err, p.opts.MaxAttempts)
 	if !f.final {
-		wait.within(f.next.Sub(time.Now()))
+		wait.within(time.Until(f.next))
 	}
 	return b, false
 }

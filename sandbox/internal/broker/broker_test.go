@@ -252,7 +252,10 @@ func TestLargePacket(t *testing.T) {
 	}
 	large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20))
 	select {
-	case <-lost:
+	case err := <-lost:
+		if err == nil {
+			t.Error("the connection was lost without a reason")
+		}
 	case <-time.After(patience):
 		t.Error("a packet of over 8 MiB was taken")
 	}

@@ -163,7 +163,7 @@ func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's authority: %w", err)
 	}
-	heartbeats, err := a.relay.Open(a.life, a.cluster.Host())
+	heartbeats, err := a.relay.Open(a.life, a.cluster.Host()) //nolint:contextcheck // it listens for as long as the sandbox lives
 	if err != nil {
 		return nil, err
 	}

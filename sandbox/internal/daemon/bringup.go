@@ -87,7 +87,7 @@ func (b *firstUp) first() []graph.Step {
 	for i := range all {
 		if undo := all[i].Undo; undo != nil {
 			all[i].Undo = func(ctx context.Context) error {
-				if b.cluster.Adopted() && errors.Is(context.Cause(d.ending), errUpFailed) {
+				if b.cluster.Adopted() && errors.Is(d.ends(), errUpFailed) {
 					return errLeft // an up that fails loses nothing that was there before
 				}
 				return undo(ctx)
@@ -103,10 +103,11 @@ func (b *firstUp) first() []graph.Step {
 		all = append(all, graph.Step{Needs: []graph.Condition{cluster.Prepared}, Gives: []graph.Condition{imageLoaded}, Run: func(ctx context.Context) error {
 			// Where the controller may yet come to run on this machine, a program without an image
 			// is none.
-			if b.request.Config.Spec.Controller.Location == "" && incluster.CheckProgram(d.o.Programs.Controller) != nil {
-				return nil
+			open := b.request.Config.Spec.Controller.Location == ""
+			if program := d.o.Programs.Controller; !open || incluster.CheckProgram(program) == nil {
+				return incluster.Load(ctx, nodes, program, string(d.o.Dir))
 			}
-			return incluster.Load(ctx, nodes, d.o.Programs.Controller, string(d.o.Dir))
+			return nil
 		}})
 	}
 	return append(all,

@@ -338,6 +338,9 @@ func (d *Daemon) configNow() *v1alpha1.Sandbox {
 	return d.config
 }
 
+// ends says why the sandbox ends; nil while it does not.
+func (d *Daemon) ends() error { return context.Cause(d.ending) }
+
 func (d *Daemon) phaseNow() control.Phase {
 	d.mu.Lock()
 	defer d.mu.Unlock()

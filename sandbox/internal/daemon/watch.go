@@ -31,7 +31,7 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ti
 	stop := running.fleet.Watch(r.Group, sub)
 	defer stop()
 	sub.sync()
-	defer context.AfterFunc(d.ending, sub.Close)()
+	defer context.AfterFunc(d.ending, sub.Close)() //nolint:contextcheck // the end of the sandbox ends the stream too
 	return sub.follow(ctx, sink)
 }
 

@@ -27,7 +27,7 @@ func (d Dir) Owned() (bool, error) {
 	case errors.Is(err, os.ErrPermission):
 		return false, fmt.Errorf("looking for the state folder: %w", err)
 	case err != nil:
-		return false, nil
+		return false, nil //nolint:nilerr // there is none
 	}
 	var entries []os.DirEntry
 	if info.IsDir() {
