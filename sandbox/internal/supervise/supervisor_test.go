@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -360,4 +361,39 @@ func differs[T comparable](want, got T) error {
 func eventually(t *testing.T, look func() error) {
 	t.Helper()
 	check.Eventually(t, 10*time.Second, look)
+}
+
+// A program that is not ours may leave others behind: with Group they go with it, and it is ready by what it logs.
+func TestGroup(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "script.log")
+	s := New(Options{Dir: filepath.Join(dir, "run")})
+	if err := s.Start(t.Context(), Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", `sleep 600 & echo "child $!"; echo I am ready; wait`},
+		LogFile: log, ReadyLog: regexp.MustCompile("ready$"), Group: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WaitReady(t.Context(), "script"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(log)
+	var child int
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), "child %d", &child)
+	}
+	if err != nil || child <= 1 {
+		t.Fatalf("no child in %q: %v", text, err)
+	}
+	if err := s.Kill("script"); err != nil {
+		t.Fatal(err)
+	}
+	check.Eventually(t, 10*time.Second, func() error {
+		if err := syscall.Kill(child, 0); errors.Is(err, syscall.ESRCH) {
+			return nil
+		}
+		// Whoever inherits it may not have collected it yet.
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err != nil || !strings.Contains(string(stat), ") Z ") {
+			return fmt.Errorf("process %d goes on", child)
+		}
+		return nil
+	})
 }
