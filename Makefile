@@ -91,8 +91,9 @@ unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 	go test -race -timeout 15m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
+# One package at a time: scenarios judge requests by the millisecond, and other sandboxes would take their processor.
 e2e: build ## Run the tests that drive a running sandbox
-	go test -race -count=1 -timeout 20m ./e2e/...
+	go test -race -count=1 -timeout 20m -p 1 ./e2e/...
 
 .PHONY: record e2e-realbase
 record: realbase ## Record anew what a real base answers, for the conformance test
