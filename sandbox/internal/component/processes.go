@@ -2,6 +2,7 @@ package component
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -40,12 +41,20 @@ func (p Processes) Down(ctx context.Context) []string {
 	return names
 }
 
-// Act is that of Part.
+// Act is that of Part. Only stop and start look at the process first: that asks for its readiness, which one
+// that hangs holds up for a second.
 func (p Processes) Act(ctx context.Context, name string, action Action) error {
-	state, known := p.state(ctx, name)
-	if !known {
+	err := fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
+	if p.Mine(name) {
+		err = p.act(ctx, name, action)
+	}
+	if errors.Is(err, supervise.ErrUnknown) {
 		return fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
+	return err
+}
+
+func (p Processes) act(ctx context.Context, name string, action Action) error {
 	switch action {
 	case Kill:
 		return p.Supervisor.Kill(name)
@@ -54,9 +63,12 @@ func (p Processes) Act(ctx context.Context, name string, action Action) error {
 	case Resume:
 		return p.Supervisor.Resume(name)
 	case Stop:
+		if _, known := p.state(ctx, name); !known {
+			return supervise.ErrUnknown
+		}
 		return p.Supervisor.Stop(ctx, name)
 	case Start:
-		if state != supervise.Exited {
+		if state, known := p.state(ctx, name); known && state != supervise.Exited {
 			return nil
 		}
 	}
