@@ -8,10 +8,14 @@ import (
 // Answer is what a base says of one install or uninstall. The zero value is no answer at all and is
 // classified as ArkletUnknownError.
 type Answer struct {
-	// ErrorCode is the field that this project proposes to add to the answer. If it holds a code of
-	// the document it decides; real bases leave it empty.
+	// ErrorCode is the field that this project proposes to add to the answer; real bases leave it
+	// empty.
 	ErrorCode string
 	// Code and Message are the outer fields of the answer (protocol 4.3). Empty means absent.
+	//
+	// A code of the document in any of the fields is what the base calls the failure, and is kept:
+	// as the whole of ErrorCode, Code or DataCode, or at the head of a message
+	// ("User.MetaspaceFull: 93 %"). The first of them counts, in that order.
 	Code, Message string
 	// DataCode and DataMessage are code and message of the answer's data. Over MQTT DataMessage is
 	// the stack trace of a failure; over HTTP pass errorStackTrace when there is no data.
@@ -29,7 +33,7 @@ func (a Answer) NotFound() bool { return strings.EqualFold(a.DataCode, "NOT_FOUN
 
 // Succeeded reports whether the base says that it did what it was asked for.
 func (a Answer) Succeeded() bool {
-	return strings.EqualFold(a.Code, "SUCCESS") && (a.DataCode == "" || strings.EqualFold(a.DataCode, "SUCCESS"))
+	return strings.EqualFold(a.Code, "SUCCESS") && (a.DataCode == "" || strings.EqualFold(a.DataCode, "SUCCESS")) && a.ErrorCode == ""
 }
 
 // ClassifyInstall returns the code of Arklet's table that fits the answer to an install, and the
@@ -103,17 +107,29 @@ func ForInstall(arklet Code) Code {
 	return ArkletInstallModuleFailed
 }
 
-// ForUninstall is ForInstall for an uninstall; a biz that is not there is a success.
+// ForUninstall is ForInstall for an uninstall; a biz that is not there is a success. One that is
+// being installed is ModuleControllerBaseInstanceInOperation: the documents have no code for an
+// uninstall that another command is in the way of.
 func ForUninstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletNoMatchedBiz:
 		return ""
 	case arklet == ArkletInstallBizExecuting:
-		return ArkletInstallModuleExecuting
+		return ModuleControllerBaseInstanceInOperation
 	case shared(arklet) != "" || arklet == "":
 		return shared(arklet)
 	}
 	return ArkletUninstallBizFailed
+}
+
+// Passes reports whether the failure with this code, one of the controller's table, is not the
+// module's fault and ends by itself: the base cannot be reached, or is busy with the module.
+func Passes(code Code) bool {
+	switch code {
+	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation:
+		return true
+	}
+	return false
 }
 
 // shared returns what the controller's table calls a code of Arklet's that means the same in both,
@@ -133,10 +149,12 @@ func (a Answer) common() (Code, bool) {
 	if a.Succeeded() {
 		return "", true
 	}
-	if info, ok := Lookup(a.ErrorCode); ok {
-		return info.Code, true
+	if code := a.documented(); code != "" {
+		return code, true
 	}
 	switch {
+	case strings.Contains(a.Message, "conflict, exist unfinished command(uninstallBiz)"):
+		return ModuleControllerBaseInstanceInOperation, true
 	case strings.Contains(a.Message, "conflict, exist unfinished command"),
 		strings.Contains(a.Message, "BizState must be ACTIVATED, DEACTIVATED or BROKEN"):
 		return ArkletInstallBizExecuting, true
@@ -144,6 +162,32 @@ func (a Answer) common() (Code, bool) {
 		return ModuleControllerInvalidRequest, true
 	}
 	return "", false
+}
+
+// documented returns the code of the document that the base itself gives, and the zero Code if it
+// gives none.
+func (a Answer) documented() Code {
+	for _, text := range []string{a.ErrorCode, a.Code, a.DataCode, heading(a.Message), heading(a.DataMessage)} {
+		if info, ok := Lookup(text); ok {
+			return info.Code
+		}
+	}
+	return ""
+}
+
+// heading returns what a message says first, up to a colon or a space: "Internal Error: " and the
+// class of an exception (protocol 6) stand before what was said.
+func heading(message string) string {
+	message = strings.TrimPrefix(message, internalError)
+	for range 2 { // over MQTT the trace begins with arklet's exception around the cause
+		if class := exception.FindString(message); class != "" {
+			message = strings.TrimPrefix(message[len(class):], ": ")
+		}
+	}
+	if end := strings.IndexAny(message, ": \t\r\n"); end >= 0 {
+		return message[:end]
+	}
+	return message
 }
 
 func (a Answer) repeated() Code {
@@ -160,7 +204,7 @@ func (a Answer) repeated() Code {
 // none. The message is the cause in one line: what stands deeper in the stack trace may be the
 // module's own trouble, an IOException of the user's code for example.
 func (a Answer) exception() string {
-	return exception.FindString(strings.TrimPrefix(a.Message, "Internal Error: "))
+	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
 }
 
 // throws reports whether the named exception is of a kind; where the message names none, whether
@@ -171,6 +215,9 @@ func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	}
 	return kind.MatchString(a.Message + "\n" + a.DataMessage)
 }
+
+// internalError stands before the message of an exception over HTTP (protocol 6).
+const internalError = "Internal Error: "
 
 var (
 	exception     = regexp.MustCompile(`^(?:[a-z]\w*\.)+[A-Z]\w*`)

@@ -6,12 +6,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+const arkletException = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
+
 // thrown is the answer that a base gives over MQTT when the install throws: the cause in one line,
 // and the whole stack trace in the data (protocol 3.6).
 func thrown(cause, trace string) Answer {
 	return Answer{
 		Code: "FAILED", Message: cause, DataCode: "FAILED",
-		DataMessage: "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException: " + cause +
+		DataMessage: arkletException + ": " + cause +
 			"\n\tat com.alipay.sofa.koupleless.arklet.core.ops.UnifiedOperationServiceImpl.install\n" + trace,
 	}
 }
@@ -55,6 +57,18 @@ func TestClassifyInstall(t *testing.T) {
 		{"success around a failure", Answer{Code: "SUCCESS", DataCode: "FAILED"}, ArkletUnknownError, ArkletInstallModuleFailed},
 		{"proposed code wins", Answer{Code: "FAILED", ErrorCode: "Arklet.InstallBizTimedOut", DataCode: "REPEAT_BIZ"}, ArkletInstallBizTimedOut, ArkletInstallModuleFailed},
 		{"unknown proposed code does not", Answer{Code: "FAILED", ErrorCode: "Arklet.Nonsense", Message: "java.lang.OutOfMemoryError: Metaspace"}, UserMetaspaceFull, UserInstallModuleFailed},
+		{"documented outer code", Answer{Code: "User.MetaspaceFull", Message: "93 %"}, UserMetaspaceFull, UserInstallModuleFailed},
+		{"documented inner code", Answer{Code: "FAILED", DataCode: "User.DiskFull"}, UserDiskFull, UserDiskFull},
+		{"documented inner code in a success", Answer{Code: "SUCCESS", DataCode: "User.DiskFull"}, UserDiskFull, UserDiskFull},
+		{"proposed code in a success", Answer{Code: "SUCCESS", ErrorCode: "User.DiskFull"}, UserDiskFull, UserDiskFull},
+		{"documented code before the message", Answer{Code: "FAILED", Message: "User.MetaspaceFull: 93 % of 256 MiB are used"}, UserMetaspaceFull, UserInstallModuleFailed},
+		{"documented code alone", Answer{Code: "FAILED", Message: "User.MachineMalfunction"}, UserMachineMalfunction, UserInstallModuleFailed},
+		{"documented code over HTTP", overHTTP("User.MetaspaceFull: 93 %", ""), UserMetaspaceFull, UserInstallModuleFailed},
+		{"documented code in an exception", thrown("java.lang.IllegalStateException: User.MetaspaceFull: 93 %", ""), UserMetaspaceFull, UserInstallModuleFailed},
+		{"documented code in the inner message only", Answer{Code: "FAILED", DataCode: "FAILED", DataMessage: arkletException + ": com.x.CheckException: User.DiskFull no room"}, UserDiskFull, UserDiskFull},
+		{"the controller's own code", Answer{Code: "FAILED", Message: "Arklet.InstallModuleTimedOut: 300 s"}, ArkletInstallModuleTimedOut, ArkletInstallModuleTimedOut},
+		{"a code that is not documented", Answer{Code: "Arklet.Nonsense", Message: "User.Nonsense: x"}, ArkletUnknownError, ArkletInstallModuleFailed},
+		{"a documented code further on", Answer{Code: "FAILED", Message: "not User.DiskFull: all is well"}, ArkletUnknownError, ArkletInstallModuleFailed},
 		{"unknown command", Answer{Code: "CMD_NOT_FOUND", Message: "please follow the doc"}, ModuleControllerInvalidRequest, ArkletInstallModuleFailed},
 		{"blank parameter", overHTTP("bizUrl should not be blank", ""), ModuleControllerInvalidParameter, OtherUpstreamInvalidParameter},
 		{"half an identity", thrown("bizName and bizVersion should be both blank or both not blank.", ""), ModuleControllerInvalidParameter, OtherUpstreamInvalidParameter},
@@ -78,6 +92,7 @@ func TestClassifyInstall(t *testing.T) {
 		{"repeated, broken", repeat("broken"), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
 		{"repeated, state not known", repeat(""), ArkletInstallationRequirementNotMet, ArkletInstallModuleFailed},
 		{"conflict", Answer{Code: "FAILED", Message: "FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(installBiz) for this biz"}, ArkletInstallBizExecuting, ArkletInstallModuleExecuting},
+		{"conflict with an uninstall", Answer{Code: "FAILED", Message: "FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(uninstallBiz) for this biz"}, ModuleControllerBaseInstanceInOperation, ModuleControllerBaseInstanceInOperation},
 		{"user code throws", thrown(invocation, "Caused by: java.lang.IllegalStateException: no database"), UserInstallBizUserError, UserInstallModuleFailed},
 		{"user code has I/O trouble", thrown(invocation, "Caused by: java.net.ConnectException: Connection refused"), UserInstallBizUserError, UserInstallModuleFailed},
 		{"user code fills the metaspace", thrown(invocation, "Caused by: java.lang.OutOfMemoryError: Metaspace"), UserMetaspaceFull, UserInstallModuleFailed},
@@ -100,10 +115,26 @@ func TestClassifyUninstall(t *testing.T) {
 		{"not there", refused("NOT_FOUND_BIZ", "Uninstall biz: biz1:1.0.0 not found."), ArkletNoMatchedBiz, ""},
 		{"master biz", refused("FAILED", "Master biz must not be uninstalled."), ModuleControllerInvalidRequest, ArkletUninstallBizFailed},
 		{"proposed code", Answer{Code: "FAILED", ErrorCode: "Arklet.UnInstallationRequirementNotMet"}, ArkletUnInstallationRequirementNotMet, ArkletUninstallBizFailed},
+		{"documented code before the message", Answer{Code: "FAILED", Message: "Arklet.UnInstallationRequirementNotMet: it is active"}, ArkletUnInstallationRequirementNotMet, ArkletUninstallBizFailed},
+		{"documented code that the controller has", Answer{Code: "Arklet.UninstallBizTimedOut"}, ArkletUninstallBizTimedOut, ArkletUninstallBizTimedOut},
 		{"blank name", overHTTP("bizName should not be blank", ""), ModuleControllerInvalidParameter, OtherUpstreamInvalidParameter},
-		{"conflict", Answer{Code: "FAILED", Message: "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz"}, ArkletInstallBizExecuting, ArkletInstallModuleExecuting},
-		{"still installing", thrown("com.alipay.sofa.ark.exception.ArkRuntimeException: BizState must be ACTIVATED, DEACTIVATED or BROKEN.", ""), ArkletInstallBizExecuting, ArkletInstallModuleExecuting},
+		{"conflict", Answer{Code: "FAILED", Message: "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz"}, ArkletInstallBizExecuting, ModuleControllerBaseInstanceInOperation},
+		{"conflict with another uninstall", Answer{Code: "FAILED", Message: "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(uninstallBiz) for this biz"}, ModuleControllerBaseInstanceInOperation, ModuleControllerBaseInstanceInOperation},
+		{"still installing", thrown("com.alipay.sofa.ark.exception.ArkRuntimeException: BizState must be ACTIVATED, DEACTIVATED or BROKEN.", ""), ArkletInstallBizExecuting, ModuleControllerBaseInstanceInOperation},
 		{"stop handler throws", thrown("java.lang.IllegalStateException: busy", ""), ArkletUninstallBizFailed, ArkletUninstallBizFailed},
 	}
 	check(t, tests, ClassifyUninstall, ForUninstall)
+}
+
+func TestPasses(t *testing.T) {
+	var got []Code
+	for _, info := range All() {
+		if info.Component == ModuleController && Passes(info.Code) {
+			got = append(got, info.Code)
+		}
+	}
+	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting, ModuleControllerBaseInstanceInOperation}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("codes that pass (-want +got):\n%s", diff)
+	}
 }

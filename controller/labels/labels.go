@@ -23,6 +23,8 @@ const (
 	Vnode = "vnode"
 	// VnodeLease is the Component of the Lease of such a Node.
 	VnodeLease = "vnode-lease"
+	// ControllerLease is the Component of the Lease by which a controller says that it is there.
+	ControllerLease = "module-controller-lease"
 	// Module is the Component of a Pod, or of a Pod template, whose containers are modules.
 	Module = "module"
 	// ModuleDeployment is the Component of a Deployment of modules.
@@ -55,6 +57,19 @@ const (
 	// Identity is the annotation that holds the base's identity as the base writes it, which a
 	// label or a name could not always hold.
 	Identity = "base.koupleless.io/identity"
+	// WebPort is the annotation of a module Pod or of its Node that says where the base takes web
+	// requests: a port of the base's address, or host:port. Probes of type httpGet go there.
+	WebPort = "base.koupleless.io/web-port"
+	// Holder is the annotation of a Node that names the controller that serves the base (CLIENT_ID);
+	// empty means that none does. Fence counts how often that changed.
+	Holder = "vnode.koupleless.io/holder"
+	Fence  = "vnode.koupleless.io/fence"
+	// Placed is the annotation of the Lease of a base's Node that keeps what Pods had put on the base:
+	// what no Pod wants any more is told by it from what no Pod ever asked for.
+	Placed = "vnode.koupleless.io/placed"
+	// Sees is the annotation of a controller's Lease that lists the tunnels through which it hears
+	// bases, separated by commas.
+	Sees = "vnode.koupleless.io/sees"
 )
 
 // The taints of every Node that is a base: the first keeps ordinary Pods away, the second the
@@ -79,7 +94,13 @@ const (
 const (
 	ConditionInstalled = "module.koupleless.io/installed"
 	ConditionReady     = "module.koupleless.io/ready"
+	// ConditionCurrent says whether the base has the jars that the Pod names, and how they got
+	// there. It is there on every module Pod that was Ready once.
+	ConditionCurrent = "module.koupleless.io/current"
 )
+
+// Retry is the annotation of a Pod any change of which has what failed be tried again at once.
+const Retry = "module.koupleless.io/retry"
 
 // VersionEnv is the environment variable of a container that names the version of its module.
 const VersionEnv = "BIZ_VERSION"

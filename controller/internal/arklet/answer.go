@@ -3,6 +3,7 @@ package arklet
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -11,7 +12,8 @@ type Answer struct {
 	Command Command
 	// Module echoes the request over MQTT; generations A and B leave it empty after an exception.
 	Module Module
-	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
+	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3), or an
+	// error code of the documents: errcode reads those in any of the fields.
 	Code    string
 	Message string
 	// DataCode and DataMessage are sofa-ark's own answer: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ,
@@ -33,8 +35,11 @@ const (
 	DataCodeNotFound = "NOT_FOUND_BIZ"
 )
 
-// Succeeded says that the base did what it was asked.
-func (a Answer) Succeeded() bool { return a.Code == CodeSuccess }
+// Succeeded says that the base did what it was asked: both codes say so, in whatever case, and
+// nothing names an error.
+func (a Answer) Succeeded() bool {
+	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) && a.ErrorCode == ""
+}
 
 // AlreadyInstalled says that the base refused because this very biz:version is registered there, in
 // whatever state (protocol 6, condition 10).

@@ -26,8 +26,9 @@ type Options struct {
 	// ignored.
 	Env string
 	// AddTolerationFor is the environment whose toleration the controller adds to Pods that name no
-	// environment, so that such workloads reach a base too; empty if it adds none. A cluster with
-	// several environments should name the environment in each workload.
+	// environment, so that such Deployments reach a base too; empty if it adds none. It is no help
+	// to a DaemonSet, which makes Pods by its template alone. A cluster with several environments
+	// should name the environment in each workload.
 	AddTolerationFor string
 	// ReplicasFollow says that the controller sets the replicas of peer Deployments. Zero replicas
 	// of such a Deployment only mean that it has had no base so far; without ReplicasFollow they
@@ -42,12 +43,15 @@ type Selector struct{ o Options }
 func New(o Options) *Selector { return &Selector{o} }
 
 // Select returns the modules for a base, ordered by name; none is an empty slice. node need not
-// exist: its labels and taints are those that the base's Node has or will have.
+// exist: its labels and taints are those that the base's Node has or will have, and whether it is
+// cordoned.
 //
 // Of several versions of one module the newest counts, by version number, and among equals the one
 // of the youngest workload. A paused Deployment is left out, because which of its versions a base
-// should have is not in its template; so are workloads that are being deleted or want no replicas,
-// and containers without a jar or a version.
+// should have is not in its template; so are workloads that are being deleted, want no replicas, or
+// could have no Pod on the base, and containers that a Pod could not install (workload.Check). A
+// cordoned base gets what DaemonSets want: their Pods come all the same, and those of Deployments
+// that are there ask by themselves.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
@@ -60,12 +64,9 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 
 	newest := map[string]candidate{}
 	offer := func(object metav1.Object, template corev1.PodTemplateSpec) {
-		if !s.reaches(object, template, node) {
-			return
-		}
 		for _, container := range template.Spec.Containers {
 			c := candidate{workload.Of(&template.ObjectMeta, container), object}
-			if c.Version == "" || !strings.Contains(c.URL, ".jar") {
+			if !strings.Contains(c.URL, ".jar") || workload.Check(&template.ObjectMeta, container) != nil {
 				continue
 			}
 			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
@@ -74,12 +75,17 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 		}
 	}
 	for _, d := range deployments {
-		if workload.IsPeer(d, s.o.Env) && !d.Spec.Paused && s.wanted(d) {
+		if !workload.IsPeer(d, s.o.Env) || d.Spec.Paused || !s.wanted(d) || !makesModules(d, d.Spec.Template) {
+			continue
+		}
+		if p := workload.NewPlacement(d.Spec.Template.Spec, s.o.AddTolerationFor); p.Fits(node) && !p.Cordoned(node) {
 			offer(d, d.Spec.Template)
 		}
 	}
 	for _, d := range daemonSets {
-		offer(d, d.Spec.Template)
+		if makesModules(d, d.Spec.Template) && workload.NewPlacement(d.Spec.Template.Spec, "").Fits(node) {
+			offer(d, d.Spec.Template)
+		}
 	}
 
 	modules := make([]arklet.Module, 0, len(newest))
@@ -98,10 +104,7 @@ func (s *Selector) wanted(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0
 }
 
-// reaches reports whether a workload puts module Pods on a base.
-func (s *Selector) reaches(object metav1.Object, template corev1.PodTemplateSpec, node *corev1.Node) bool {
-	if object.GetDeletionTimestamp() != nil || !workload.IsModule(template.Labels) {
-		return false
-	}
-	return workload.NewPlacement(template.Spec, s.o.AddTolerationFor).Fits(node)
+// makesModules reports whether the Pods of a workload are modules, and it stays.
+func makesModules(object metav1.Object, template corev1.PodTemplateSpec) bool {
+	return object.GetDeletionTimestamp() == nil && workload.IsModule(template.Labels)
 }

@@ -94,6 +94,9 @@ func TestSelect(t *testing.T) {
 	plainPods.Labels = nil
 	noJar := template("biz1", "1.0.0", "biz2", "1.0.0", "biz3", "")
 	noJar.Spec.Containers[1].Image = "busybox"
+	refused := template("biz1", "1.0.0", "biz2", " 1.0.0", "biz3", "1.0.0")
+	refused.Spec.Containers[0].Image = "/m/biz1.jar"
+	refused.Spec.Containers[1].Env[0].Value = " 1.0.0"
 	byLabel := template("biz1", "1.0.0")
 	byLabel.Labels["version"] = "1.0.0"
 	byLabel.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
@@ -132,6 +135,14 @@ func TestSelect(t *testing.T) {
 		{
 			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
 			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{module("biz1", "1.0.0")},
+		},
+		{
+			name: "not to a DaemonSet, which makes no Pods then", objects: []metav1.Object{daemonSet("s", noEnv)},
+			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{},
+		},
+		{
+			name: "what a Pod refuses: an image without a scheme, a version with a space", objects: []metav1.Object{deployment("d", 0, refused)},
+			want: []arklet.Module{module("biz3", "1.0.0")},
 		},
 		{
 			name:    "paused",
@@ -218,6 +229,21 @@ func TestSelect(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The Pods of a DaemonSet come to a cordoned base, those of a Deployment do not.
+func TestSelectForACordonedBase(t *testing.T) {
+	o := Options{Env: "dev"}
+	o.Deployments, o.DaemonSets = listers(t, []metav1.Object{deployment("d", 0, template("biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0"))})
+	node := base()
+	node.Spec.Unschedulable = true
+	got, err := New(o).Select(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]arklet.Module{module("biz2", "1.0.0")}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

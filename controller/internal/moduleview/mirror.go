@@ -26,8 +26,7 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	m := workload.Of(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
-			// A container's name has no dot, so that no two containers of a namespace share a name.
-			Name:      pod.Name + "." + container.Name,
+			Name:      nameOf(pod, container.Name),
 			Namespace: pod.Namespace,
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
@@ -50,6 +49,10 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	setState(&out.Status, pod, container.Name)
 	return out
 }
+
+// nameOf is the name of the Module of a container. A container's name has no dot, so that no two
+// containers of a namespace share a name.
+func nameOf(pod *corev1.Pod, container string) string { return pod.Name + "." + container }
 
 // setState sets the state of a Module and why it is in it.
 func setState(s *Status, pod *corev1.Pod, container string) {
@@ -81,7 +84,8 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 		s.Status = Available
 	case slices.Contains(deactivated, s.Reason):
 		s.Status = Deactivated
-	case slices.Contains(installing, s.Reason), s.Code == string(errcode.ArkletInstallModuleExecuting):
+	case slices.Contains(installing, s.Reason), s.Code == string(errcode.ArkletInstallModuleExecuting),
+		s.Code == string(errcode.ModuleControllerBaseInstanceInOperation):
 		s.Status = Upgrading
 	case slices.Contains(broken, s.Reason), s.Code != "" && c.State.Waiting != nil, pod.Status.Phase == corev1.PodFailed:
 		s.Status = Failed

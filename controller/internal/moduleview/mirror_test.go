@@ -111,6 +111,8 @@ func TestStates(t *testing.T) {
 		{"being installed", modulePod(waiting("BizResolved", "CREATED")), Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
 		{"being installed by somebody", modulePod(code(errcode.ArkletInstallModuleExecuting, "busy")), Status{Status: Upgrading, Reason: "InstallModuleExecuting",
 			Message: "Arklet.InstallModuleExecuting: busy; the same module is being installed, try again later", Code: "Arklet.InstallModuleExecuting"}},
+		{"being uninstalled by somebody", modulePod(code(errcode.ModuleControllerBaseInstanceInOperation, "busy")), Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
+			Message: "ModuleController.BaseInstanceInOperation: busy; try again later", Code: "ModuleController.BaseInstanceInOperation"}},
 		{"replaced", modulePod(waiting("BizDeactivate", "newer")), Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
 		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")), Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
 		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")), Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},

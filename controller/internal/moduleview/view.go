@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// gather is how long changes of a Pod are gathered before its Modules follow.
+// gather is how long changes of a Pod are gathered before its Modules follow. A module that begins
+// to serve is shown at once: whoever waited for a rollout looks right after it.
 const gather = 500 * time.Millisecond
 
 // View keeps Modules. Make it with New.
@@ -146,7 +148,20 @@ func (v *View) watch(ctx context.Context) error {
 }
 
 func (v *View) enqueue(pod *corev1.Pod) {
-	v.queue.AddAfter(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, gather)
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	if v.o.Mine(pod.Spec.NodeName) && v.serves(pod) {
+		v.queue.Add(key)
+		return
+	}
+	v.queue.AddAfter(key, gather)
+}
+
+// serves reports whether a module of a Pod is ready and not shown as such.
+func (v *View) serves(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name)) // a cache gives no error
+		return c.Ready && (!there || shown.(*Module).Status.Status != Available)
+	})
 }
 
 // reconcileNext handles the next Pod of the queue; it returns false when the queue has ended.

@@ -3,5 +3,7 @@
 // baseline and moduleview share it.
 //
 //	workload.go   what labels and containers say
+//	check.go      what keeps a container from being a module
+//	configmap.go  a version that stands in a ConfigMap
 //	placement.go  which bases a template fits
 package workload

@@ -16,6 +16,7 @@ import (
 // be used concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
+	nodeName    string
 	tolerations []corev1.Toleration
 }
 
@@ -28,6 +29,7 @@ type Placement struct {
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
+		nodeName:    spec.NodeName,
 		tolerations: spec.Tolerations,
 	}
 	if addEnv != "" && !slices.ContainsFunc(spec.Tolerations, namesEnv) {
@@ -40,13 +42,24 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 
 // Fits reports whether the Pods may run on a Node. Taints that Kubernetes itself sets for the
 // Node's state of the moment (node.kubernetes.io/...) do not count: whether a base is Ready is a
-// question of its own. An affinity that cannot be parsed fits nothing, as for the scheduler.
+// question of its own, and so is whether it is cordoned. An affinity that cannot be parsed fits
+// nothing, as for the scheduler.
 func (p Placement) Fits(node *corev1.Node) bool {
+	if p.nodeName != "" && p.nodeName != node.Name {
+		return false
+	}
 	if match, err := p.affinity.Match(node); err != nil || !match {
 		return false
 	}
 	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
 	return !untolerated
+}
+
+// Cordoned reports whether somebody keeps new Pods off a Node (kubectl cordon), and these too. Pods
+// that are there stay.
+func (p Placement) Cordoned(node *corev1.Node) bool {
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	return node.Spec.Unschedulable && !scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
 }
 
 func namesEnv(t corev1.Toleration) bool { return t.Key == labels.TaintEnv }

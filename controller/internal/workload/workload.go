@@ -3,6 +3,7 @@ package workload
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,24 +35,39 @@ func KeepsReplicas(d *appsv1.Deployment) bool {
 }
 
 // Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is that of
-// its Pod or template. Version is empty if the container does not say it.
+// its Pod or template. Version is empty if the container does not say it. Whether the module can be
+// installed says Check.
 func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
 	return arklet.Module{Name: container.Name, Version: version(meta, container), URL: container.Image}
 }
 
-// version reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the
-// Pod, which can change while the Pod runs.
+// PreStopSleep is how long a module is to stay after its Pod began to be deleted, by the container's
+// preStop.sleep; zero if it says nothing. Kubernetes bounds it by the Pod's grace period.
+func PreStopSleep(container corev1.Container) time.Duration {
+	if l := container.Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
+		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second
+	}
+	return 0
+}
+
+// version is rawVersion without the spaces around it.
 func version(meta *metav1.ObjectMeta, container corev1.Container) string {
+	return strings.TrimSpace(rawVersion(meta, container))
+}
+
+// rawVersion reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the
+// Pod, which can change while the Pod runs.
+func rawVersion(meta *metav1.ObjectMeta, container corev1.Container) string {
 	for _, e := range container.Env {
 		if e.Name != labels.VersionEnv {
 			continue
 		}
 		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
-			return strings.TrimSpace(e.Value)
+			return e.Value
 		}
 		for prefix, from := range map[string]map[string]string{"metadata.annotations['": meta.Annotations, "metadata.labels['": meta.Labels} {
 			if key, ok := strings.CutPrefix(e.ValueFrom.FieldRef.FieldPath, prefix); ok {
-				return strings.TrimSpace(from[strings.TrimSuffix(key, "']")])
+				return from[strings.TrimSuffix(key, "']")]
 			}
 		}
 	}

@@ -1,13 +1,16 @@
 package workload
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -71,6 +74,101 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestPreStopSleep(t *testing.T) {
+	handler := func(h corev1.LifecycleHandler) corev1.Container {
+		return corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &h}}
+	}
+	got := []time.Duration{
+		PreStopSleep(corev1.Container{}), PreStopSleep(corev1.Container{Lifecycle: &corev1.Lifecycle{}}),
+		PreStopSleep(handler(corev1.LifecycleHandler{Exec: &corev1.ExecAction{}})),
+		PreStopSleep(handler(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 7}})),
+	}
+	if diff := cmp.Diff([]time.Duration{0, 0, 0, 7 * time.Second}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": "1.0.0\t"}}
+	container := func(version, image string) corev1.Container {
+		return corev1.Container{Name: "biz1", Image: image, Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: version}}}
+	}
+	annotated := container("", "file:///m/biz1.jar")
+	annotated.Env[0].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['v']"}}
+	for name, tt := range map[string]struct {
+		container corev1.Container
+		want      string
+	}{
+		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), ""},
+		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), ""},
+		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: container "biz1" has no environment variable BIZ_VERSION, which names the module's version; check the parameters`},
+		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
+		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
+		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces; check the parameters`},
+		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
+		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
+		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" names no jar; check that the URL is valid`},
+		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is no URL: parse "http://h:x/biz1.jar": invalid port ":x" after host; check that the URL is valid`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := Check(&meta, tt.container); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolve(t *testing.T) {
+	selector := &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"}
+	fromMap := corev1.Container{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{
+		{Name: "A", Value: "1"}, {Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: selector}},
+	}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+	running := func(id string) *corev1.Pod {
+		p := pod.DeepCopy()
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "biz2", ContainerID: "arklet://10.0.0.1:biz2:9.9.9"}, {Name: "biz1", ContainerID: id}}
+		return p
+	}
+	value := func(name types.NamespacedName, key string) (string, error) {
+		if name.String() != "shop/versions" || key != "biz1" {
+			return "", errors.New("asked for " + name.String() + " " + key)
+		}
+		return "2.0.0", nil
+	}
+	for name, tt := range map[string]struct {
+		pod       *corev1.Pod
+		container corev1.Container
+		want      string
+	}{
+		"from the ConfigMap":      {pod, fromMap, "2.0.0"},
+		"not installed yet":       {running(""), fromMap, "2.0.0"},
+		"as it was installed":     {running("arklet://10.0.0.1:biz1:1.0.0"), fromMap, "1.0.0"},
+		"over IPv6":               {running("arklet://fd00::1:biz1:1.0.0"), fromMap, "1.0.0"},
+		"of another kubelet":      {running("containerd://abc:biz1:1.0.0"), fromMap, "2.0.0"},
+		"a plain value stays":     {pod, corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "3.0.0"}}}, "3.0.0"},
+		"none at all stays so":    {pod, corev1.Container{Name: "biz1"}, ""},
+		"a version with a prefix": {running("arklet://10.0.0.1:biz1:1:0"), fromMap, "1:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Resolve(tt.pod, tt.container, value)
+			if v := Of(&tt.pod.ObjectMeta, got).Version; err != nil || v != tt.want {
+				t.Errorf("version %q, error %v, want %q", v, err, tt.want)
+			}
+		})
+	}
+	if v := fromMap.Env[1].Value; v != "" {
+		t.Errorf("Resolve wrote %q into the Pod's own container", v)
+	}
+	refuse := errors.New("away")
+	if _, err := Resolve(pod, fromMap, func(types.NamespacedName, string) (string, error) { return "", refuse }); !errors.Is(err, refuse) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // sample returns the Deployment and the Node of the corrected samples.
 func sample(t *testing.T, name string, into any) {
 	t.Helper()
@@ -120,6 +218,8 @@ func TestPlacement(t *testing.T) {
 		{"somebody's own taint", "", nil, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
 		}, false},
+		{"bound to this base", "", func(s *corev1.PodSpec) { s.NodeName = "elsewhere" }, func(n *corev1.Node) { n.Name = "elsewhere" }, true},
+		{"bound to another one", "", func(s *corev1.PodSpec) { s.NodeName = "elsewhere" }, nil, false},
 		{"a taint that only prefers", "", nil, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectPreferNoSchedule})
 		}, true},
@@ -140,6 +240,15 @@ func TestPlacement(t *testing.T) {
 				t.Errorf("Fits = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestCordoned(t *testing.T) {
+	node := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	tolerant := corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "node.kubernetes.io/unschedulable", Operator: corev1.TolerationOpExists}}}
+	got := []bool{NewPlacement(corev1.PodSpec{}, "").Cordoned(node), NewPlacement(tolerant, "").Cordoned(node), NewPlacement(corev1.PodSpec{}, "").Cordoned(&corev1.Node{})}
+	if diff := cmp.Diff([]bool{true, false, false}, got); diff != "" {
+		t.Errorf("a cordoned base for Pods, for those that tolerate it, and one that is not cordoned (-want +got):\n%s", diff)
 	}
 }
 

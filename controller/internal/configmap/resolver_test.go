@@ -1,0 +1,205 @@
+package configmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+)
+
+// world is a resolver on a fake API server, in a bubble where time passes only while everything
+// waits.
+type world struct {
+	t        *testing.T
+	client   *fake.Clientset
+	resolver *Resolver
+	changed  chan types.NamespacedName
+}
+
+func inBubble(t *testing.T, change func(*Options), test func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
+		o := Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name }}
+		if change != nil {
+			change(&o)
+		}
+		w.resolver = New(o)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.resolver.Start(ctx) }()
+		test(w)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	})
+}
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
+
+// put makes or changes a ConfigMap with one key, biz1.
+func (w *world) put(name, version string) {
+	w.t.Helper()
+	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"biz1": version}}
+	maps := w.client.CoreV1().ConfigMaps("default")
+	if _, err := maps.Update(w.t.Context(), c, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+		if _, err := maps.Create(w.t.Context(), c, metav1.CreateOptions{}); err != nil {
+			w.t.Fatal(err)
+		}
+	} else if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// expect asks for a value and compares what comes: a version, or an error.
+func (w *world) expect(when, name, key, want string) {
+	w.t.Helper()
+	got, err := w.resolver.Value(named(name), key)
+	if err != nil {
+		got = "pending"
+		if !errors.Is(err, ErrPending) {
+			got = string(errcode.Of(err))
+		}
+	}
+	if got != want {
+		w.t.Errorf("%s: %s of %s is %s (%v), want %s", when, key, name, got, err, want)
+	}
+}
+
+// reads is how many reads there were since the last call.
+func (w *world) reads() (n int) {
+	for _, a := range w.client.Actions() {
+		if a.GetVerb() == "get" {
+			n++
+		}
+	}
+	w.client.ClearActions()
+	return n
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestValue(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.put("versions", "1.0.0")
+		w.expect("at first", "versions", "biz1", "pending")
+		synctest.Wait()
+		if got := <-w.changed; got != named("versions") {
+			t.Errorf("changed is %v", got)
+		}
+		w.expect("once it was read", "versions", "biz1", "1.0.0")
+		w.expect("of another key", "versions", "biz2", "pending")
+		synctest.Wait()
+		w.expect("of a key that is not there", "versions", "biz2", "OtherUpstream.InvalidParameter")
+		w.expect("of the first key", "versions", "biz1", "1.0.0")
+		if n := w.reads(); n != 2 {
+			t.Errorf("%d reads, want 2", n)
+		}
+		w.put("versions", "2.0.0")
+		w.expect("for the next two seconds", "versions", "biz1", "1.0.0")
+		pass(3 * time.Second)
+		w.expect("later it may have changed", "versions", "biz1", "pending")
+		synctest.Wait()
+		w.expect("and has", "versions", "biz1", "2.0.0")
+	})
+}
+
+// Nothing is read that nobody asks for.
+func TestAtRest(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.put("versions", "1.0.0")
+		w.expect("at first", "versions", "biz1", "pending")
+		pass(time.Second)
+		w.reads()
+		pass(24 * time.Hour)
+		if n := w.reads(); n != 0 {
+			t.Errorf("%d reads at rest", n)
+		}
+	})
+}
+
+// What is not there is read again as long as somebody asks, with growing pauses, and seen when it
+// comes.
+func TestMissing(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.expect("at first", "late", "biz1", "pending")
+		begun := time.Now()
+		var at []time.Duration
+		for range 9 {
+			<-w.changed
+			at = append(at, time.Since(begun))
+			w.expect("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
+		}
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("read at (-want +got):\n%s", diff)
+		}
+		w.put("late", "1.0.0")
+		<-w.changed
+		w.expect("when it has come", "late", "biz1", "1.0.0")
+
+		w.expect("another", "never", "biz1", "pending")
+		<-w.changed
+		w.reads()
+		pass(time.Hour) // nobody asks again
+		if n := w.reads(); n > 1 || len(w.resolver.entries) > 1 {
+			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, len(w.resolver.entries))
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"forbidden":     {apierrors.NewForbidden(corev1.Resource("configmaps"), "versions", errors.New("no")), "OtherUpstream.SecretAKError"},
+		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, nil, func(w *world) {
+				w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
+				w.expect("at first", "versions", "biz1", "pending")
+				synctest.Wait()
+				w.expect("then", "versions", "biz1", tt.want)
+			})
+		})
+	}
+}
+
+// However many ConfigMaps are named, so many are remembered.
+func TestKeep(t *testing.T) {
+	inBubble(t, func(o *Options) { o.Keep = 3 }, func(w *world) {
+		for i := range 10 {
+			w.put(fmt.Sprint(i), "1.0.0")
+			w.expect("at first", fmt.Sprint(i), "biz1", "pending")
+			pass(100 * time.Millisecond)
+		}
+		if n := len(w.resolver.entries); n != 3 {
+			t.Errorf("%d are remembered, want 3", n)
+		}
+		w.expect("the youngest", "9", "biz1", "1.0.0")
+		w.expect("the oldest", "0", "biz1", "pending")
+	})
+}

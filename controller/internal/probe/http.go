@@ -1,0 +1,122 @@
+package probe
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// Address returns where a probe of a container is sent, host:port: the annotation
+// base.koupleless.io/web-port of the Pod, else of the Node, else the port of the probe itself, as a
+// kubelet takes it. node may be nil; podIP is the address of the base. The annotation is a port, or
+// host:port of a base that is reached elsewhere. An error says what is wrong with the port.
+func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container, probe *corev1.HTTPGetAction) (string, error) {
+	host := cmp.Or(probe.Host, podIP)
+	given := pod.Annotations[labels.WebPort]
+	if given == "" && node != nil {
+		given = node.Annotations[labels.WebPort]
+	}
+	port := given
+	switch {
+	case strings.Contains(given, ":"):
+		var err error
+		if host, port, err = net.SplitHostPort(given); err != nil {
+			return "", fmt.Errorf("annotation %s: %w", labels.WebPort, err)
+		}
+	case given == "" && probe.Port.Type == intstr.Int:
+		port = strconv.Itoa(probe.Port.IntValue())
+	case given == "":
+		port = probe.Port.StrVal
+		for _, p := range container.Ports {
+			if p.Name == probe.Port.StrVal {
+				port = strconv.Itoa(int(p.ContainerPort))
+			}
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", fmt.Errorf("%q is no port of container %q", port, container.Name)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// longest is how much of an answer is read.
+const longest = 10 << 10
+
+func newClient(t http.RoundTripper) *http.Client {
+	if t == nil {
+		t = &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as a kubelet: a probe asks whether somebody is there, not who
+		}
+	}
+	return &http.Client{Transport: t, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		switch {
+		case r.URL.Hostname() != via[0].URL.Hostname():
+			return http.ErrUseLastResponse
+		case len(via) >= 10:
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}}
+}
+
+// get makes one probe. An answer from 200 to 399 is good.
+func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
+	where, err := url.Parse(inContext(t.ContextPath, probe.Path))
+	if err != nil {
+		return err
+	}
+	where.Scheme, where.Host = strings.ToLower(cmp.Or(string(probe.Scheme), "http")), t.Address
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
+	if err != nil {
+		return err
+	}
+	for _, h := range probe.HTTPHeaders {
+		request.Header.Add(h.Name, h.Value)
+	}
+	if host := request.Header.Get("Host"); host != "" {
+		request.Host = host
+	}
+	if request.Header.Get("User-Agent") == "" {
+		request.Header.Set("User-Agent", "kube-probe/koupleless")
+	}
+	if request.Header.Get("Accept") == "" {
+		request.Header.Set("Accept", "*/*")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, longest)); err != nil {
+		return err
+	}
+	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("HTTP status %d from %s", response.StatusCode, where.Redacted())
+	}
+	return nil
+}
+
+// inContext puts the context path of a module before a path that does not begin with it.
+func inContext(contextPath, path string) string {
+	path = "/" + strings.TrimPrefix(path, "/")
+	prefix := "/" + strings.Trim(contextPath, "/")
+	rest, within := strings.CutPrefix(path, prefix)
+	if prefix == "/" || within && (rest == "" || strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "?")) {
+		return path
+	}
+	return prefix + path
+}

@@ -1,0 +1,100 @@
+package probe
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestAddress(t *testing.T) {
+	on := func(value string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Annotations: map[string]string{"base.koupleless.io/web-port": value}}
+	}
+	port := corev1.HTTPGetAction{Port: intstr.FromInt32(8080)}
+	for name, tt := range map[string]struct {
+		pod, node metav1.ObjectMeta
+		probe     corev1.HTTPGetAction
+		want, err string
+	}{
+		"the probe's port":           {probe: port, want: "10.0.0.1:8080"},
+		"by its name":                {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")}, want: "10.0.0.1:9090"},
+		"a name that is a number":    {probe: corev1.HTTPGetAction{Port: intstr.FromString("81")}, want: "10.0.0.1:81"},
+		"the probe's host":           {probe: corev1.HTTPGetAction{Port: intstr.FromInt32(1), Host: "h"}, want: "h:1"},
+		"the Node's port":            {probe: port, node: on("81"), want: "10.0.0.1:81"},
+		"the Pod's before it":        {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
+		"a base elsewhere":           {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
+		"over IPv6":                  {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
+		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope" is no port of container "biz1"`},
+		"no port":                    {err: `"0" is no port of container "biz1"`},
+		"too large":                  {probe: port, node: on("70000"), err: `"70000" is no port of container "biz1"`},
+		"no address":                 {probe: port, node: on("a:b:c"), err: "annotation base.koupleless.io/web-port: address a:b:c: too many colons in address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			container := corev1.Container{Name: "biz1", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 9090}}}
+			got, err := Address(&corev1.Pod{ObjectMeta: tt.pod}, &corev1.Node{ObjectMeta: tt.node}, "10.0.0.1", container, &tt.probe)
+			said := ""
+			if err != nil {
+				said = err.Error()
+			}
+			if diff := cmp.Diff([]string{tt.want, tt.err}, []string{got, said}); diff != "" {
+				t.Errorf("address, error (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got, err := Address(&corev1.Pod{}, nil, "10.0.0.1", corev1.Container{}, &port); got != "10.0.0.1:8080" {
+		t.Errorf("without a Node: %s %v", got, err)
+	}
+}
+
+func TestInContext(t *testing.T) {
+	for in, want := range map[[2]string]string{
+		{"", "/ok"}: "/ok", {"/", "/ok"}: "/ok", {"biz1", "/ok"}: "/biz1/ok", {"/biz1/", "ok"}: "/biz1/ok", {"biz1", ""}: "/biz1/",
+		{"biz1", "/biz1"}: "/biz1", {"biz1", "/biz1/ok"}: "/biz1/ok", {"biz1", "/biz1?a=b"}: "/biz1?a=b", {"biz1", "/biz12"}: "/biz1/biz12",
+	} {
+		if got := inContext(in[0], in[1]); got != want {
+			t.Errorf("%q in %q is %q, want %q", in[1], in[0], got, want)
+		}
+	}
+}
+
+// A base gets what a kubelet would send, follows its own redirects, and not those to others.
+func TestRequest(t *testing.T) {
+	var seen []string
+	mux := http.NewServeMux()
+	note := func(_ http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Host+" "+r.URL.String()+" "+r.Header.Get("User-Agent")+" "+r.Header.Get("X-Me")+" "+r.Header.Get("Accept"))
+	}
+	mux.HandleFunc("/biz1/ok", note)
+	mux.HandleFunc("/biz1/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/gone", http.StatusFound) })
+	mux.HandleFunc("/biz1/there", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://elsewhere.invalid/", http.StatusFound)
+	})
+	mux.HandleFunc("/biz1/round", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/biz1/round", http.StatusFound) })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	secure := httptest.NewTLSServer(http.HandlerFunc(note))
+	defer secure.Close()
+	probed := func(address, path string, scheme corev1.URIScheme) string {
+		err := get(t.Context(), newClient(nil), Target{Address: address, ContextPath: "biz1"}, &corev1.HTTPGetAction{
+			Path: path, Scheme: scheme, HTTPHeaders: []corev1.HTTPHeader{{Name: "x-me", Value: "1"}, {Name: "Host", Value: "shop"}},
+		})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	plain, tls := server.Listener.Addr().String(), secure.Listener.Addr().String()
+	got := []string{probed(plain, "/ok?a=b", ""), probed(plain, "/here", corev1.URISchemeHTTP), probed(plain, "/there", ""), probed(tls, "/ok", corev1.URISchemeHTTPS), probed(plain, "/round", ""), probed(plain, "/%zz", "")}
+	want := []string{"", "HTTP status 404 from http://" + plain + "/biz1/here", "", "", `Get "/biz1/round": stopped after 10 redirects`, `parse "/biz1/%zz": invalid URL escape "%zz"`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"shop /biz1/ok?a=b kube-probe/koupleless 1 */*", "shop /biz1/ok kube-probe/koupleless 1 */*"}, seen); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
