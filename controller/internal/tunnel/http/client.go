@@ -99,7 +99,7 @@ func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 // ask works on a base's question until nobody waits for another turn.
 func (t *Tunnel) ask(ctx context.Context, q query, c *call) {
 	for c != nil {
-		t.exchange(ctx, c, queryTimeout)
+		t.exchange(ctx, c, t.opts.Speed.Of(queryTimeout))
 		t.mu.Lock()
 		if c = t.queries[q]; c == nil || t.stopped {
 			c = nil

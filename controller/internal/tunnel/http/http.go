@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	TLS *tls.Config
 	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
 	OperationTimeout time.Duration
+	// Speed divides how long a question may take.
+	Speed pace.Speed
 	// Dial connects to the arklet of a base; nil dials the address itself, for at most 5 s.
 	// Simulated bases have addresses that lead nowhere, and need it.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -1,8 +1,3 @@
-// Package mqtt carries arklet messages over an MQTT broker (protocol 3).
-//
-// One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
-// no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a
-// base that connects later must not run what was meant for another.
 package mqtt
 
 import (
@@ -14,12 +9,14 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/mutation"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -38,6 +35,14 @@ type Options struct {
 	Env string
 	// TLS is used with ssl:// brokers; nil verifies against the system's authorities.
 	TLS *tls.Config
+	// Notice is how soon a connection that carries nothing any more counts as lost; 0 means 14 s,
+	// and less than 3 s counts as 3 s.
+	Notice time.Duration
+	// Speed divides the pauses between two attempts to connect.
+	Speed pace.Speed
+	// ClearRetained removes, once, the commands and baselines of this environment that the broker
+	// has retained: a controller before this one left them, and bases that connect would run them.
+	ClearRetained bool
 	// OnConnected is called after every connect, once the subscription stands; it may be nil.
 	OnConnected func()
 	// Logger is where connection changes go; nil discards them.
@@ -48,71 +53,35 @@ type Options struct {
 type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
-	client  paho.Client
 	prefix  string // koupleless_<env>/
 	answers sync.WaitGroup
-}
 
-// keepAlive is what the original controller uses; a base uses 60 s (protocol 3.1).
-const keepAlive = 180 * time.Second
+	client  atomic.Pointer[paho.Client] // of the connection that stands, nil without one
+	trouble atomic.Pointer[error]       // nil while connected and subscribed
+	cleared bool                        // retained commands; only Start's goroutine uses it
+}
 
 // New prepares a tunnel that tells handler what bases say. Nothing is dialled before Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
 	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/"}
-	o := paho.NewClientOptions().
-		AddBroker(opts.Broker).
-		SetClientID(opts.ClientID).
-		SetCleanSession(true).
-		SetKeepAlive(keepAlive).
-		SetConnectTimeout(10 * time.Second).
-		SetWriteTimeout(10 * time.Second).
-		SetAutoReconnect(true).
-		SetMaxReconnectInterval(5 * time.Second).
-		SetConnectRetry(true).
-		SetConnectRetryInterval(500 * time.Millisecond).
-		SetOrderMatters(true).
-		SetOnConnectHandler(t.subscribe).
-		SetConnectionLostHandler(func(_ paho.Client, err error) {
-			t.opts.Logger.Warn("lost the connection to the MQTT broker", "broker", opts.Broker, "err", err)
-		})
-	if opts.Username != "" {
-		o.SetUsername(opts.Username).SetPassword(opts.Password)
-	}
-	if opts.TLS != nil {
-		o.SetTLSConfig(opts.TLS)
-	}
-	t.client = paho.NewClient(o)
+	t.trouble.Store(&ErrNotConnected)
 	return t
 }
 
 // Key names the tunnel.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.MQTT }
 
-// Start connects, retrying for as long as it takes, and blocks until ctx ends.
-func (t *Tunnel) Start(ctx context.Context) error {
-	t.client.Connect() // retries on its own; what becomes of it shows in Connected
-	<-ctx.Done()
-	t.client.Disconnect(100) // milliseconds for what is under way
-	t.answers.Wait()
+// Connected says whether the broker can be reached at this moment, and sends what bases say.
+func (t *Tunnel) Connected() bool { return t.trouble.Load() == nil }
+
+// Trouble says why the tunnel is not connected and subscribed; nil if it is.
+func (t *Tunnel) Trouble() error {
+	if err := t.trouble.Load(); err != nil {
+		return *err
+	}
 	return nil
-}
-
-// Connected says whether the broker can be reached at this moment.
-func (t *Tunnel) Connected() bool { return t.client.IsConnectionOpen() }
-
-func (t *Tunnel) subscribe(c paho.Client) {
-	filter := t.prefix + "+/base/+"
-	token := c.Subscribe(filter, 1, t.receive)
-	token.Wait()
-	if err := token.Error(); err != nil {
-		t.opts.Logger.Error("subscribing failed", "topic", filter, "err", err)
-		return
-	}
-	t.opts.Logger.Info("connected to the MQTT broker", "broker", t.opts.Broker, "topic", filter)
-	if t.opts.OnConnected != nil {
-		t.opts.OnConnected()
-	}
 }
 
 // Send publishes a command for a base and returns when it is handed to the connection; the answer
@@ -126,14 +95,18 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	if err != nil {
 		return err
 	}
+	if !t.Connected() {
+		return fmt.Errorf("sending %s to base %q: %w", r.Command, to.Identity, ErrNotConnected)
+	}
 	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), body)
 }
 
 func (t *Tunnel) publish(topic string, body []byte) error {
-	if !t.client.IsConnectionOpen() {
+	client := t.client.Load()
+	if client == nil || !(*client).IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	token := t.client.Publish(topic, 1, mutation.RetainCommands, body)
+	token := (*client).Publish(topic, 1, mutation.RetainCommands, body)
 	select {
 	case <-token.Done():
 		if err := token.Error(); err != nil {
@@ -145,10 +118,14 @@ func (t *Tunnel) publish(topic string, body []byte) error {
 }
 
 // receive runs in the connection's reading goroutine.
-func (t *Tunnel) receive(_ paho.Client, m paho.Message) {
+func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	identity, kind, ok := t.parseTopic(m.Topic())
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	if !ok || kind == "baseline" { // our own baselines match the wildcard too
+	if !ok {
+		return
+	}
+	if kind == "baseline" { // our own baselines match the wildcard too
+		t.clear(c, m)
 		return
 	}
 	if m.Retained() { // a base retains nothing: this is what an older controller or somebody else left behind

@@ -123,7 +123,13 @@ func (h *hearing) want(t *testing.T, want string) {
 // startTunnel runs a tunnel until the test ends, and returns it connected.
 func startTunnel(t *testing.T, addr string, h *hearing, onConnected func()) *Tunnel {
 	t.Helper()
-	tun := New(Options{Broker: "tcp://" + addr, ClientID: "koupleless@@@c1", Env: "Dev", OnConnected: onConnected}, h)
+	return startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: onConnected}, h)
+}
+
+func startTunnelWith(t *testing.T, o Options, h *hearing) *Tunnel {
+	t.Helper()
+	o.ClientID, o.Env = "koupleless@@@c1", "Dev"
+	tun := New(o, h)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- tun.Start(ctx) }()

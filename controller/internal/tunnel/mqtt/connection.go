@@ -1,0 +1,150 @@
+package mqtt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+)
+
+// ErrRefused says that the broker took the connection, and not the subscription: this controller
+// would hear no base.
+var ErrRefused = errors.New("the MQTT broker refused the subscription")
+
+// How soon a half-open connection is noticed, and the pauses between two attempts to connect.
+const (
+	defaultNotice = 14 * time.Second
+	minNotice     = 3 * time.Second
+	firstPause    = 250 * time.Millisecond
+	longestPause  = 5 * time.Second
+	handshake     = 10 * time.Second // until CONNACK, and until SUBACK
+)
+
+// keepAlive is after how much silence the library pings, and how long it waits for the answer. It
+// looks every quarter of k: the ping goes out after at most 5/4 k of silence, and that the answer is
+// missing is noticed within timeout + k/4. With k = 3/7 of notice, in whole seconds, and the timeout
+// below, the two come to notice at most: 6 s and 5 s for 14 s. The broker ends a connection on which
+// it hears nothing for 3/2 k.
+func keepAlive(notice time.Duration) (k, timeout time.Duration) {
+	k = (notice * 3 / 7).Truncate(time.Second)
+	return k, notice - k*3/2
+}
+
+// Start connects, again and again, and blocks until ctx ends.
+func (t *Tunnel) Start(ctx context.Context) error {
+	pause, said := t.opts.Speed.Of(firstPause), ""
+	for {
+		served, err := t.serve(ctx)
+		t.trouble.Store(&err)
+		if ctx.Err() != nil {
+			t.answers.Wait()
+			return nil //nolint:nilerr // whatever ended the connection, it was to end
+		}
+		if served {
+			pause, said = t.opts.Speed.Of(firstPause), ""
+		}
+		if err.Error() != said { // what stays the same is said once
+			said = err.Error()
+			t.opts.Logger.Warn("no connection to the MQTT broker", "broker", t.opts.Broker, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, t.opts.Speed.Of(longestPause))
+	}
+}
+
+// serve makes one connection and holds it until it is lost or ctx ends; served says that it stood
+// and bases could be heard. Each connection is a client of its own: whatever CleanSession says, the
+// library sends again, on the next connection of the same client, what was not acknowledged on the
+// last, and a command must not reach a base long after it was given up.
+func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
+	lost := make(chan error, 1)
+	client := paho.NewClient(t.clientOptions(func(err error) { lost <- err }))
+	defer client.Disconnect(100) // milliseconds for what is under way
+	if err := wait(ctx, client.Connect(), handshake); err != nil {
+		return false, fmt.Errorf("connecting: %w", err)
+	}
+	t.client.Store(&client)
+	defer t.client.Store(nil)
+	filter := t.prefix + "+/base/+"
+	if err := subscribe(ctx, client, filter, t.receive); err != nil {
+		return false, err
+	}
+	t.trouble.Store(nil)
+	defer t.trouble.Store(&ErrNotConnected)
+	t.opts.Logger.Info("connected to the MQTT broker", "broker", t.opts.Broker, "topic", filter)
+	if t.opts.OnConnected != nil {
+		t.opts.OnConnected()
+	}
+	cleared := t.clearRetained(ctx, client)
+	for {
+		select {
+		case <-ctx.Done():
+			return true, ctx.Err()
+		case err := <-lost:
+			return true, fmt.Errorf("the connection was lost: %w", cmp.Or(err, ErrNotConnected))
+		case <-cleared:
+			t.stopClearing(client)
+			cleared = nil
+		}
+	}
+}
+
+func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
+	k, timeout := keepAlive(t.opts.Notice)
+	o := paho.NewClientOptions().
+		AddBroker(t.opts.Broker).
+		SetClientID(t.opts.ClientID).
+		SetProtocolVersion(4). // 3.1.1, which all brokers speak; without it each refusal is tried twice
+		SetCleanSession(true).
+		SetKeepAlive(k).
+		SetPingTimeout(timeout).
+		SetConnectTimeout(handshake).
+		SetWriteTimeout(timeout). // a half-open connection takes no more at some time
+		SetAutoReconnect(false).
+		SetConnectRetry(false).
+		SetOrderMatters(true).
+		SetConnectionLostHandler(func(_ paho.Client, err error) { lost(err) })
+	if t.opts.Username != "" {
+		o.SetUsername(t.opts.Username).SetPassword(t.opts.Password)
+	}
+	if t.opts.TLS != nil {
+		o.SetTLSConfig(t.opts.TLS)
+	}
+	return o
+}
+
+// refused is the return code of a SUBACK [MQTT-3.9.3-1].
+const refused = 0x80
+
+// subscribe subscribes with QoS 1. A broker that refuses says so in the SUBACK alone, which the
+// library takes for a success.
+func subscribe(ctx context.Context, client paho.Client, filter string, receive paho.MessageHandler) error {
+	token := client.Subscribe(filter, 1, receive)
+	if err := wait(ctx, token, handshake); err != nil {
+		return fmt.Errorf("subscribing to %s: %w", filter, err)
+	}
+	if granted, is := token.(*paho.SubscribeToken); is && granted.Result()[filter] >= refused {
+		return fmt.Errorf("subscribing to %s: %w", filter, ErrRefused)
+	}
+	return nil
+}
+
+// wait waits for the end of what a token stands for.
+func wait(ctx context.Context, token paho.Token, atMost time.Duration) error {
+	late := time.NewTimer(atMost)
+	defer late.Stop()
+	select {
+	case <-token.Done():
+		return token.Error()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return fmt.Errorf("no answer within %s", atMost)
+	}
+}

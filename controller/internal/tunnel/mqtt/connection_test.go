@@ -1,0 +1,272 @@
+package mqtt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.mqtt.golang/packets"
+	"github.com/google/go-cmp/cmp"
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	mochi "github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// doorman is an ACL that lets nobody subscribe while shut.
+type doorman struct {
+	broker.HookBase
+	shut atomic.Bool
+}
+
+func (d *doorman) Provides(b byte) bool {
+	return bytes.IndexByte([]byte{broker.OnConnectAuthenticate, broker.OnACLCheck}, b) >= 0
+}
+
+func (d *doorman) OnConnectAuthenticate(*broker.Client, mochi.Packet) bool { return true }
+
+func (d *doorman) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
+	return write || !d.shut.Load()
+}
+
+// serveBroker runs a broker with an ACL until the test ends.
+func serveBroker(t *testing.T, d *doorman) (*broker.Server, string) {
+	t.Helper()
+	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
+	if err := s.AddHook(d, nil); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AddListener(listeners.NewNet("t", l)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // it has no error that matters here
+	return s, l.Addr().String()
+}
+
+func TestARefusedSubscription(t *testing.T) {
+	d := &doorman{}
+	d.shut.Store(true)
+	_, addr := serveBroker(t, d)
+	h := newHearing()
+	connected, wait := signal()
+	tun := startTunnel(t, addr, h, connected)
+	waitFor(t, "the refusal", func() error {
+		if err := tun.Trouble(); !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("trouble: %v", err) //nolint:errorlint // it may be nil
+		}
+		return nil
+	})
+	if tun.Connected() {
+		t.Error("a tunnel that hears no base counts as connected")
+	}
+	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: arklet.CommandHealth}); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("a command whose answer nobody would hear: error %v, want ErrNotConnected", err)
+	}
+	d.shut.Store(false)
+	wait(t)
+	if err := tun.Trouble(); err != nil {
+		t.Errorf("trouble after the subscription: %v", err)
+	}
+	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	h.want(t, "a: heartbeat of base:1, active true")
+}
+
+func TestHowSoonAHalfOpenConnectionIsNoticed(t *testing.T) {
+	for _, notice := range []time.Duration{minNotice, 5 * time.Second, 10 * time.Second, defaultNotice} {
+		k, timeout := keepAlive(notice)
+		if k < time.Second || timeout < time.Second || k%time.Second != 0 {
+			t.Errorf("for %s: ping after %s, answer within %s", notice, k, timeout)
+		}
+		if at := k*5/4 + timeout + k/4; at > notice {
+			t.Errorf("for %s: noticed after %s", notice, at)
+		}
+	}
+	if defaultNotice > 15*time.Second {
+		t.Errorf("noticed after %s by default, want 15 s at most", defaultNotice)
+	}
+}
+
+// mute is a way to a broker that can cease to carry anything, both ways, without an end.
+func mute(t *testing.T, to string) (addr string, cease func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var ceased atomic.Bool
+	carry := func(to, from net.Conn) {
+		buffer := make([]byte, 4096)
+		for {
+			n, err := from.Read(buffer)
+			if err != nil {
+				if !ceased.Load() {
+					_ = to.Close()
+				}
+				return
+			}
+			if ceased.Load() {
+				continue
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = in.Close() })
+			if ceased.Load() {
+				continue
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = out.Close() })
+			go carry(in, out)
+			go carry(out, in)
+		}
+	}()
+	return l.Addr().String(), func() { ceased.Store(true) }
+}
+
+func TestAHalfOpenConnectionCountsAsLost(t *testing.T) {
+	_, to := serveBroker(t, &doorman{})
+	addr, cease := mute(t, to)
+	connected, wait := signal()
+	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, Notice: minNotice, OnConnected: connected}, newHearing())
+	wait(t)
+	cease()
+	waitFor(t, "the end of the connection", func() error {
+		if tun.Connected() {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+}
+
+// scripted takes one MQTT connection, lets it subscribe, and returns it with the packets that come
+// after that.
+func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
+	t.Helper()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	next = func() packets.ControlPacket {
+		t.Helper()
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		p, err := packets.ReadPacket(conn)
+		if err != nil {
+			t.Fatalf("reading from the tunnel: %v", err)
+		}
+		return p
+	}
+	answer := func(p packets.ControlPacket) {
+		t.Helper()
+		if err := p.Write(conn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, is := next().(*packets.ConnectPacket); !is {
+		t.Fatal("the first packet is no CONNECT")
+	}
+	answer(packets.NewControlPacket(packets.Connack))
+	subscribe, is := next().(*packets.SubscribePacket)
+	if !is {
+		t.Fatal("the second packet is no SUBSCRIBE")
+	}
+	ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+	ack.MessageID, ack.ReturnCodes = subscribe.MessageID, []byte{1}
+	answer(ack)
+	return conn, next
+}
+
+// A command that the broker did not acknowledge is not sent again on the next connection: the base
+// may have done it, or whoever asked has given it up.
+func TestNoCommandIsSentAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	connected, wait := signal()
+	tun := startTunnel(t, l.Addr().String(), newHearing(), connected)
+	send := func(command arklet.Command) {
+		t.Helper()
+		if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: command}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	published := func(next func() packets.ControlPacket) string {
+		t.Helper()
+		for {
+			switch p := next().(type) {
+			case *packets.PublishPacket:
+				return p.TopicName
+			case *packets.PingreqPacket:
+			default:
+				t.Fatalf("%T came, want a PUBLISH", p)
+			}
+		}
+	}
+	conn, next := scripted(t, l)
+	wait(t)
+	send(arklet.CommandUninstallBiz)
+	if diff := cmp.Diff("koupleless_dev/a/uninstallBiz", published(next)); diff != "" {
+		t.Errorf("on the first connection (-want +got):\n%s", diff)
+	}
+	if err := conn.Close(); err != nil { // without PUBACK
+		t.Fatal(err)
+	}
+	_, next = scripted(t, l)
+	wait(t)
+	send(arklet.CommandHealth)
+	if diff := cmp.Diff("koupleless_dev/a/health", published(next)); diff != "" {
+		t.Errorf("first on the second connection (-want +got):\n%s", diff)
+	}
+}
+
+func TestRetainedCommandsAreCleared(t *testing.T) {
+	s, addr := serveBroker(t, &doorman{})
+	for _, topic := range []string{"koupleless_dev/a/installBiz", "koupleless_dev/b/health", "koupleless_dev/a/base/baseline", "koupleless_test/a/installBiz"} {
+		if err := s.Publish(topic, []byte(`{}`), true, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	startTunnelWith(t, Options{Broker: "tcp://" + addr, ClearRetained: true}, newHearing())
+	waitFor(t, "the retained commands of dev to go", func() error {
+		var left []string
+		for topic := range s.Topics.Retained.GetAll() {
+			if topic != "$SYS" && topic[0] != '$' {
+				left = append(left, topic)
+			}
+		}
+		if diff := cmp.Diff([]string{"koupleless_test/a/installBiz"}, left); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}

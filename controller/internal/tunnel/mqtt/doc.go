@@ -1,0 +1,10 @@
+// Package mqtt carries arklet messages over an MQTT broker (protocol 3).
+//
+//	mqtt.go        what bases say, and what they are told
+//	connection.go  one connection after the other
+//	retained.go    removes what a controller before this one left with the broker
+//
+// One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
+// no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a
+// base that connects later must not run what was meant for another.
+package mqtt
