@@ -44,6 +44,10 @@ type Snapshot struct {
 	Liveness Liveness
 	// LastSeen is when the last message arrived, by the controller's clock.
 	LastSeen time.Time
+	// Observed says whether its silence means anything.
+	Observed Observation
+	// Doubted says that its Node was deleted, and that it has not spoken since.
+	Doubted bool
 	// Health is the last health document; HealthAt is zero before the first.
 	Health   arklet.Health
 	HealthAt time.Time
@@ -83,11 +87,17 @@ type record struct {
 	nextHealth time.Time
 	nextList   time.Time
 	missed     bool // a missed heartbeat was counted for this silence
-	away       bool // its tunnel was connected again, and it has not spoken since
+
+	observed   Observation
+	quietUntil time.Time // silence before does not count: nothing could be heard
+	heldSince  time.Time // since when it is one of many that fell silent; zero = it is not
+	doubted    time.Time // since when its Node is deleted and it has not spoken; zero = no
+	heldUntil  time.Time // until when it was: silence before makes it neither unreachable nor gone
+	away       bool      // its tunnel was connected again, and it has not spoken since
 }
 
 func (r *record) snapshot() Snapshot {
-	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt}
+	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt}
 	if r.listed {
 		s.Modules = r.modules
 	}

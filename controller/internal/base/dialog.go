@@ -264,7 +264,7 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 	if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 		return Snapshot{}, err
 	}
-	resend := d.registry.opts.Clock.NewTimer(resendList)
+	resend := d.registry.opts.Clock.NewTimer(d.registry.opts.Speed.Of(resendList))
 	defer resend.Stop()
 	var last error // what the tunnel said; one more try may do better
 	for {
@@ -282,7 +282,7 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			if err := d.Ask(ctx, identity, arklet.CommandQueryAllBiz); err != nil {
 				return Snapshot{}, err
 			}
-			resend.Reset(resendList)
+			resend.Reset(d.registry.opts.Speed.Of(resendList))
 		case got := <-failed:
 			if last = got.err; errors.Is(last, tunnel.ErrRefused) {
 				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", identity, last)

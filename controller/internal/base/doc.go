@@ -2,7 +2,10 @@
 // who asks them what.
 //
 //	base.go      one base and what is known of it
-//	registry.go  all bases: what messages change, what time changes
+//	registry.go  all bases: what messages change
+//	sweep.go     what time changes: silence, and the questions that are due
+//	sight.go     whether silence means anything: is the tunnel up, was the process awake
+//	mass.go      too many silent at once, too many given up at once; pure
 //	dialog.go    ask a base and wait for its answer
 //	pending.go   questions that wait, and what a list tells of them
 //

@@ -59,7 +59,7 @@ func (d *Dialog) Listed(identity string) {
 			p.shown = time.Time{}
 		case p.shown.IsZero():
 			p.shown = now
-		case now.Sub(p.shown) >= overdue:
+		case now.Sub(p.shown) >= d.registry.opts.Speed.Of(overdue):
 			offer(p.answer, reply{answer: arklet.Answer{
 				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
 				Message: "no answer came, but the base's list shows that it was done",

@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/mutation"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -23,6 +25,20 @@ type Options struct {
 	HealthInterval time.Duration
 	// ListInterval is how often a base is asked for its modules; default 15 s.
 	ListInterval time.Duration
+	// Grace is for how long after sight has returned the silence of a base over MQTT does not count;
+	// default 128 s, the longest pause between two attempts of a real base to connect (protocol
+	// 3.1). Negative means none. Over HTTP there is no connection to come back, and no grace.
+	Grace time.Duration
+	// Mass says when the silence of many bases is taken for a fault of the way to them.
+	Mass MassOptions
+	// Deletions is how many percent of all bases may be given up for their silence in a minute, one
+	// at least; default 10.
+	Deletions int
+	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
+	// called at every sweep and must not block.
+	Sees func(tunnel.Key) bool
+	// Speed divides the periods that have no setting; the durations here are divided already.
+	Speed pace.Speed
 	// Clock defaults to the real one.
 	Clock clock.Clock
 	// Observer hears of every change, outside the lock and possibly from several goroutines at
@@ -37,7 +53,14 @@ const (
 	DefaultDeadAfter        = 60 * time.Second
 	DefaultHealthInterval   = 10 * time.Second
 	DefaultListInterval     = 15 * time.Second
+	DefaultGrace            = 128 * time.Second
+	DefaultDeletions        = 10
+	DefaultMassWindow       = time.Minute
+	DefaultMassAtMost       = 30 * time.Minute
 )
+
+// suspended is the least gap between two sweeps at which the process counts as having stood still.
+const suspended = 2 * time.Second
 
 // ChangeKind says what changed about a base.
 type ChangeKind int
@@ -49,9 +72,10 @@ const (
 	HealthChanged                    // its metaspace
 	ModulesChanged                   // its list of modules, Change.Names says which
 	LivenessChanged
-	Disappeared // gone; the registry knows it no more
-	Restarted   // the JVM is a new one under the same identity
-	Returned    // it spoke for the first time since its tunnel was connected again
+	Disappeared     // gone; the registry knows it no more
+	Restarted       // the JVM is a new one under the same identity
+	Returned        // it spoke for the first time since its tunnel was connected again
+	ObservedChanged // whether anything can be concluded from its silence
 )
 
 // Change is one change of one base.
@@ -62,13 +86,18 @@ type Change struct {
 	Liveness Liveness
 	// Names are the module names whose entries changed, with ModulesChanged.
 	Names []string
+	// Silent is set with Disappeared for a base that only fell silent: it may come back as it was.
+	Silent bool
 }
 
 // Registry holds all bases. It may be used concurrently.
 type Registry struct {
-	opts  Options
-	mu    sync.Mutex
-	bases map[string]*record
+	opts   Options
+	mu     sync.Mutex
+	bases  map[string]*record
+	awake  awake
+	sights map[tunnel.Key]*sight
+	budget budget
 }
 
 // NewRegistry returns an empty registry.
@@ -77,20 +106,31 @@ func NewRegistry(opts Options) *Registry {
 	opts.DeadAfter = cmp.Or(opts.DeadAfter, DefaultDeadAfter)
 	opts.HealthInterval = cmp.Or(opts.HealthInterval, DefaultHealthInterval)
 	opts.ListInterval = cmp.Or(opts.ListInterval, DefaultListInterval)
+	opts.Grace = max(cmp.Or(opts.Grace, DefaultGrace), 0)
+	opts.Deletions = cmp.Or(opts.Deletions, DefaultDeletions)
+	opts.Mass.complete()
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
+	if opts.Sees == nil {
+		opts.Sees = func(tunnel.Key) bool { return true }
+	}
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
 	}
-	return &Registry{opts: opts, bases: map[string]*record{}}
+	return &Registry{
+		opts: opts, bases: map[string]*record{}, sights: map[tunnel.Key]*sight{},
+		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
+	}
 }
 
-// Adopt makes a base known that was there before this controller started, so that it is probed and
-// its silence is counted from now on. A base that is already known is left as it is.
+// Adopt makes a base known that was there before this controller started, so that it is probed. Its
+// silence is counted from now on, after the grace: nothing tells how long the broker has been back.
+// A base that is already known is left as it is.
 func (r *Registry) Adopt(info Info) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
 	if !known {
-		r.add(info)
+		b := r.add(info)
+		b.quietUntil = b.lastSeen.Add(r.grace(info.Tunnel))
 	}
 	r.mu.Unlock()
 	if !known {
@@ -150,7 +190,12 @@ func (r *Registry) Touch(identity string) {
 
 func (r *Registry) touch(b *record) []Change {
 	b.lastSeen, b.missed = r.opts.Clock.Now(), false
-	var changes []Change
+	b.quietUntil, b.heldSince, b.heldUntil = time.Time{}, time.Time{}, time.Time{}
+	changes := b.observe(Observation{})
+	if !b.doubted.IsZero() {
+		b.doubted = time.Time{}
+		changes = append(changes, Change{Kind: ObservedChanged, Identity: b.info.Identity})
+	}
 	if b.away {
 		b.away = false
 		changes = append(changes, Change{Kind: Returned, Identity: b.info.Identity})
@@ -159,7 +204,7 @@ func (r *Registry) touch(b *record) []Change {
 		b.liveness = Alive
 		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive})
 	}
-	if len(changes) > 0 {
+	if len(changes) > 0 { // a silence ends
 		b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
 	}
 	return changes
@@ -205,7 +250,7 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		return true
 	}
 	changes := r.touch(b)
-	if b.listed && from.At.Before(b.listedAt) {
+	if from.At.Before(b.listedAt) {
 		if b.older++; b.older < believedAfter {
 			r.mu.Unlock()
 			r.tell(changes)
@@ -216,6 +261,9 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	names := changedNames(b.modules, list)
 	if len(names) > 0 || !b.listed {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
+	}
+	if list == nil {
+		list = []arklet.Biz{} // it has none, which is not the same as not having said
 	}
 	b.modules, b.listed, b.listedAt = list, true, from.At
 	b.listTurn++
@@ -260,12 +308,16 @@ func changedNames(before, after []arklet.Biz) []string {
 }
 
 // Own says whether this controller serves the base. Others are asked for their health once, so that
-// whoever comes to serve them can show it, and no more.
+// whoever comes to serve them can show it, and no more. So what was listed before a base is served is
+// void: another controller may have changed it since, or this one may have stood still.
 func (r *Registry) Own(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known && b.owned != owned {
 		b.owned = owned
+		if owned {
+			b.modules, b.listed = nil, false
+		}
 		b.nextList = r.opts.Clock.Now()
 	}
 }
@@ -302,73 +354,15 @@ func (r *Registry) Count() map[Liveness]int {
 	return n
 }
 
-// Probe is a question that is due.
-type Probe struct {
-	Tunnel  tunnel.Key
-	To      tunnel.Address
-	Command arklet.Command
-}
-
-// Sweep moves bases between the stages of silence and returns the questions that are due now, and
-// how many bases missed a heartbeat since the last sweep. Call it about once a second; it costs
-// nothing for a base with nothing due.
-func (r *Registry) Sweep() (probes []Probe, missed int) {
-	now := r.opts.Clock.Now()
-	var changes []Change
-	r.mu.Lock()
-	for id, b := range r.bases {
-		silence := now.Sub(b.lastSeen)
-		if silence >= missedAfter && !b.missed {
-			b.missed = true
-			missed++
-		}
-		switch {
-		case silence >= r.opts.DeadAfter:
-			b.liveness = Gone
-			delete(r.bases, id)
-			changes = append(changes, Change{Kind: Disappeared, Identity: id})
-			continue
-		case silence >= r.opts.UnreachableAfter && b.liveness == Alive:
-			b.liveness = Unreachable
-			changes = append(changes, Change{Kind: LivenessChanged, Identity: id, Liveness: Unreachable})
-		}
-		if !b.owned && !b.healthAt.IsZero() {
-			continue
-		}
-		if !now.Before(b.nextHealth) {
-			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
-			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
-		}
-		if b.owned && !now.Before(b.nextList) {
-			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
-			if b.away {
-				b.nextList = now.Add(askAway)
-			}
-			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
-		}
-	}
-	r.mu.Unlock()
-	r.tell(changes)
-	return probes, missed
-}
-
-// missedAfter is one heartbeat of 12 s (the slower tunnel, protocol 4.1) and some delay.
-const missedAfter = 15 * time.Second
-
-// askAway is the pause between two questions to a base that may not be back yet.
-const askAway = time.Second
-
-// Reconnected makes every question to the bases of a tunnel due at once: what was said meanwhile is
-// lost. They may take longer to connect again, and hear nothing before; so each is asked every
-// second until it speaks, and has then Returned.
-func (r *Registry) Reconnected(key tunnel.Key) {
+// Doubt has a base asked at once, for somebody has deleted its Node. If it stays silent for half of
+// the time after which it would be unreachable it is given up, whatever other bases do; until then
+// its Snapshot is Doubted.
+func (r *Registry) Doubt(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.opts.Clock.Now()
-	for _, b := range r.bases {
-		if b.info.Tunnel == key {
-			b.away, b.nextHealth, b.nextList = true, now, now
-		}
+	if b, known := r.bases[identity]; known && b.doubted.IsZero() {
+		now := r.opts.Clock.Now()
+		b.doubted, b.nextHealth, b.nextList = now, now, now
 	}
 }
 
@@ -386,6 +380,14 @@ func (r *Registry) tell(changes []Change) {
 	for _, c := range changes {
 		r.opts.Observer(c)
 	}
+}
+
+// grace is for how long after sight has returned the silence of a tunnel's bases does not count.
+func (r *Registry) grace(key tunnel.Key) time.Duration {
+	if key == tunnel.MQTT && !mutation.NeverBlind {
+		return r.opts.Grace
+	}
+	return 0
 }
 
 // spread is up to a tenth of an interval more, fixed by the identity, so that bases that came

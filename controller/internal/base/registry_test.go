@@ -25,6 +25,14 @@ func newWorld() *world {
 	return w
 }
 
+// pass lets time pass, with a sweep each second.
+func (w *world) pass(d time.Duration) {
+	for range d / time.Second {
+		w.clock.Step(time.Second)
+		w.Sweep()
+	}
+}
+
 // take returns the changes since the last take.
 func (w *world) take() []Change {
 	c := w.changes
@@ -78,7 +86,7 @@ func TestSilence(t *testing.T) {
 	w.Own("a", true)
 	w.take()
 
-	pass := func(d time.Duration) { w.clock.Step(d); w.Sweep() }
+	pass := w.pass
 	pass(24 * time.Second)
 	w.want(t)
 	pass(time.Second)
@@ -91,7 +99,7 @@ func TestSilence(t *testing.T) {
 	pass(59 * time.Second)
 	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Unreachable})
 	pass(time.Second)
-	w.want(t, Change{Kind: Disappeared, Identity: "a"})
+	w.want(t, Change{Kind: Disappeared, Identity: "a", Silent: true})
 }
 
 func TestEveryMessageIsASignOfLife(t *testing.T) {
@@ -121,8 +129,7 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 	w := newWorld()
 	w.Heard(overMQTT("a"), beat("1.0.0"))
 	ask := func() (commands []arklet.Command) {
-		probes, _ := w.Sweep()
-		for _, p := range probes {
+		for _, p := range w.Sweep().Probes {
 			commands = append(commands, p.Command)
 		}
 		return commands
@@ -136,12 +143,16 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 	want("to a base that nobody serves yet", arklet.CommandHealth)
 	want("at once again")
 	w.SetHealth(overMQTT("a"), arklet.Health{})
-	w.clock.Step(20 * time.Second)
+	w.pass(20 * time.Second)
 	want("to a base that another controller serves")
 	w.Own("a", true)
 	want("to a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
 	w.Touch("a")
-	w.clock.Step(11 * time.Second)
+	for range 10 {
+		w.clock.Step(time.Second)
+		want("before that")
+	}
+	w.clock.Step(time.Second)
 	want("after the health interval", arklet.CommandHealth)
 	w.Reconnected(tunnel.HTTP)
 	want("after another tunnel came back")
@@ -168,8 +179,7 @@ func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
 	total := 0
 	for range 20 {
 		w.clock.Step(time.Second)
-		_, missed := w.Sweep()
-		total += missed
+		total += w.Sweep().Missed
 	}
 	if total != 1 {
 		t.Errorf("a silence of 20 s counted as %d missed heartbeats, want 1", total)
@@ -214,6 +224,29 @@ func TestModules(t *testing.T) {
 	set(17, true)
 	if s, _ := w.Get("a"); len(s.Modules) != 0 {
 		t.Errorf("a base whose clock was set back is not believed: %v", s.Modules)
+	}
+}
+
+func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
+	w := newWorld()
+	w.Heard(overMQTT("a"), beat("1.0.0"))
+	at := func(ms int64) tunnel.Origin {
+		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
+	}
+	w.SetModules(at(20), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
+	w.Own("a", true)
+	if s, _ := w.Get("a"); s.Modules != nil {
+		t.Errorf("an old list is believed: %v", s.Modules)
+	}
+	if w.SetModules(at(10), nil) {
+		t.Error("a list that is older still was taken")
+	}
+	w.take()
+	w.SetModules(at(30), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
+	w.want(t, Change{Kind: ModulesChanged, Identity: "a", Names: []string{"biz1"}})
+	w.Own("a", true)
+	if s, _ := w.Get("a"); len(s.Modules) != 1 {
+		t.Errorf("a base that is served on lost its list: %v", s.Modules)
 	}
 }
 

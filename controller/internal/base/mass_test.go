@@ -1,0 +1,272 @@
+package base
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+func TestMass(t *testing.T) {
+	at := func(seconds ...int) (list []silent) {
+		for i, s := range seconds {
+			list = append(list, silent{string(rune('a' + i)), time.Unix(int64(s), 0)})
+		}
+		return list
+	}
+	for name, c := range map[string]struct {
+		list []silent
+		all  int
+		want map[string]bool
+	}{
+		"none":                           {at(), 10, nil},
+		"one of two":                     {at(0), 2, nil},
+		"both of two":                    {at(0, 0), 2, nil},
+		"one of three":                   {at(0), 3, nil},
+		"two of three":                   {at(0, 1), 3, map[string]bool{"a": true, "b": true}},
+		"half":                           {at(0, 60), 4, map[string]bool{"a": true, "b": true}},
+		"half, one after the other":      {at(0, 61), 4, nil},
+		"fewer than half":                {at(0, 1), 5, nil},
+		"one long before the others":     {at(0, 100, 110, 120), 6, map[string]bool{"b": true, "c": true, "d": true}},
+		"windows that follow each other": {at(0, 40, 80, 120), 4, map[string]bool{"a": true, "b": true, "c": true, "d": true}},
+	} {
+		var o MassOptions
+		o.complete()
+		if diff := cmp.Diff(c.want, o.mass(c.list, c.all), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	off := MassOptions{Percent: -1}
+	off.complete()
+	if got := off.mass(at(0, 0, 0), 3); len(got) > 0 {
+		t.Errorf("turned off it holds %v", got)
+	}
+}
+
+// A base is held if and only if some window around it has enough silent ones.
+func TestMassAgreesWithItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := MassOptions{Percent: rapid.IntRange(1, 100).Draw(t, "percent")}
+		o.complete()
+		seconds := rapid.SliceOfN(rapid.IntRange(0, 300), 0, 12).Draw(t, "silent since")
+		all := len(seconds) + rapid.IntRange(0, 12).Draw(t, "speaking")
+		var list []silent
+		for i, s := range seconds {
+			list = append(list, silent{fmt.Sprint(i), time.Unix(int64(s), 0)})
+		}
+		want := map[string]bool{}
+		for _, b := range list {
+			for _, start := range list {
+				within := func(s silent) bool {
+					return !s.heard.Before(start.heard) && s.heard.Sub(start.heard) <= o.Window
+				}
+				n := 0
+				for _, s := range list {
+					if within(s) {
+						n++
+					}
+				}
+				if all >= o.AtLeast && within(b) && n*100 >= o.Percent*all {
+					want[b.identity] = true
+				}
+			}
+		}
+		if diff := cmp.Diff(want, o.mass(slices.Clone(list), all), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("held (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestTheBudgetOfAMinute(t *testing.T) {
+	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100}, {100, 5, 5}} {
+		var b budget
+		now := time.Unix(0, 0)
+		took := func() (n int) {
+			for b.take(c.percent, c.all, now, 1) {
+				n++
+			}
+			return n
+		}
+		if got := took(); got != c.want {
+			t.Errorf("%d%% of %d: %d at once, want %d", c.percent, c.all, got, c.want)
+		}
+		total := 0
+		for range 600 {
+			now = now.Add(time.Second)
+			total += took()
+		}
+		if total != 10*c.want {
+			t.Errorf("%d%% of %d: %d in ten minutes, want %d", c.percent, c.all, total, 10*c.want)
+		}
+	}
+}
+
+func (w *world) touchAll(ids ...string) {
+	for _, id := range ids {
+		w.Touch(id)
+	}
+}
+
+// speak lets time pass while some bases go on speaking.
+func (w *world) speak(d time.Duration, ids ...string) {
+	for range d / time.Second {
+		w.touchAll(ids...)
+		w.pass(time.Second)
+	}
+}
+
+func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
+	w, _ := sightedWorld("a", "b", "c", "d")
+	w.speak(20*time.Minute, "a", "b")
+	if got := w.kinds(); len(got) != 2 {
+		t.Errorf("changes in 20 min: %q, want that two are not observed", got)
+	}
+	for _, id := range []string{"c", "d"} {
+		if s, known := w.Get(id); !known || s.Liveness != Alive || s.Observed.Blind != MassSilence {
+			t.Errorf("base %s: known %t, %s, %q", id, known, s.Liveness, s.Observed.Blind)
+		}
+	}
+	w.Touch("c")
+	w.wantKinds(t, "when one is back", `c blind ""`)
+	w.speak(DefaultUnreachableAfter-time.Second, "a", "b", "c")
+	w.wantKinds(t, "shortly after that")
+	w.speak(time.Second, "a", "b", "c")
+	w.wantKinds(t, "when the other was silent alone for as long as ever", "d unreachable", `d blind ""`)
+	w.speak(DefaultDeadAfter-DefaultUnreachableAfter, "a", "b", "c")
+	w.wantKinds(t, "in the end", "d gone")
+}
+
+func TestAMassSilenceIsNotBelievedForEver(t *testing.T) {
+	w, _ := sightedWorld("a", "b", "c")
+	w.speak(30*time.Minute, "a")
+	w.kinds()
+	w.speak(2*time.Minute, "a")
+	got := w.kinds()
+	slices.Sort(got)
+	gone := slices.IndexFunc(got, func(s string) bool { return s == "b gone" || s == "c gone" })
+	if gone < 0 {
+		t.Fatalf("changes %q: none is gone", got)
+	}
+	want := []string{`b blind ""`, "b unreachable", `c blind ""`, "c unreachable"}
+	if diff := cmp.Diff(want, slices.Delete(got, gone, gone+1)); diff != "" {
+		t.Errorf("changes but for the one that is gone (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever happens: no base turns unreachable or goes that could not be heard for long enough, or
+// that fell silent together with half of the others; and one that is alone in its silence goes.
+func TestNobodyIsGivenUpUnheard(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ids := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "bases")]
+		w, down := sightedWorld(ids...)
+		heardFor := map[string]time.Duration{} // silent although it could be heard, less the grace
+		mute := map[string]bool{}
+		for range rapid.IntRange(1, 15).Draw(t, "episodes") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				down[tunnel.MQTT] = !down[tunnel.MQTT]
+			case 1:
+				w.clock.Step(time.Duration(rapid.IntRange(6, 400).Draw(t, "stands still for")) * time.Second)
+				for _, id := range ids {
+					heardFor[id] = -DefaultGrace
+				}
+			default:
+				id := rapid.SampledFrom(ids).Draw(t, "base")
+				mute[id] = !mute[id]
+			}
+			for range rapid.IntRange(1, 100).Draw(t, "seconds") {
+				for _, id := range ids {
+					heardFor[id] += time.Second
+					if down[tunnel.MQTT] {
+						heardFor[id] = -DefaultGrace
+					} else if !mute[id] {
+						w.Touch(id)
+						heardFor[id] = 0
+					}
+				}
+				all := w.Count()[Alive] + w.Count()[Unreachable]
+				w.clock.Step(time.Second)
+				w.Sweep()
+				silent := 0
+				for _, id := range ids {
+					if _, known := w.Get(id); known && heardFor[id] >= DefaultUnreachableAfter {
+						silent++
+					}
+				}
+				for _, c := range w.take() {
+					gone, turned := c.Kind == Disappeared, c.Kind == LivenessChanged && c.Liveness == Unreachable
+					if gone || turned {
+						if heardFor[c.Identity] < DefaultUnreachableAfter-time.Second {
+							t.Fatalf("base %s (%v) after %s of silence that could be heard", c.Identity, c, heardFor[c.Identity])
+						}
+						if turned && all >= 3 && silent*2 >= all && within(heardFor, ids, c.Identity) {
+							t.Fatalf("base %s (%v), one of %d of %d that are silent", c.Identity, c, silent, all)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// within says whether all silent bases fell silent within one window, long enough ago and not too
+// long ago to be believed.
+func within(heardFor map[string]time.Duration, ids []string, of string) bool {
+	for _, id := range ids {
+		if d := heardFor[id]; d > 0 && (d > 25*time.Minute || (d-heardFor[of]).Abs() > 50*time.Second) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestNewsOfAMassSilence(t *testing.T) {
+	w, _ := sightedWorld("a", "b", "c")
+	var news []News
+	for range 60 {
+		w.Touch("a")
+		w.clock.Step(time.Second)
+		news = append(news, w.Sweep().News...)
+	}
+	w.touchAll("b", "c")
+	news = append(news, w.Sweep().News...)
+	want := []News{
+		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Silent: 2, Bases: 3},
+		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Ended: true, Lasted: 35 * time.Second},
+	}
+	if diff := cmp.Diff(want, news); diff != "" {
+		t.Errorf("news (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeadBasesGoOneAfterTheOther(t *testing.T) {
+	ids := []string{"a", "b", "c", "d", "e"}
+	w, _ := sightedWorld(ids...)
+	w.speak(time.Minute, ids[2:]...)
+	if got := w.kinds(); len(got) != 3 {
+		t.Errorf("after a minute %q, want two unreachable and one of them gone", got)
+	}
+	w.speak(59*time.Second, ids[2:]...)
+	w.wantKinds(t, "within the next minute")
+	w.speak(2*time.Second, ids[2:]...)
+	if got := w.kinds(); len(got) != 1 {
+		t.Errorf("after another minute %q, want that the other is gone", got)
+	}
+}
+
+// One or two bases are judged each by itself, whatever happens to the other.
+func TestFewBases(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		w, _ := sightedWorld([]string{"a", "b"}[:n]...)
+		w.pass(DefaultUnreachableAfter)
+		if got := w.kinds(); len(got) != n {
+			t.Errorf("of %d silent bases: %q, want all unreachable", n, got)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package base
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// sightedWorld is a world whose tunnels the test takes down, with bases that it serves.
+func sightedWorld(bases ...string) (w *world, down map[tunnel.Key]bool) {
+	down = map[tunnel.Key]bool{}
+	w = newWorld()
+	w.opts.Sees = func(key tunnel.Key) bool { return !down[key] }
+	w.Sweep()
+	for _, id := range bases {
+		w.Heard(overMQTT(id), beat("1.0.0"))
+		w.Own(id, true)
+	}
+	w.take()
+	return w, down
+}
+
+// kinds lists what changed, as "identity kind".
+func (w *world) kinds() (list []string) {
+	for _, c := range w.take() {
+		switch c.Kind {
+		case LivenessChanged:
+			list = append(list, c.Identity+" "+c.Liveness.String())
+		case Disappeared:
+			list = append(list, c.Identity+" gone")
+		case ObservedChanged:
+			s, _ := w.Get(c.Identity)
+			list = append(list, fmt.Sprintf("%s blind %q", c.Identity, s.Observed.Blind))
+		}
+	}
+	return list
+}
+
+func (w *world) wantKinds(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, w.kinds()); diff != "" {
+		t.Errorf("changes %s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestASilenceThatNobodyCouldHearDoesNotCount(t *testing.T) {
+	w, down := sightedWorld("a")
+	down[tunnel.MQTT] = true
+	w.pass(3 * time.Second)
+	w.wantKinds(t, "when the tunnel is down for a moment")
+	w.pass(10 * time.Minute)
+	w.wantKinds(t, "after ten minutes without the tunnel", `a blind "TunnelDown"`)
+	down[tunnel.MQTT] = false
+	w.Reconnected(tunnel.MQTT)
+	if got := w.Sweep().Probes; len(got) != 2 {
+		t.Errorf("when the tunnel is up again %d questions are due, want 2", len(got))
+	}
+	w.pass(DefaultGrace + DefaultUnreachableAfter - 2*time.Second)
+	w.wantKinds(t, "while it may take to connect again")
+	w.pass(3 * time.Second)
+	w.wantKinds(t, "when it could have connected", "a unreachable", `a blind ""`)
+	w.pass(DefaultDeadAfter - DefaultUnreachableAfter)
+	w.wantKinds(t, "in the end", "a gone")
+}
+
+func TestABaseThatSpeaksAfterABlindnessIsJudgedAsEver(t *testing.T) {
+	w, down := sightedWorld("a")
+	down[tunnel.MQTT] = true
+	w.pass(time.Minute)
+	down[tunnel.MQTT] = false
+	w.Reconnected(tunnel.MQTT)
+	w.pass(time.Second)
+	w.Touch("a")
+	w.take()
+	w.pass(DefaultUnreachableAfter)
+	w.wantKinds(t, "after its own silence", "a unreachable")
+}
+
+func TestABaseThatSaysThatItGoesIsGoneAtOnceInTheGraceToo(t *testing.T) {
+	w, _ := sightedWorld("a")
+	w.Reconnected(tunnel.MQTT)
+	going := beat("1.0.0")
+	going.Active = false
+	w.Heard(overMQTT("a"), going)
+	w.wantKinds(t, "at once", "a gone")
+}
+
+func TestAProcessThatStoodStill(t *testing.T) {
+	w, _ := sightedWorld("a", "b")
+	w.clock.Step(5 * time.Minute)
+	found := w.Sweep()
+	if diff := cmp.Diff([]News{{Blind: ControllerSuspended, Lasted: 5 * time.Minute}}, found.News); diff != "" {
+		t.Errorf("news (-want +got):\n%s", diff)
+	}
+	if len(found.Probes) != 4 {
+		t.Errorf("%d questions are due, want 4: both bases are asked at once", len(found.Probes))
+	}
+	if got := w.Unobserved()[ControllerSuspended]; got != 2 {
+		t.Errorf("%d bases are not observed, want 2", got)
+	}
+	w.kinds()
+	w.Touch("a")
+	w.wantKinds(t, "when a base is heard", `a blind ""`)
+	w.pass(time.Minute)
+	if s, known := w.Get("b"); !known || s.Liveness != Alive {
+		t.Errorf("a minute later the base that was not heard is known: %t, %s", known, s.Liveness)
+	}
+}
+
+func TestOverHTTPThereIsNoConnectionToComeBack(t *testing.T) {
+	w, _ := sightedWorld()
+	w.Heard(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
+	w.Own("h", true)
+	w.clock.Step(5 * time.Minute)
+	w.Sweep()
+	w.take()
+	w.pass(DefaultUnreachableAfter - time.Second)
+	w.wantKinds(t, "before its own silence")
+	w.pass(time.Second)
+	w.wantKinds(t, "after it", "h unreachable", `h blind ""`)
+}
+
+func TestAwakeTakesTheLongerOfTheTwoClocks(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		mono, wall, want time.Duration
+	}{
+		"in time":                     {time.Second, time.Second, 0},
+		"a little late":               {5 * time.Second, 5 * time.Second, 0},
+		"stopped":                     {time.Minute, time.Minute, time.Minute},
+		"the machine slept":           {time.Second, time.Hour, time.Hour},
+		"the wall clock was set back": {time.Second, -time.Hour, 0},
+	} {
+		a := awake{atMost: 5 * time.Second}
+		a.look(begin, begin)
+		if got := a.look(begin.Add(c.mono), begin.Add(c.wall)); got != c.want {
+			t.Errorf("%s: stood still for %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
+	w, _ := sightedWorld()
+	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT})
+	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP})
+	w.Own("a", true)
+	w.take()
+	w.pass(DefaultUnreachableAfter)
+	w.wantKinds(t, "after the time of a base over HTTP", "h unreachable")
+	w.pass(DefaultGrace)
+	w.wantKinds(t, "in the end", "h gone", "a unreachable")
+}
+
+func TestABaseWhoseNodeWasDeleted(t *testing.T) {
+	w, _ := sightedWorld("a", "b", "c")
+	w.Doubt("a")
+	w.Touch("a")
+	w.wantKinds(t, "of one that speaks", `a blind ""`)
+	w.pass(10 * time.Second)
+	w.Doubt("a")
+	w.Doubt("b") // two of three: no mass silence
+	w.speak(DefaultUnreachableAfter/2, "c")
+	w.wantKinds(t, "shortly before it is given up")
+	w.speak(time.Second, "c")
+	if got := w.kinds(); len(got) != 2 {
+		t.Errorf("changes %q, want both gone at once", got)
+	}
+}
