@@ -3,20 +3,25 @@
 //
 //	provider.go    options, and PodController's calls
 //	informer.go    the Pods as PodController sees them
-//	store.go       the Pods that this controller serves
+//	store.go       the Pods that this controller serves, and what is known of each module on each base
 //	modules.go     what a Pod asks for; pure
 //	workers.go     one worker for each base and module name
-//	reconcile.go   what a worker does: it makes the newest version active,
-//	publish.go     writes the status of the Pods in the order that loses no request,
-//	uninstall.go   and uninstalls what no Pod wants any more
-//	rollouts.go    how far the Deployments of the Pods are
-//	operate.go     one install or uninstall, its deadline and its retries
+//	plan.go        what is to be done next for a module on a base; pure
+//	reconcile.go   what an operator does: step by step, it makes so what the Pods want,
+//	operate.go     with one command, its deadline and its retries,
+//	replace.go     or by replacing a version by another jar of the same version
+//	probes.go      what probes say of modules
+//	publish.go     what a publisher does: it writes the status of Pods in the order that loses no request
 //	status.go      what a Pod's status should be; pure
 //	writer.go      writes to the API server
+//	ledger.go      what Pods had put on a base, in a form that outlives them
+//	rollouts.go    how far the Deployments of the Pods are
+//	unlabelled.go  Pods on bases that are no modules
 //	toleration.go  the toleration for this environment that a Pod may lack
 //	vklog.go       virtual-kubelet's log in ours
 //
-// A worker looks at what the Pods want and at what the base says it has, does what is missing, asks
-// the base again, and only then writes Pod status: nothing is believed because a command was
-// answered with success.
+// There are two workers for each base and module name. The operator looks at what the Pods want and
+// at what the base says it has, does the next step, asks the base again, and looks once more. The
+// publisher writes what the base's list says, whatever the operator waits for. Nothing is believed
+// because a command was answered with success.
 package vpod

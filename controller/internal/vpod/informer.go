@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
 // The indexes find Pods by the Node they are bound to, and by namespace and module name.
@@ -86,7 +87,7 @@ func slim(obj any) (any, error) {
 	}
 	pod.ManagedFields = nil
 	pod.Spec.Affinity = nil
-	pod.Spec.Volumes = nil
+	pod.Spec.Volumes = unsupported.Asked(pod.Spec.Volumes)
 	for c := range pod.Spec.Containers {
 		pod.Spec.Containers[c].VolumeMounts = nil
 	}
@@ -125,8 +126,13 @@ func (i *Informer) HasSynced() bool {
 // Observe calls changed for every event of a module Pod, of whatever Node.
 func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 	return i.watch(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(obj.(*corev1.Pod)) },
-		UpdateFunc: func(_, obj any) { changed(obj.(*corev1.Pod)) },
+		AddFunc: func(obj any) { changed(obj.(*corev1.Pod)) },
+		UpdateFunc: func(before, obj any) {
+			if old := before.(*corev1.Pod); old.UID != obj.(*corev1.Pod).UID {
+				changed(old) // deleted and made anew while the watch was away
+			}
+			changed(obj.(*corev1.Pod))
+		},
 		DeleteFunc: func(obj any) {
 			if pod := podOf(obj); pod != nil {
 				changed(pod)
@@ -155,8 +161,13 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	i.handler = h
 	i.mu.Unlock()
 	return nil, i.watch(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { i.deliver(obj.(*corev1.Pod), nil) },
-		UpdateFunc: func(before, obj any) { i.deliver(obj.(*corev1.Pod), before.(*corev1.Pod)) },
+		AddFunc: func(obj any) { i.deliver(obj.(*corev1.Pod), nil) },
+		UpdateFunc: func(before, obj any) {
+			if old := before.(*corev1.Pod); old.UID != obj.(*corev1.Pod).UID {
+				i.withdraw(old)
+			}
+			i.deliver(obj.(*corev1.Pod), before.(*corev1.Pod))
+		},
 		DeleteFunc: func(obj any) {
 			if pod := podOf(obj); pod != nil {
 				i.withdraw(pod)
@@ -238,18 +249,31 @@ func (i *Informer) On(nodeName string) []*corev1.Pod {
 }
 
 // readyElsewhere says whether a module has a Ready Pod on another Node, not counting those Nodes
-// where it is being handed over.
-func (i *Informer) readyElsewhere(namespace, module, nodeName string, gap map[string]int) bool {
+// where it is being handed over. ready says whether a Pod is Ready.
+func (i *Informer) readyElsewhere(namespace, module, nodeName string, gap map[string]int, ready func(*corev1.Pod) bool) bool {
 	for _, w := range i.watches {
 		objects, _ := w.GetIndexer().ByIndex(indexModule, namespace+"/"+module) // the index exists
 		for _, o := range objects {
 			pod := o.(*corev1.Pod)
-			if n := pod.Spec.NodeName; n != nodeName && gap[n] == 0 && pod.DeletionTimestamp == nil && isReady(&pod.Status) {
+			if n := pod.Spec.NodeName; n != nodeName && gap[n] == 0 && pod.DeletionTimestamp == nil && ready(pod) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// elsewhere lists the Pods of a module on other Nodes that are not being deleted.
+func (i *Informer) elsewhere(namespace, module, nodeName string) (pods []*corev1.Pod) {
+	for _, w := range i.watches {
+		objects, _ := w.GetIndexer().ByIndex(indexModule, namespace+"/"+module) // the index exists
+		for _, o := range objects {
+			if pod := o.(*corev1.Pod); pod.Spec.NodeName != nodeName && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
 }
 
 // Get finds a Pod as the API server last showed it.

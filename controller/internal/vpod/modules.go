@@ -1,15 +1,18 @@
 package vpod
 
 import (
+	"errors"
 	"fmt"
-	"net/url"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/workload"
-	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // module is one container of a Pod: a module that a base should have, or why it can't be told
@@ -17,22 +20,31 @@ import (
 type module struct {
 	arklet.Module
 	invalid error // carries an error code
+	// pending: the ConfigMap that holds its version is being read.
+	pending bool
+	preStop time.Duration // how long it is to go on serving after its Pod's deletion
 }
 
+// installable says whether a base can be asked for it.
+func (m module) installable() bool { return m.invalid == nil && !m.pending }
+
 // modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image are biz name, version
-// and URL. The result has an entry for each container.
-func modulesOf(pod *corev1.Pod) []module {
+// and URL. The result has an entry for each container. value looks up a key of a ConfigMap.
+func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string, error)) []module {
 	modules := make([]module, 0, len(pod.Spec.Containers))
 	seen := map[string]bool{}
 	for _, c := range pod.Spec.Containers {
-		m := module{Module: workload.Of(&pod.ObjectMeta, c)}
+		resolved, err := workload.Resolve(pod, c, value)
+		m := module{Module: workload.Of(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
 		switch {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q occurs twice: a base has a module of one name once for each version", c.Name)
-		case m.Version == "":
-			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter, "container %q has no environment variable %s, which names the module's version", c.Name, labels.VersionEnv)
+		case errors.Is(err, configmap.ErrPending):
+			m.pending = true
+		case err != nil:
+			m.invalid = err
 		default:
-			m.invalid = checkURL(c)
+			m.invalid = workload.Check(&pod.ObjectMeta, resolved)
 		}
 		seen[c.Name] = true
 		modules = append(modules, m)
@@ -40,20 +52,22 @@ func modulesOf(pod *corev1.Pod) []module {
 	return modules
 }
 
-func checkURL(c corev1.Container) error {
-	u, err := url.Parse(c.Image)
-	switch {
-	case err != nil:
-		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q is no URL: %w", c.Image, c.Name, err)
-	case u.Scheme != "file" && u.Scheme != "http" && u.Scheme != "https":
-		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q is no file://, http:// or https:// URL of a module's jar", c.Image, c.Name)
-	case u.Scheme != "file" && u.Host == "", u.Path == "":
-		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %q of container %q names no jar", c.Image, c.Name)
-	}
-	return nil
-}
-
 // containerID names a module on a base: arklet://<base IP>:<module>:<version>.
 func containerID(ip string, m arklet.Module) string {
-	return fmt.Sprintf("arklet://%s:%s:%s", ip, m.Name, m.Version)
+	return fmt.Sprintf("%s%s:%s:%s", idScheme, ip, m.Name, m.Version)
+}
+
+const idScheme = "arklet://"
+
+// onBase reads from a container's status which version of its module was on the base, and from
+// which jar; both are empty if it does not say.
+func onBase(c corev1.ContainerStatus) (version, jar string) {
+	if !strings.HasPrefix(c.ContainerID, idScheme) {
+		return "", ""
+	}
+	_, version, _ = strings.Cut(c.ContainerID, ":"+c.Name+":")
+	if strings.Contains(c.ImageID, "://") {
+		jar = c.ImageID
+	}
+	return version, jar
 }

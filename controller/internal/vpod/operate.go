@@ -13,12 +13,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// failure is what went wrong last with a module of a Pod.
+// failure is what went wrong last with an attempt.
 type failure struct {
 	err      error // carries an error code; nil means nothing went wrong
-	attempts int   // of installs or uninstalls in vain, in a row
-	next     time.Time
-	final    bool // no further attempt until the Pod or the base changes
+	attempts int   // in vain, in a row
+	at, next time.Time
+	// free is the base's free metaspace in bytes, if that was what lacked; else -1.
+	free int64
 }
 
 // Outcome is what came of one command.
@@ -33,12 +34,18 @@ type Outcome struct {
 	Took time.Duration
 }
 
+// lateFor is how long after its time an install may still be carried out by a base that did not
+// answer.
+const lateFor = 10 * time.Minute
+
 // listTimeout is how long a base may take to list its modules.
 const listTimeout = 10 * time.Second
 
 // install sends installBiz and asks the base what came of it. The error carries a code; the
 // snapshot is the newest either way.
-func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+	before := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
+	p.keep(ctx, key.identity)
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {
 		return b, err
@@ -47,10 +54,52 @@ func (p *Provider) install(ctx context.Context, b base.Snapshot, m arklet.Module
 	if err != nil {
 		return b, err
 	}
-	if answer.Succeeded() || answer.AlreadyInstalled() {
-		return b, nil // the list says what became of it
+	p.store.settled(key, m)
+	if !answer.Succeeded() && !answer.AlreadyInstalled() {
+		if err := p.answerError(answer, b, errcode.ClassifyInstall, errcode.ForInstall); err != nil {
+			p.store.refused(key, m, before)
+			return b, err
+		}
 	}
-	return b, p.answerError(answer, b, errcode.ClassifyInstall, errcode.ForInstall)
+	switch biz, _ := b.Module(m.Name, m.Version); biz.State {
+	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved: // another one serves, or somebody installs it
+		return b, nil
+	default:
+		return b, notActivated(m)
+	}
+}
+
+// keepWithin is how long an install waits for the ledger: an API server that is away keeps no base
+// from what it is to do.
+const keepWithin = time.Second
+
+// keep has the ledger written before an install is sent: if this controller dies and the Pod goes
+// meanwhile, nothing else tells the next one that the module is nobody's.
+func (p *Provider) keep(ctx context.Context, identity string) {
+	ctx, cancel := context.WithTimeout(ctx, keepWithin)
+	defer cancel()
+	p.opts.Keep(ctx, identity)
+}
+
+// notActivated is what is wrong when a base says that a command was carried out and its list does
+// not show it.
+func notActivated(m arklet.Module) error {
+	return errcode.New(errcode.ArkletInstallModuleFailed, "the base says that it installed %s and does not list it as activated", m.Identity())
+}
+
+// switchTo sends switchBiz and asks the base what came of it.
+func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+	if err != nil {
+		return b, err
+	}
+	if b, err = p.listModules(ctx, b, answer.PublishedAt); err != nil {
+		return b, err
+	}
+	if biz, there := b.Module(m.Name, m.Version); there && biz.State == arklet.StateActivated {
+		return b, nil
+	}
+	return b, notActivated(m)
 }
 
 // uninstall sends uninstallBiz and asks the base whether the module is gone. A module may be gone
@@ -65,15 +114,16 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	if err != nil {
 		return b, err
 	}
-	_, there := b.Module(m.Name, m.Version)
-	switch {
-	case !there && (answer.Succeeded() || answer.NotInstalled()):
-		return b, nil
-	case answer.Succeeded() || answer.NotInstalled():
-		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", b.Identity, m.Identity())
-	default:
-		return b, p.answerError(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall)
+	if !answer.Succeeded() && !answer.NotInstalled() {
+		if err := p.answerError(answer, b, errcode.ClassifyUninstall, errcode.ForUninstall); err != nil {
+			return b, err
+		}
 	}
+	if _, there := b.Module(m.Name, m.Version); there {
+		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", b.Identity, m.Identity())
+	}
+	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
+	return b, nil
 }
 
 // runCommand asks and measures; an error without an answer gets a code here.
@@ -81,6 +131,17 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	began := time.Now()
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	asking, giveUp := context.WithCancelCause(asking)
+	defer giveUp(nil)
+	if r.Command == arklet.CommandInstallBiz {
+		key := workerKey{identity, r.Module.Name}
+		p.store.change(func() { p.store.needLane(key).installing = &installing{r.Module, giveUp} })
+		defer p.store.change(func() {
+			if l := p.store.lane(key); l != nil {
+				l.installing = nil
+			}
+		})
+	}
 	p.opts.Asked(identity, r)
 	answer, err := p.dialog.Do(asking, identity, r)
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
@@ -93,6 +154,10 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
+	case errors.Is(err, errSuperseded):
+		o.Err, o.Code = err, late
+		p.opts.Answered(o)
+		return answer, err
 	case errors.Is(err, base.ErrNoAnswer):
 		err = errcode.Wrap(late, err)
 	default:
@@ -101,6 +166,39 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	o.Err, o.Code = err, errcode.Of(err)
 	p.opts.Answered(o)
 	return answer, err
+}
+
+// errSuperseded is why nobody waits for the answer to an install any more: Pods want another
+// version. What comes of it shows in the base's list.
+var errSuperseded = errors.New("a Pod came for another version")
+
+// installing is an install under way.
+type installing struct {
+	module arklet.Module
+	giveUp context.CancelCauseFunc
+}
+
+// supersede has an install that no Pod wants any more be waited for no longer, if a Pod wants
+// another version.
+func (p *Provider) supersede(key workerKey) {
+	p.store.read(func() {
+		l := p.store.lane(key)
+		if l == nil || l.installing == nil {
+			return
+		}
+		others := false
+		for _, v := range l.views(key.module) {
+			if v.wants() {
+				if v.module.Version == l.installing.module.Version { // or the base refuses the next one, another jar or not
+					return
+				}
+				others = true
+			}
+		}
+		if others {
+			l.installing.giveUp(errSuperseded)
+		}
+	})
 }
 
 // alreadyDone says whether a base refused to do what had been done before: no failure.
@@ -121,7 +219,7 @@ func classify(a arklet.Answer, state arklet.State) errcode.Answer {
 
 // listModules asks the base for its modules; the list is not older than notBefore.
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
-	asking, cancel := context.WithTimeout(ctx, listTimeout)
+	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
 	defer cancel()
 	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
 	if err != nil {
@@ -156,40 +254,72 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode
 	return errcode.Wrap(as(code), err)
 }
 
-// recordFailure remembers what went wrong with a module of a Pod, decides when to try again, and
-// tells of it once.
-func (p *Provider) recordFailure(v view, m arklet.Module, err error, limit int) failure {
-	f := v.failure
-	before := f.err
-	f.err = err
-	switch errcode.Of(err) {
-	case errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound, errcode.ArkletInstallModuleExecuting:
-		// not the module's fault: does not count
-		f.next = time.Now().Add(backoff(1))
-	default:
-		f.attempts++
-		f.next = time.Now().Add(backoff(f.attempts))
+// recordFailure remembers what went wrong, decides when to try again, and tells of it once. It goes
+// on for ever: what is left as it is drifts from the Pods.
+func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err error) {
+	now := time.Now()
+	var before, f failure
+	p.store.change(func() {
+		l := p.store.needLane(key)
+		before = l.failed[a]
+		f = before
+		f.err, f.at, f.free = err, now, -1
+		if errcode.Passes(errcode.Of(err)) { // it does not count
+			f.next = now.Add(backoff(p.opts.Speed, 1, p.opts.Speed.Of(retryAtMost)))
+		} else {
+			f.attempts++
+			f.next = now.Add(backoff(p.opts.Speed, f.attempts, p.opts.Speed.Of(retryAtMost)))
+		}
+		if lacksMetaspace(err) {
+			f.free = freeMetaspace(b)
+		}
+		l.failed[a] = f
+		p.store.dropEmpty(key)
+	})
+	if before.err == nil || before.err.Error() != err.Error() || f.attempts == p.opts.MaxAttempts && before.attempts < f.attempts {
+		p.reportFailure(key, a, p.shownError(a, f))
 	}
-	if limit > 0 && f.attempts >= limit {
-		f.final = true
-		f.err = errcode.Wrap(errcode.ModuleControllerRetryTimesExceeded, err)
-	}
-	p.store.change(func() { v.failures[m.Name] = f })
-	if before == nil || before.Error() != f.err.Error() {
-		p.reportFailure(v, m, f.err)
-	}
-	return f
 }
 
-// reportFailure makes a failure known: in the log, in an Event of the Pod, and to the hooks.
-func (p *Provider) reportFailure(v view, m arklet.Module, err error) {
-	p.opts.Logger.Info("a module operation failed", "base", v.identity, "biz", m.Identity(), "pod", nameOf(v.pod).String(), "err", err)
-	p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-	p.opts.Failure(v.pod, v.identity, m, err)
+// retryAtMost is the longest pause between two attempts, as a kubelet's.
+const retryAtMost = 5 * time.Minute
+
+// shownError is what a failure looks like to a user: from the sixth attempt on it says so, and when
+// the next one is due.
+func (p *Provider) shownError(a attempt, f failure) error {
+	if a.command != arklet.CommandInstallBiz || f.attempts < p.opts.MaxAttempts {
+		return f.err
+	}
+	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", f.attempts, f.next.UTC().Format(time.RFC3339), f.err)
 }
 
-func (p *Provider) clearFailure(v view, name string) {
-	if v.failure.err != nil {
-		p.store.change(func() { delete(v.failures, name) })
+// lacksMetaspace says whether more free metaspace would help.
+func lacksMetaspace(err error) bool {
+	for e, ok := errors.AsType[*errcode.Error](err); ok; e, ok = errors.AsType[*errcode.Error](e.Unwrap()) {
+		if e.Code() == errcode.UserMetaspaceFull {
+			return true
+		}
+	}
+	return false
+}
+
+// freeMetaspace is what a base has left, in bytes; 0 if it does not say.
+func freeMetaspace(b base.Snapshot) int64 {
+	return max(b.Health.MetaspaceMax-b.Health.MetaspaceUsed, 0)
+}
+
+// reportFailure makes a failure known: in the log, in an Event of each Pod that it concerns, and to
+// the hooks.
+func (p *Provider) reportFailure(key workerKey, a attempt, err error) {
+	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.module.Identity(), "command", a.command, "err", err)
+	for _, v := range p.store.views(key) {
+		concerned := v.wants() && v.module.Module == a.module
+		if a.command == arklet.CommandUninstallBiz {
+			concerned = v.module.installable() && v.module.Version == a.module.Version
+		}
+		if concerned {
+			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
+			p.opts.Failure(v.pod, key.identity, a.module, err)
+		}
 	}
 }

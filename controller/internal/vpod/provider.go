@@ -17,6 +17,9 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/configmap"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
 // Options configure a Provider. A zero duration or number means its default.
@@ -27,11 +30,17 @@ type Options struct {
 	// InstallTimeout and UninstallTimeout are how long a base may take to answer; defaults 5 min
 	// and 1 min.
 	InstallTimeout, UninstallTimeout time.Duration
-	// MaxAttempts is how often a module is installed in vain before RetryTimesExceeded; default 6.
+	// MaxAttempts is how often a module is installed in vain before RetryTimesExceeded is shown; it
+	// is tried on all the same. Default 6.
 	MaxAttempts int
+	// KeepSameVersion leaves a module as it is when the image of its container changes and its
+	// version does not. Otherwise it is uninstalled and installed again, with a gap.
+	KeepSameVersion bool
 	// Drain is how long the module of a Pod that was Ready stays installed after the Pod began to
 	// be deleted, so that the Service has forgotten it; default 2 s, negative means none.
 	Drain time.Duration
+	// Speed divides the periods that have no setting; the durations here are divided already.
+	Speed pace.Speed
 	// Recorder receives the Events of Pods. Required.
 	Recorder record.EventRecorder
 	// Failed says which superseded Pods turn Failed; empty means FailedUnowned.
@@ -46,6 +55,14 @@ type Options struct {
 	// AddTolerationFor names the environment whose toleration a module Pod gets that is not
 	// scheduled and tolerates no environment; empty adds none.
 	AddTolerationFor string
+	// Remembered hears that Ledger has something new to tell of a base; it must not block. Nil hears
+	// nothing.
+	Remembered func(identity string)
+	// Keep returns when what Ledger tells of a base is kept where it outlives this controller, or
+	// when ctx ends. Nil keeps nothing.
+	Keep func(ctx context.Context, identity string)
+	// Node finds a Node by its name; nil if there is none. Nil finds none.
+	Node func(name string) *corev1.Node
 	// Logger may be nil, which discards.
 	Logger *slog.Logger
 }
@@ -57,6 +74,13 @@ const (
 	DefaultUninstallTimeout = time.Minute
 	DefaultMaxAttempts      = 6
 	DefaultDrain            = 2 * time.Second
+)
+
+// The longest pauses after errors that are no failure of a module: a base that gives no list, an API
+// server that takes no write. A status must not be late for long once it can be written again.
+const (
+	operateAtMost = time.Minute
+	publishAtMost = 2 * time.Second
 )
 
 // acceptAfter is how long an install may take before the Pod is written as accepted and waiting; a
@@ -72,12 +96,25 @@ type Provider struct {
 	informer *Informer
 	store    *store
 	writer   *writer
-	workers  *workers
 	gaps     gaps
+	turns    turns
 	rollouts rollouts
+	others   *strangers
+	versions *configmap.Resolver
+	prober   *probe.Prober
+	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
+	// say, whatever is under way there.
+	operators, publishers *workers
 
-	mu    sync.RWMutex
-	nodes map[string]string // identity by the name of the Node, for those served
+	mu     sync.RWMutex
+	nodes  map[string]string  // identity by the name of the Node, for those served
+	served map[string]service // by identity
+}
+
+// service is a base that is served: what is done for it ends with ctx.
+type service struct {
+	ctx    context.Context
+	cancel context.CancelFunc
 }
 
 // New returns a provider. Nothing happens before Start.
@@ -89,22 +126,39 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	opts.Drain = cmp.Or(opts.Drain, DefaultDrain)
 	opts.Failed = cmp.Or(opts.Failed, FailedUnowned)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	if opts.Remembered == nil {
+		opts.Remembered = func(string) {}
+	}
+	if opts.Keep == nil {
+		opts.Keep = func(context.Context, string) {}
+	}
+	if opts.Node == nil {
+		opts.Node = func(string) *corev1.Node { return nil }
+	}
 	p := &Provider{
 		opts:     opts,
 		registry: registry,
 		dialog:   dialog,
 		store:    newStore(),
 		nodes:    map[string]string{},
+		served:   map[string]service{},
 		gaps:     gaps{open: map[string]map[string]int{}},
+		turns:    turns{speed: opts.Speed},
 	}
 	p.informer = NewInformer(client, p.Serves)
 	p.writer = &writer{client: client, pods: p.informer}
-	p.workers = &workers{
-		reconcile: p.reconcile,
-		logger:    opts.Logger,
-		slots:     &slots{size: opts.Workers, byBase: map[string]*baseSlots{}},
-		byKey:     map[workerKey]*worker{},
+	p.others = newStrangers(p, client)
+	p.prober = probe.New(probe.Options{Changed: p.probed})
+	p.versions = configmap.New(configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
+		for _, pod := range p.store.refersTo(name) {
+			p.takeUp(pod)
+		}
+	}})
+	p.operators = &workers{
+		work: p.reconcile, atMost: opts.Speed.Of(operateAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
+		slots: &slots{size: opts.Workers, byBase: map[string]*baseSlots{}},
 	}
+	p.publishers = &workers{work: p.publish, atMost: opts.Speed.Of(publishAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{}}
 	return p
 }
 
@@ -119,8 +173,15 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.watch(p.rollouts.handler()); err != nil {
 		return err
 	}
-	p.workers.start(ctx)
-	defer p.workers.stop()
+	for _, ws := range []*workers{p.operators, p.publishers} {
+		ws.start(ctx)
+		defer ws.stop()
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { p.others.watch.RunWithContext(ctx) })
+	wg.Go(func() { _ = p.prober.Start(ctx) }) // neither fails
+	wg.Go(func() { _ = p.versions.Start(ctx) })
 	return p.informer.Start(ctx)
 }
 
@@ -151,11 +212,20 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 
 // Serve begins to serve a base: its Pods are taken up, all at once. PodController would bring one
 // after the other, and a worker that knows the new Pod and not the old one, or the old one alone,
-// takes it for the one that is to serve.
-func (p *Provider) Serve(identity, nodeName string) {
+// takes it for the one that is to serve. ledger is what Ledger returned when the base was served
+// last, by whomever; empty if that is not known.
+func (p *Provider) Serve(identity, nodeName, ledger string) {
+	ctx, cancel := context.WithCancel(context.Background())
 	p.mu.Lock()
 	p.nodes[nodeName] = identity
+	if before, known := p.served[identity]; known {
+		before.cancel()
+	}
+	p.served[identity] = service{ctx, cancel}
 	p.mu.Unlock()
+	if err := p.store.restore(identity, ledger, time.Now().Add(p.opts.InstallTimeout+lateFor)); err != nil {
+		p.opts.Logger.Warn("could not read what modules had put on a base; it keeps what no Pod wants", "base", identity, "err", err)
+	}
 	pods := slices.DeleteFunc(p.informer.On(nodeName), leaving)
 	p.addPods(identity, pods...)
 	p.informer.Deliver(nodeName)
@@ -164,32 +234,74 @@ func (p *Provider) Serve(identity, nodeName string) {
 			p.beginDeletion(pod.UID)
 		}
 	}
+	p.triggerAll(identity)
+	p.others.served(nodeName)
+}
+
+// servedContext is one that ends when a base is not served any more, or with ctx. Call done in the
+// end.
+func (p *Provider) servedContext(ctx context.Context, identity string) (_ context.Context, done func(), served bool) {
+	p.mu.RLock()
+	s, served := p.served[identity]
+	p.mu.RUnlock()
+	if !served {
+		return ctx, func() {}, false
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return ctx, func() { stop(); cancel() }, true
 }
 
 // addPods takes Pods of a base up, and then has the workers of their modules look.
 func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 	workers := map[workerKey]bool{}
 	for _, pod := range pods {
-		e, names := p.store.put(pod, identity)
-		for _, name := range names {
-			workers[workerKey{identity, name}] = true
+		_, known := p.store.get(pod.UID)
+		e, changed := p.store.put(pod, identity, modulesOf(pod, p.versions.Value))
+		if len(changed) > 0 {
+			p.reportInvalid(e)
 		}
-		time.AfterFunc(acceptAfter, func() {
-			p.workers.background(func(ctx context.Context) { p.writeAccepted(ctx, e) })
-		})
+		for _, name := range changed {
+			workers[workerKey{e.identity, name}] = true
+		}
+		if !known && pod.DeletionTimestamp != nil {
+			p.beginDeletion(pod.UID)
+		}
 	}
 	for key := range workers {
-		p.workers.trigger(key)
+		p.trigger(key)
 	}
 }
 
-// Leave ceases to serve a base: its Pods are forgotten, its modules stay.
+// trigger has a lane looked at: by the operator, and by the publisher.
+func (p *Provider) trigger(key workerKey) {
+	p.supersede(key)
+	p.operators.trigger(key)
+	p.publishers.trigger(key)
+}
+
+// Leave ceases to serve a base, at once: what is under way is given up, its Pods are forgotten, its
+// modules stay.
 func (p *Provider) Leave(identity, nodeName string) {
-	p.mu.Lock()
-	delete(p.nodes, nodeName)
-	p.mu.Unlock()
+	p.ceaseToServe(identity, nodeName)
 	p.informer.Forget(nodeName)
-	p.store.removeBase(identity)
+	p.forgetBase(identity)
+}
+
+func (p *Provider) forgetBase(identity string) {
+	for _, e := range p.store.removeBase(identity) {
+		p.prober.Forget(e.uid, e.names()...)
+	}
+}
+
+func (p *Provider) ceaseToServe(identity, nodeName string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.nodes, nodeName)
+	if s, known := p.served[identity]; known {
+		s.cancel()
+		delete(p.served, identity)
+	}
 }
 
 // Remove takes the Pods of a base that is gone out of the API at once: Kubernetes itself would
@@ -202,7 +314,8 @@ func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error 
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	p.store.removeBase(identity)
+	p.ceaseToServe(identity, nodeName)
+	p.forgetBase(identity)
 	return nil
 }
 
@@ -211,26 +324,34 @@ func (p *Provider) BaseChanged(c base.Change) {
 	switch c.Kind {
 	case base.ModulesChanged:
 		for _, name := range c.Names {
-			if key := (workerKey{c.Identity, name}); len(p.store.views(key)) > 0 {
-				p.workers.trigger(key)
+			if key := (workerKey{c.Identity, name}); p.store.has(key) {
+				p.trigger(key)
 			}
 		}
 	case base.Restarted:
-		p.store.change(func() {
-			for _, e := range p.store.byBase[c.Identity] {
-				e.failures = map[string]failure{}
-			}
-		})
+		p.store.forgetFailures(c.Identity, func(failure) bool { return true })
 		p.triggerAll(c.Identity)
+	case base.HealthChanged:
+		b, _ := p.registry.Get(c.Identity)
+		if p.store.forgetFailures(c.Identity, func(f failure) bool { return f.free >= 0 && freeMetaspace(b) > f.free }) {
+			p.triggerAll(c.Identity)
+		}
 	case base.LivenessChanged, base.InfoChanged:
 		p.triggerAll(c.Identity)
-	case base.Appeared, base.HealthChanged, base.Disappeared: // the Node's business
+	case base.Disappeared:
+		p.mu.RLock()
+		_, served := p.served[c.Identity]
+		p.mu.RUnlock()
+		if !served { // else it is removed, after its Pods
+			p.forgetBase(c.Identity)
+		}
+	case base.Appeared: // the Node's business
 	}
 }
 
 func (p *Provider) triggerAll(identity string) {
 	for _, name := range p.store.names(identity) {
-		p.workers.trigger(workerKey{identity, name})
+		p.trigger(workerKey{identity, name})
 	}
 }
 
@@ -249,56 +370,63 @@ func (p *Provider) Requested(nodeName string) int64 {
 func (p *Provider) Pods() int { return p.store.count() }
 
 // Depth is the number of workers that run or wait for a turn.
-func (p *Provider) Depth() int { return p.workers.depth() }
+func (p *Provider) Depth() int { return p.operators.depth() }
 
 // podChanged hears of every module Pod of the cluster. PodController finds a Pod by its name: one
-// that was deleted and made anew under the same name it would take for an update, so the old one is
-// marked here.
+// that was deleted and made anew under the same name it takes for an update, or for no change at
+// all. So Pods are taken up and given up here, by their UID; what PodController says of them besides
+// is the same once more.
 func (p *Provider) podChanged(pod *corev1.Pod) {
-	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
-		if e, known := p.store.get(pod.UID); known {
-			e.shown(pod)
-		}
-		if needsToleration(pod) && p.opts.AddTolerationFor != "" {
-			p.workers.background(func(ctx context.Context) { p.tolerate(ctx, pod) })
-		}
+	if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
+		p.beginDeletion(pod.UID)
 		return
 	}
-	p.beginDeletion(pod.UID)
+	if e, known := p.store.get(pod.UID); known {
+		e.shown(pod)
+	}
+	if needsToleration(pod) && p.opts.AddTolerationFor != "" {
+		p.publishers.background(func(ctx context.Context) { p.tolerate(ctx, pod) })
+	}
+	if pod.DeletionTimestamp != nil {
+		p.beginDeletion(pod.UID)
+		return
+	}
+	p.takeUp(pod)
 }
+
+// takeUp takes a Pod up, or what changed of it, if its Node is served here.
+func (p *Provider) takeUp(pod *corev1.Pod) {
+	if ended(pod) {
+		return
+	}
+	if identity := p.Identity(pod.Spec.NodeName); identity != "" {
+		p.addPods(identity, pod)
+	}
+}
+
+// ended says that a Pod will never want anything again.
+func ended(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
 // CreatePod implements node.PodLifecycleHandler.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
-	if identity := p.Identity(pod.Spec.NodeName); identity != "" { // else it is not ours any more
-		p.addPods(identity, pod)
-	}
+	p.takeUp(pod)
 	return nil
 }
 
 // UpdatePod implements node.PodLifecycleHandler.
-func (p *Provider) UpdatePod(ctx context.Context, pod *corev1.Pod) error {
-	e, known := p.store.get(pod.UID)
-	if !known {
-		return p.CreatePod(ctx, pod)
-	}
-	_, names := p.store.put(pod, e.identity)
-	for _, name := range names {
-		p.workers.trigger(workerKey{e.identity, name})
-	}
+func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
+	p.takeUp(pod)
 	return nil
 }
 
 // DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod leaves the API when
 // its modules are uninstalled.
-func (p *Provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if _, known := p.store.get(pod.UID); !known {
-		if _, there := p.informer.Get(nameOf(pod)); !there {
+		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
 			return errdefs.NotFoundf("pod %s is not served here", nameOf(pod))
 		}
-		// Deleted before this controller took it up: its modules may be there.
-		if err := p.CreatePod(ctx, pod); err != nil {
-			return err
-		}
+		p.takeUp(pod) // deleted before this controller took it up: its modules may be there
 	}
 	p.beginDeletion(pod.UID)
 	return nil
@@ -309,25 +437,33 @@ func (p *Provider) beginDeletion(uid types.UID) {
 	if !ok {
 		return
 	}
-	if len(names) == 0 { // none of its modules could ever be installed: there is nothing to wait for
-		p.workers.background(func(ctx context.Context) {
+	installable := false
+	p.store.read(func() {
+		for _, m := range e.modules {
+			installable = installable || m.installable()
+		}
+	})
+	if !installable { // none of its modules could ever be installed: there is nothing to wait for
+		p.publishers.background(func(ctx context.Context) {
 			if err := p.finishPod(ctx, e); err != nil && ctx.Err() == nil {
 				p.opts.Logger.Warn("could not take a pod without modules out of the API; its grace period does", "base", e.identity, "err", err)
 			}
 		})
 	}
 	for _, name := range names {
-		p.workers.trigger(workerKey{e.identity, name})
+		p.trigger(workerKey{e.identity, name})
 	}
 }
 
 // GetPod implements node.PodLifecycleHandler.
 func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod := p.store.find(types.NamespacedName{Namespace: namespace, Name: name})
-	if pod == nil {
-		return nil, errdefs.NotFoundf("pod %s/%s is not served here", namespace, name)
+	live, there := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
+	if there {
+		if _, known := p.store.get(live.UID); known {
+			return live, nil
+		}
 	}
-	return pod, nil
+	return nil, errdefs.NotFoundf("pod %s/%s is not served here", namespace, name)
 }
 
 // GetPodStatus implements node.PodLifecycleHandler.

@@ -53,8 +53,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p1", "gone")
 		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || len(w.workers.byKey) != 0 {
-			t.Errorf("%d Pods and %d workers are left", w.Pods(), len(w.workers.byKey))
+		if w.Pods() != 0 || len(w.operators.byKey) != 0 {
+			t.Errorf("%d Pods and %d workers are left", w.Pods(), len(w.operators.byKey))
 		}
 	})
 	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
@@ -334,7 +334,7 @@ func TestOwnership(t *testing.T) {
 		w.pass(5 * time.Second)
 		wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
 		w.delete("p1") // meanwhile
-		w.Serve("a", "vnode.a")
+		w.Serve("a", "vnode.a", "")
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")
 		w.wantShow("p2", "Running Ready")
@@ -346,7 +346,7 @@ func TestOwnership(t *testing.T) {
 		w.Leave("a", "vnode.a")
 		w.create("new", container("biz1", "2"))
 		w.pass(time.Second)
-		w.Serve("a", "vnode.a")
+		w.Serve("a", "vnode.a", "")
 		wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
 		w.pass(5 * time.Second)
 		w.wantShow("old", "Running BizDeactivate")

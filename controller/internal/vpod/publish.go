@@ -9,26 +9,67 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
 )
 
-// writeStatuses writes the status of all Pods of a module on a base, in the order that loses no
-// request.
-func (p *Provider) writeStatuses(ctx context.Context, key workerKey, b base.Snapshot) error {
-	views := slices.DeleteFunc(p.store.views(key), func(v view) bool { return v.deleting })
-	byKey := map[string]view{}
-	pods := make([]handover.Pod, 0, len(views))
-	for i, v := range views {
-		byKey[string(v.uid)] = v
-		target := p.desiredStatus(v.entry, b, *v.pod.Status.DeepCopy())
-		pods = append(pods, handover.Pod{Key: string(v.uid), Created: v.pod.CreationTimestamp.Time, Seen: uint64(i), IsReady: p.writer.isReady(v.entry, v.pod), Ready: isReady(&target)})
+// publish is what a publisher does: it brings the status of a module's Pods on a base to what the
+// base says now, in the order that loses no request. It asks the base nothing and waits for no
+// command, so that what a list or an answer says is shown within the time of a write.
+func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, error) {
+	ctx, done, served := p.servedContext(ctx, key.identity)
+	defer done()
+	b, known := p.registry.Get(key.identity)
+	if !served || !known {
+		return 0, nil
 	}
+	now := time.Now()
+	var wait soonest
+	byKey := map[string]view{}
+	var pods []handover.Pod
+	for i, v := range p.store.views(key) {
+		if v.deleting {
+			continue
+		}
+		before := p.writer.status(v.entry, v.pod)
+		p.probe(v, key.module, b, before)
+		target := p.desiredStatus(v.entry, b, *before.DeepCopy())
+		if b.Modules == nil && b.Liveness == base.Alive && isReady(&before) {
+			continue // it has said nothing yet since this controller knows it
+		}
+		if left := v.came.Add(p.opts.Speed.Of(acceptAfter)).Sub(now); left > 0 && onlyAccepted(&before, &target) {
+			wait.within(left)
+			continue
+		}
+		byKey[string(v.uid)] = v
+		pods = append(pods, handover.Pod{Key: string(v.uid), Created: v.pod.CreationTimestamp.Time, Seen: uint64(i), IsReady: isReady(&before), Ready: isReady(&target)})
+	}
+	if err := p.writeInOrder(ctx, key, b, pods, byKey); err != nil {
+		return 0, whileServed(ctx, err)
+	}
+	p.noteDrain(key)
+	return wait.d, nil
+}
+
+// onlyAccepted says whether a status tells no more than that a new Pod is waited for: most are Ready
+// before that is worth a write.
+func onlyAccepted(before, target *corev1.PodStatus) bool {
+	if len(before.ContainerStatuses) > 0 || isReady(target) || target.Phase != corev1.PodPending {
+		return false
+	}
+	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.State.Waiting.Reason != reasonCreating && c.State.Waiting.Reason != reasonResolved
+	})
+}
+
+// writeInOrder writes the status of all Pods of a module on a base.
+func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]view) error {
 	leave := func() {}
 	steps := handover.Order(pods, func() (ok bool) {
-		first := views[0].pod
+		first := byKey[pods[0].Key].pod
 		leave, ok = p.gaps.enter(first.Namespace+"/"+key.module, first.Spec.NodeName, func(gap map[string]int) bool {
-			return p.informer.readyElsewhere(first.Namespace, key.module, first.Spec.NodeName, gap)
+			return p.informer.readyElsewhere(first.Namespace, key.module, first.Spec.NodeName, gap, p.isReadyNow)
 		})
 		return ok
 	})
@@ -41,11 +82,22 @@ func (p *Provider) writeStatuses(ctx context.Context, key workerKey, b base.Snap
 			}
 			continue
 		}
-		if err := p.writeStatus(ctx, v.entry, v.pod, b, true); err != nil {
+		if err := p.writeStatus(ctx, v.entry, v.pod, b); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isReadyNow says whether the API server has a Pod as Ready, by what this controller wrote last if
+// the informer has not shown that yet.
+func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
+	e, known := p.store.get(pod.UID)
+	if !known || !e.mu.TryLock() { // another controller's, or a write is under way
+		return isReady(&pod.Status)
+	}
+	defer e.mu.Unlock()
+	return isReady(&p.writer.newest(e, pod).Status)
 }
 
 // desiredStatus is the status that a Pod should have.
@@ -54,17 +106,13 @@ func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodSta
 	return statusOf(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
-// writeStatus brings one Pod's status up to date. Unless ready is set it writes nothing that
-// changes whether the Pod is Ready: only writeStatuses knows the order.
-func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) error {
+// writeStatus brings one Pod's status up to date.
+func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot) error {
 	writing, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	nowReady := false
-	gone, err := p.writer.status(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
+	gone, err := p.writer.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
 		status := p.desiredStatus(e, b, before)
-		if !ready && isReady(&status) != isReady(&before) {
-			status = before
-		}
 		nowReady = isReady(&status)
 		return status
 	})
@@ -83,43 +131,77 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 	return nil
 }
 
-// writeAccepted writes the status of a Pod whose install takes long: it is accepted, and waits.
-// Turning Ready, or Not Ready since a newer Pod's version serves, is left to writeStatuses.
-func (p *Provider) writeAccepted(ctx context.Context, e *entry) {
-	var pod *corev1.Pod
-	p.store.read(func() {
-		if !e.deleting {
-			pod = e.pod
+// noteDrain notes when all Pods of a module that is to be replaced by another jar of its version
+// have been written Not Ready: requests cease to come from then on.
+func (p *Provider) noteDrain(key workerKey) {
+	drained := false
+	p.store.change(func() {
+		l := p.store.lane(key)
+		if l == nil || l.replacing == nil || !l.replacing.notReady.IsZero() {
+			return
 		}
+		for _, e := range l.pods {
+			if !e.deleting && e.notReadySince.IsZero() {
+				return
+			}
+		}
+		l.replacing.notReady, drained = time.Now(), true
 	})
-	b, known := p.registry.Get(e.identity)
-	if pod == nil || !known {
-		return
-	}
-	if err := p.writeStatus(ctx, e, pod, b, false); err != nil && ctx.Err() == nil {
-		p.opts.Logger.Warn("could not write that a pod is accepted", "pod", nameOf(pod).String(), "err", err)
+	if drained {
+		p.operators.trigger(key)
 	}
 }
 
 // moduleStates says of each container of a Pod how things are on the base.
-func (p *Provider) moduleStates(e *entry, b base.Snapshot) (*corev1.Pod, []moduleState) {
-	var pod *corev1.Pod
-	var modules []module
-	var failures map[string]failure
-	p.store.read(func() { pod, modules, failures = e.pod, e.modules, maps.Clone(e.failures) })
-	list := make([]moduleState, 0, len(modules))
-	for _, m := range modules {
-		s := moduleState{module: m, failure: failures[m.Name]}
-		s.biz, s.there = b.Module(m.Name, m.Version)
-		for _, other := range p.store.views(workerKey{e.identity, m.Name}) {
-			if other.wants() && other.uid != e.uid && other.module.Version != m.Version &&
-				isActive(b, other.module.Module) && older(view{entry: e, pod: pod}, other) < 0 {
-				s.superseded = true
+func (p *Provider) moduleStates(e *entry, b base.Snapshot) (pod *corev1.Pod, list []moduleState) {
+	p.store.read(func() {
+		pod = e.pod
+		for _, m := range e.modules {
+			s := moduleState{module: m, origin: e.origins[m.Name]}
+			s.biz, s.there = b.Module(m.Name, m.Version)
+			if l := p.store.lane(workerKey{e.identity, m.Name}); l != nil {
+				p.addLane(&s, l, e, b)
 			}
+			list = append(list, s)
 		}
-		list = append(list, s)
-	}
+	})
 	return pod, list
+}
+
+// addLane adds what the lane of a module says to its state. The caller holds the store's lock.
+func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
+	for _, a := range []attempt{install(s.Module), uninstall(s.Module)} {
+		if f, failed := l.failed[a]; failed && s.failure == nil && s.invalid == nil {
+			s.failure = p.shownError(a, f)
+		}
+	}
+	placed := l.placed[s.Version]
+	if placed != nil && placed.unfit {
+		s.unready = "its liveness probe failed: it is uninstalled and installed again"
+	}
+	if ready, why := p.prober.Ready(e.uid, s.Name); !ready && s.unready == "" {
+		s.unready = why
+	}
+	if placed != nil && placed.url != "" && !p.opts.KeepSameVersion {
+		s.url = placed.url
+	}
+	for version, earlier := range l.placed {
+		if biz, there := b.Module(s.Name, version); there && earlier.by == e.uid && version != s.Version && biz.State == arklet.StateActivated {
+			s.earlier = version
+		}
+	}
+	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
+	s.removing = l.removing != "" && l.removing == s.Version
+	for _, other := range l.views(s.Name) {
+		if other.uid == e.uid || other.module.Module == s.Module || !other.wants() || older(view{entry: e, pod: e.pod}, other) > 0 {
+			continue
+		}
+		biz, there := b.Module(s.Name, other.module.Version)
+		sameVersion := other.module.Version == s.Version
+		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
+			s.superseded = true
+		}
+	}
 }
 
 // gaps knows on which Nodes a module's old Pod is Not Ready already and its new one not Ready yet:
@@ -149,4 +231,11 @@ func (g *gaps) enter(module, node string, served func(gap map[string]int) bool) 
 			maps.DeleteFunc(g.open, func(_ string, nodes map[string]int) bool { return len(nodes) == 0 })
 		}
 	}, true
+}
+
+// elsewhere says whether another Node serves a module and is not in a gap.
+func (g *gaps) elsewhere(p *Provider, namespace, module, node string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.informer.readyElsewhere(namespace, module, node, g.open[namespace+"/"+module], p.isReadyNow)
 }

@@ -14,189 +14,311 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// reconcile is what a worker does: it brings one module name on one base to what its Pods want, and
-// the Pods' status to what is so. It returns when to look again.
+// reconcile is what an operator does: step by step, it brings one module name on one base to what
+// its Pods want. It returns when to look again.
 func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration, error) {
-	b, known := p.registry.Get(key.identity)
-	if !known || len(p.store.views(key)) == 0 {
+	ctx, done, served := p.servedContext(ctx, key.identity)
+	defer done()
+	if !served {
 		return 0, nil
 	}
-	if b.Liveness != base.Alive { // nothing can be done there, and its Pods serve nobody
-		return 0, p.writeStatuses(ctx, key, b)
-	}
-	if b.Modules == nil {
-		var err error
-		if b, err = p.listModules(ctx, b, time.Time{}); err != nil {
-			return 0, err
+	for {
+		b, known := p.registry.Get(key.identity)
+		if !known || b.Liveness != base.Alive || !p.store.has(key) { // nothing can be done there
+			return 0, nil
 		}
-	}
-	var wait soonest
-	b = p.activateNewest(ctx, key, b, &wait)
-	if err := p.writeStatuses(ctx, key, b); err != nil {
-		return 0, err
-	}
-	b, removed, err := p.uninstallUnwanted(ctx, key, b, &wait)
-	if err != nil {
-		return 0, err
-	}
-	if removed { // what was in the way may be out of it
-		b = p.activateNewest(ctx, key, b, &wait)
-		if err := p.writeStatuses(ctx, key, b); err != nil {
-			return 0, err
-		}
-	}
-	return wait.d, ctx.Err()
-}
-
-// soonest is the shortest of several waits; zero means none.
-type soonest struct{ d time.Duration }
-
-func (s *soonest) within(d time.Duration) {
-	if d <= 0 {
-		d = time.Millisecond
-	}
-	if s.d == 0 || d < s.d {
-		s.d = d
-	}
-}
-
-// recheckAfter is how soon a worker looks again at a module that somebody else is installing.
-const recheckAfter = time.Second
-
-// activateNewest sees to it that the newest Pod's version is active on the base, or, if that can't
-// be had, the next older one's: the base is to have one version of the module that serves, and it
-// does not get back an older one that a newer replaced.
-func (p *Provider) activateNewest(ctx context.Context, key workerKey, b base.Snapshot, wait *soonest) base.Snapshot {
-	views := p.store.views(key)
-	for _, v := range slices.Backward(views) {
-		if v.deleting || ctx.Err() != nil {
+		if b.Modules == nil {
+			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
+				return 0, whileServed(ctx, err)
+			}
 			continue
 		}
-		if v.module.invalid != nil {
-			p.reportInvalid(v)
+		do, finished := p.plan(key, b)
+		for _, e := range finished {
+			if err := p.finishPod(ctx, e); err != nil {
+				return 0, whileServed(ctx, err)
+			}
+		}
+		if do.do == rest {
+			if do.look {
+				p.askForModules(ctx, b)
+			}
+			return do.wait, nil
+		}
+		if do.do == beginReplace {
+			if !p.beginReplacing(key, do.module) {
+				return p.opts.Speed.Of(recheckAfter), nil
+			}
 			continue
 		}
-		var active bool
-		if b, active = p.ensureActive(ctx, b, v, wait); active {
-			break
+		if err := p.carryOut(ctx, key, b, do); err != nil {
+			return 0, whileServed(ctx, err)
 		}
 	}
-	return b
 }
 
-// reportInvalid tells once that a module can't be installed.
-func (p *Provider) reportInvalid(v view) {
-	if v.failure.err == nil {
-		err := v.module.invalid
-		p.store.change(func() { v.failures[v.module.Name] = failure{err: err, final: true} })
-		p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-		p.opts.Failure(v.pod, v.identity, v.module.Module, err)
+// whileServed drops an error that only says that the base is not served here any more, or that the
+// controller ends.
+func whileServed(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
+	return nil
 }
 
-// ensureActive makes one version active, and says whether it is.
-func (p *Provider) ensureActive(ctx context.Context, b base.Snapshot, v view, wait *soonest) (base.Snapshot, bool) {
+// plan says what is to be done next in a lane, and which Pods nothing is left of in any lane.
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished []*entry) {
+	remembered := 0
+	defer func() {
+		if remembered != 0 {
+			p.opts.Remembered(key.identity)
+		}
+	}()
+	p.store.change(func() {
+		l := p.store.lane(key)
+		if l == nil {
+			return
+		}
+		now := time.Now()
+		before := len(l.placed)
+		views := l.views(key.module)
+		s := situation{
+			now: now, name: key.module, leaving: map[string]departure{}, placed: l.placed, list: map[string]arklet.Biz{}, failed: l.failed,
+			canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
+		}
+		for _, biz := range b.Modules {
+			if biz.Name == key.module {
+				s.list[biz.Version] = biz
+			}
+		}
+		for i := len(views) - 1; i >= 0; i-- {
+			s.add(views[i], p)
+		}
+		for _, placed := range l.placed {
+			e := l.pods[placed.by]
+			placed.held = e != nil && !e.deleting
+		}
+		l.settle(s.list, now)
+		remembered = len(l.placed) - before
+		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module) {
+			l.replacing = nil
+		}
+		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
+			p.turns.leave(turnIn(views, key.module))
+		}
+		s.replacing = l.replacing
+		do = s.next()
+		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
+			l.removing = do.module.Version
+		}
+		finished = s.finished(views)
+		p.store.dropEmpty(key)
+	})
+	return do, finished
+}
+
+// add takes up what a Pod asks for, or gives up; the newest Pod comes first. The caller holds the
+// store's lock.
+func (s *situation) add(v view, p *Provider) {
 	m := v.module.Module
-	biz, there := b.Module(m.Name, m.Version)
-	if there && biz.State == arklet.StateActivated {
-		p.clearFailure(v, m.Name)
-		return b, true
+	if !v.module.installable() {
+		return
 	}
-	if there && biz.State == arklet.StateResolved {
-		wait.within(recheckAfter)
-		p.askForModules(ctx, b)
-		return b, false
+	if _, there := s.list[m.Version]; there && s.placed[m.Version] == nil { // it was there before, and is the Pods' now
+		s.placed[m.Version] = &placement{}
 	}
-	if v.failure.final {
-		return b, false
-	}
-	if left := time.Until(v.failure.next); v.failure.err != nil && left > 0 {
-		wait.within(left)
-		return b, false
-	}
-	var err error
-	switch {
-	case !there:
-		b, err = p.install(ctx, b, m)
-	case biz.State == arklet.StateDeactivated:
-		var tried bool
-		if b, tried, err = p.activate(ctx, b, v, biz); !tried {
-			return b, false
+	if v.deleting {
+		l := s.leaving[m.Version]
+		if v.notReadySince.After(l.since) {
+			l.since = v.notReadySince
 		}
-	default: // broken: the base refuses to install over it
-		b, err = p.reinstall(ctx, b, v, m)
+		if pod, there := p.informer.Get(nameOf(v.pod)); there && pod.UID == v.uid && pod.DeletionTimestamp != nil {
+			if until := pod.DeletionTimestamp.Add(-lastMoment); until.After(l.until) {
+				l.until = until
+			}
+			l.comes = l.comes || p.rollouts.successorTo(pod)
+			l.preStop = max(l.preStop, min(v.module.preStop, l.until.Sub(l.since)))
+		}
+		s.leaving[m.Version] = l
+		return
+	}
+	if !slices.Contains(s.wants, m) {
+		s.wants = append(s.wants, m)
+	}
+}
+
+// settle forgets versions that the base does not list. The caller holds the store's lock.
+func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
+	for version, p := range l.placed {
+		_, there := list[version]
+		if there {
+			p.unsettled = time.Time{}
+		}
+		if !there && now.After(p.unsettled) && now.After(p.expected) {
+			delete(l.placed, version)
+		}
+	}
+}
+
+// finished returns the deleted Pods of which nothing is left on the base, in this lane or another.
+// The last Pod of a lane takes along what Pods before it have left there. The caller holds the
+// store's lock.
+func (s *situation) finished(views []view) (done []*entry) {
+	last, held := true, false
+	for _, v := range views {
+		last = last && v.deleting
+	}
+	for version := range s.placed {
+		_, there := s.list[version]
+		held = held || there
+	}
+	for _, v := range views {
+		if !v.deleting {
+			continue
+		}
+		_, there := s.list[v.module.Version]
+		gone := !there || s.wanted(v.module.Version)
+		if v.module.installable() && (!gone || last && held) {
+			continue
+		}
+		v.left[s.name] = true
+		if len(v.left) == len(v.names()) {
+			done = append(done, v.entry)
+		}
+	}
+	return done
+}
+
+// carryOut does one step. What comes of it shows in the base's list, or is noted as a failure, so
+// that the next look at the lane sees another situation.
+func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step) error {
+	release, err := p.operators.slots.acquire(ctx, key.identity)
+	if err != nil {
+		p.removed(key)
+		return err
+	}
+	defer release()
+	defer p.removed(key)
+	if do.do == doUninstall || do.do == makeWay {
+		p.publishers.trigger(key)
+	}
+	m := do.module
+	var failed attempt
+	switch do.do {
+	case doInstall:
+		failed = install(m)
+		b, err = p.install(ctx, key, b, m)
+	case doSwitch:
+		failed = install(m)
+		b, err = p.switchTo(ctx, b, m)
+	case makeWay:
+		failed = uninstall(m)
+		if b, err = p.uninstall(ctx, b, do.way); err != nil { // then it is in the way later, and goes then
+			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", do.way.Identity(), "err", err)
+		}
+		b, err = p.uninstall(ctx, b, m)
+	case doUninstall:
+		failed = uninstall(m)
+		b, err = p.uninstall(ctx, b, m)
+	case rest, beginReplace: // nothing for the base to do
 	}
 	if ctx.Err() != nil {
-		return b, false
+		return ctx.Err()
 	}
-	biz, there = b.Module(m.Name, m.Version)
-	if err == nil && there && biz.State == arklet.StateActivated {
-		p.clearFailure(v, m.Name)
-		return b, true
+	if errors.Is(err, errSuperseded) {
+		return nil
 	}
-	if err == nil && there && biz.State == arklet.StateDeactivated {
-		return b, false // it is installed, and another version serves: status says so
+	_, there := b.Module(m.Name, m.Version)
+	if failed.command == arklet.CommandUninstallBiz && err != nil && !there {
+		p.reportFailure(key, failed, err) // it went all the same
+		err = nil
 	}
-	if err == nil {
-		err = errcode.Wrap(errcode.ArkletInstallModuleFailed, errors.New("the base says that it installed "+m.Identity()+" and does not list it as activated"))
-	}
-	f := p.recordFailure(v, m, err, p.opts.MaxAttempts)
-	if !f.final {
-		wait.within(time.Until(f.next))
-	}
-	return b, false
+	p.note(key, failed, b, err)
+	p.publishers.trigger(key)
+	return nil
 }
 
-// activate makes a version that the base has deactivated serve. Over HTTP there is a command for
-// it. Over MQTT only a fresh install activates: that is safe when the version had served before
-// (the base switched away from it, and will switch back), or when no other version serves.
-// Otherwise the base does not activate new versions (protocol 5.3, mode 3), and trying would loop.
-func (p *Provider) activate(ctx context.Context, b base.Snapshot, v view, biz arklet.Biz) (base.Snapshot, bool, error) {
-	m := v.module.Module
-	if b.Tunnel == tunnel.HTTP {
-		answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
-		if err != nil {
-			return b, true, err
+// removed notes that no uninstall is under way any more.
+func (p *Provider) removed(key workerKey) {
+	p.store.change(func() {
+		if l := p.store.lane(key); l != nil {
+			l.removing = ""
 		}
-		b, err = p.listModules(ctx, b, answer.PublishedAt)
-		return b, true, err
-	}
-	const switched = "SWITCHED" // protocol 5.2
-	if biz.Latest.Reason != switched && anyActive(b, m.Name) {
-		return b, false, nil
-	}
-	b, err := p.reinstall(ctx, b, v, m)
-	return b, true, err
-}
-
-// reinstall uninstalls a version and installs it again.
-func (p *Provider) reinstall(ctx context.Context, b base.Snapshot, v view, m arklet.Module) (base.Snapshot, error) {
-	b, err := p.uninstall(ctx, b, m)
-	if _, there := b.Module(m.Name, m.Version); there && err != nil {
-		return b, err
-	}
-	if err != nil {
-		p.reportFailure(v, m, err)
-	}
-	return p.install(ctx, b, m)
-}
-
-// isActive says whether a version of a module is active on a base.
-func isActive(b base.Snapshot, m arklet.Module) bool {
-	biz, there := b.Module(m.Name, m.Version)
-	return there && biz.State == arklet.StateActivated
-}
-
-// anyActive says whether any version of a module is active on a base.
-func anyActive(b base.Snapshot, name string) bool {
-	return slices.ContainsFunc(b.Modules, func(m arklet.Biz) bool {
-		return m.Name == name && m.State == arklet.StateActivated
 	})
 }
 
-// askForModules sends a question for the modules without waiting; the answer triggers the worker.
+// note remembers what came of an attempt.
+func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
+	replaced := false
+	p.store.change(func() {
+		l := p.store.lane(key)
+		if l == nil {
+			return
+		}
+		if err == nil {
+			delete(l.failed, a)
+		}
+		if replaced = l.replacing != nil && install(l.replacing.module) == a; replaced {
+			l.replacing = nil
+		}
+	})
+	if err != nil {
+		p.recordFailure(key, a, b, err)
+		return
+	}
+	if replaced {
+		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.module }, corev1.EventTypeNormal, ReasonReplaced,
+			"module "+a.module.Identity()+" was uninstalled and installed again from "+a.module.URL+
+				", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
+	}
+}
+
+// tell records an Event on the Pods of a lane that match.
+func (p *Provider) tell(key workerKey, of func(view) bool, kind, reason, message string) {
+	for _, v := range p.store.views(key) {
+		if of(v) {
+			p.opts.Recorder.Event(v.pod, kind, reason, message)
+		}
+	}
+}
+
+// reportInvalid tells once that modules of a Pod can't be installed.
+func (p *Provider) reportInvalid(e *entry) {
+	var pod *corev1.Pod
+	var modules []module
+	p.store.read(func() { pod, modules = e.pod, e.modules })
+	for _, m := range modules {
+		if m.invalid != nil && pod.DeletionTimestamp == nil {
+			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(), errcode.Message(m.invalid))
+			p.opts.Failure(pod, e.identity, m.Module, m.invalid)
+		}
+	}
+}
+
+// askForModules sends a question for the modules without waiting; the answer triggers the workers.
 func (p *Provider) askForModules(ctx context.Context, b base.Snapshot) {
 	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not ask a base for its modules", "base", b.Identity, "err", err)
 	}
+}
+
+// finishPod takes a Pod out of the API of which nothing is on its base any more. One with
+// finalizers stays there, as at its end.
+func (p *Provider) finishPod(ctx context.Context, e *entry) error {
+	var pod *corev1.Pod
+	p.store.read(func() { pod = e.pod })
+	if len(pod.Finalizers) > 0 {
+		if err := p.writer.ended(ctx, e, pod); err != nil {
+			return err
+		}
+	}
+	if err := p.writer.delete(ctx, pod); err != nil {
+		return err
+	}
+	p.store.remove(e)
+	p.prober.Forget(e.uid, e.names()...)
+	for _, m := range e.modules { // what an older Pod has may serve again
+		p.publishers.trigger(workerKey{e.identity, m.Name})
+	}
+	return nil
 }

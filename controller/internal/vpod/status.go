@@ -1,6 +1,7 @@
 package vpod
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -23,10 +24,14 @@ const (
 	ReasonDeactivated = "BizDeactivate"
 	// ReasonNotActivated is a new version that the base keeps deactivated beside the old one.
 	ReasonNotActivated = "BizNotActivated"
-	reasonCreating     = "ContainerCreating"
-	reasonResolved     = "BizResolved"
-	reasonBroken       = "BizBroken"
-	reasonNotReady     = "ContainersNotReady"
+	// ReasonReplacing is a module whose image changed and whose version did not.
+	ReasonReplacing = "ReplacingSameVersion"
+	// ReasonReplaced is the Event that tells of such a replacement afterwards.
+	ReasonReplaced = "SameVersionReplaced"
+	reasonCreating = "ContainerCreating"
+	reasonResolved = "BizResolved"
+	reasonBroken   = "BizBroken"
+	reasonNotReady = "ContainersNotReady"
 )
 
 // moduleState is what there is to say about one container of a Pod.
@@ -34,19 +39,57 @@ type moduleState struct {
 	module
 	biz   arklet.Biz
 	there bool // the base lists it
-	// superseded: a newer Pod of the module on this base serves another version, or will.
+	// superseded: a newer Pod of the module serves here, by another version or another jar.
 	superseded bool
-	failure    failure
+	// url is the jar that the base has of this version; empty if it is not known, or does not
+	// matter.
+	url string
+	// unready is why its probes keep it from being Ready; empty if they do not.
+	unready string
+	// replacing: it is about to be replaced by another jar of its version.
+	replacing bool
+	// removing: it is being uninstalled, for whatever reason.
+	removing bool
+	failure  error // what went wrong last; nil if nothing did
+	origin   origin
+	// earlier is the version that the Pod had here before it was changed in place, while that is
+	// active; else empty.
+	earlier string
+	// wasReady: the Pod was Ready with the jar that is there, under its version or the earlier one.
+	wasReady, earlierGoesOn bool
+	// had: what is there came onto the base for this Pod, whatever it asks for now.
+	had bool
 }
 
-// ready says whether requests to the module reach this very version.
-func (s moduleState) ready() bool {
-	return s.invalid == nil && s.there && s.biz.State == arklet.StateActivated && !s.superseded
+// origin is how a module got onto its base, as far as this controller saw it.
+type origin string
+
+// The origins, which are reasons of the condition labels.ConditionCurrent.
+const (
+	originUnknown   origin = ""
+	originInstalled origin = "Installed"
+	originReplaced  origin = "ReplacedInPlace"
+	originUnchanged origin = "Unchanged" // it was there
+)
+
+// current says whether the base has the very jar that the container names, as far as is known.
+func (s moduleState) current() bool { return s.there && (s.url == "" || s.url == s.URL) }
+
+// ready says whether requests to the module reach this very version. A Pod that was changed in place
+// stays Ready with what it had until that is replaced, or what comes instead fails.
+func (s moduleState) ready() bool { return s.serves() && s.unready == "" }
+
+// serves is ready, but for the probes.
+func (s moduleState) serves() bool {
+	if s.earlierGoesOn {
+		return true
+	}
+	return s.invalid == nil && s.there && s.biz.State == arklet.StateActivated && !s.superseded && !s.replacing && !s.removing && (s.current() || s.wasReady)
 }
 
 // started says whether the module has been installed, whatever became of it.
 func (s moduleState) started() bool {
-	return s.there && s.biz.State != arklet.StateResolved && s.biz.State != arklet.StateUnresolved
+	return s.current() && !s.removing && s.biz.State != arklet.StateResolved && s.biz.State != arklet.StateUnresolved
 }
 
 // statusOf computes the status of a Pod from what its base says. before is the status that the API
@@ -66,7 +109,14 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 	s.ContainerStatuses = make([]corev1.ContainerStatus, 0, len(modules))
 	installed, ready := true, alive
 	for i, m := range modules {
+		if i < len(before.ContainerStatuses) {
+			m.lookBack(before.ContainerStatuses[i])
+			modules[i] = m
+		}
 		c := containerStatus(m, b.IP)
+		if m.earlierGoesOn {
+			c = *before.ContainerStatuses[i].DeepCopy() // what is before is the informer's
+		}
 		c.Ready = c.Ready && alive
 		if i < len(before.ContainerStatuses) {
 			keepTimes(&c, before.ContainerStatuses[i])
@@ -83,6 +133,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		}
 		setCondition(&s, c, now)
 	}
+	setCurrent(&s, modules, now)
 	set(corev1.PodInitialized, true)
 	set(corev1.ContainersReady, ready)
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -156,15 +207,27 @@ func why(alive bool, modules []moduleState, b base.Snapshot) (reason, message st
 	return reason, message
 }
 
+// lookBack finds out what the Pod was Ready with.
+func (s *moduleState) lookBack(was corev1.ContainerStatus) {
+	version, _ := onBase(was)
+	s.had = s.there && s.url != "" && was.ImageID == s.url && version == s.Version
+	s.wasReady = was.Ready && was.ImageID == s.url
+	s.earlierGoesOn = was.Ready && s.earlier != "" && version == s.earlier && s.failure == nil && s.invalid == nil && !s.superseded &&
+		(!s.there || s.biz.State != arklet.StateActivated)
+}
+
 func containerStatus(m moduleState, ip string) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
-	if m.there {
-		c.ContainerID, c.ImageID = containerID(ip, m.Module), m.URL
+	if m.current() || m.wasReady || m.had {
+		c.Image = cmp.Or(m.url, m.URL)
+		c.ContainerID, c.ImageID = containerID(ip, m.Module), c.Image
 	}
 	switch {
 	case m.ready():
 		c.Ready, c.Started = true, ptr.To(true)
 		c.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(m.biz.Latest.At)}
+	case m.serves(): // but for its probes
+		c.Started, c.State.Running = ptr.To(true), &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(m.biz.Latest.At)}
 	case m.there && m.biz.State == arklet.StateStopped:
 		at := metav1.NewTime(m.biz.Latest.At)
 		c.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: m.biz.Latest.Reason, Message: m.biz.Latest.Message, StartedAt: at, FinishedAt: at, ContainerID: c.ContainerID}
@@ -184,9 +247,13 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 		return state(errcode.Of(m.invalid).Type(), errcode.Message(m.invalid))
 	case m.superseded && (!m.there || m.biz.State == arklet.StateActivated || m.biz.State == arklet.StateDeactivated):
 		return state(ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
-	case m.failure.err != nil:
-		return state(errcode.Of(m.failure.err).Type(), errcode.Message(m.failure.err))
-	case !m.there:
+	case m.serves() && m.unready != "":
+		return state(reasonNotReady, m.Identity()+": "+m.unready)
+	case m.failure != nil:
+		return state(errcode.Of(m.failure).Type(), errcode.Message(m.failure))
+	case m.replacing, m.there && !m.current():
+		return state(ReasonReplacing, "the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
+	case !m.there, m.removing:
 		return state(reasonCreating, "")
 	}
 	record := strings.TrimSpace(m.biz.Latest.Reason + " " + firstLine(m.biz.Latest.Message))
@@ -198,6 +265,65 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	default:
 		return state(reasonResolved, record)
 	}
+}
+
+// setCurrent says whether the modules on the base are those that the Pod names, and how they got
+// there. A Pod changes nothing when the base had them already.
+func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
+	c := corev1.PodCondition{Type: labels.ConditionCurrent, Status: corev1.ConditionTrue}
+	var said []string
+	for _, m := range modules {
+		if m.invalid != nil || m.earlierGoesOn || !m.current() && !m.wasReady {
+			return // nothing to say yet
+		}
+		o := m.origin
+		switch {
+		case !m.current():
+			c.Status, c.Reason = corev1.ConditionFalse, ReasonReplacing
+			said = append(said, m.Identity()+" is still the one from "+m.url)
+			continue
+		case o == originUnknown:
+			if condition(s, labels.ConditionCurrent) != nil {
+				return // an earlier controller may know
+			}
+			o = originUnchanged
+		}
+		if c.Status == corev1.ConditionTrue && (c.Reason == "" || o != originUnchanged) {
+			c.Reason = string(o)
+		}
+		said = append(said, m.Identity()+" "+map[origin]string{
+			originInstalled: "was installed for this Pod",
+			originReplaced:  "was uninstalled and installed again, since its image changed and BIZ_VERSION did not",
+			originUnchanged: "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
+		}[o])
+	}
+	c.Message = strings.Join(said, "; ")
+	setCondition(s, c, now)
+}
+
+// endedStatus is the status of a deleted Pod of which nothing is left on its base.
+func endedStatus(before corev1.PodStatus, now time.Time) corev1.PodStatus {
+	s := *before.DeepCopy()
+	if s.Phase != corev1.PodFailed {
+		s.Phase = corev1.PodSucceeded
+	}
+	for i := range s.ContainerStatuses {
+		c := &s.ContainerStatuses[i]
+		if c.State.Terminated != nil {
+			continue
+		}
+		t := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(now), StartedAt: metav1.NewTime(now), ContainerID: c.ContainerID}
+		if c.State.Running != nil {
+			t.StartedAt = c.State.Running.StartedAt
+		}
+		c.Ready, c.Started, c.State = false, ptr.To(false), corev1.ContainerState{Terminated: t}
+	}
+	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, labels.ConditionReady, labels.ConditionInstalled} {
+		if condition(&s, t) != nil {
+			setCondition(&s, corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, Reason: "PodCompleted"}, now)
+		}
+	}
+	return s
 }
 
 func firstLine(s string) string {

@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // entry is one Pod that this controller serves. The store's lock guards all of it but mu, which
@@ -21,16 +24,12 @@ type entry struct {
 	modules  []module
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
+	came     time.Time
 	deleting bool
-	// replaced are modules that an in-place update took out of the Pod; they go once what came
-	// instead is active and they are drained.
-	replaced []arklet.Module
-	// takenOver is when what came instead was first seen to be active, by module name.
-	takenOver map[string]time.Time
-	// failures are what went wrong last, by module name.
-	failures map[string]failure
-	// removed are the module names of which nothing is left on the base, when deleting.
-	removed map[string]bool
+	// left are the module names of which nothing is left on the base, when deleting.
+	left map[string]bool
+	// origins say how each module got onto the base, by its name, as far as this controller saw it.
+	origins map[string]origin
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
 	// counts from here.
 	notReadySince time.Time
@@ -58,20 +57,32 @@ func (e *entry) shown(pod *corev1.Pod) {
 	}
 }
 
-// view is a copy of an entry at one moment, for the worker of one of its modules.
+// lane is one module name on one base: its Pods, and what is known beside what the base lists.
+type lane struct {
+	pods      map[types.UID]*entry
+	placed    map[string]*placement // by version
+	failed    map[attempt]failure
+	replacing *replacement
+	// installing is the install under way, if any.
+	installing *installing
+	// removing is the version that is being uninstalled since no Pod wants it, from the moment at
+	// which that is decided: a Pod that comes for it finds it in the list still, and must not count
+	// on it.
+	removing string
+}
+
+// view is a copy of an entry at one moment, for one of its modules.
 type view struct {
 	*entry
 	pod           *corev1.Pod
-	module        module // the one of the worker
-	replaced      []arklet.Module
+	module        module // the one of the lane
 	deleting      bool
-	failure       failure
 	notReadySince time.Time
 }
 
 // wants says whether the Pod wants its module on the base: it stays, and its module can be
 // installed.
-func (v view) wants() bool { return !v.deleting && v.module.invalid == nil }
+func (v view) wants() bool { return !v.deleting && v.module.installable() }
 
 // older orders views by creation, then by how far they were when they came, then by when they came.
 // A controller that starts in the middle of a rollout gets the Pods of one second in any order:
@@ -107,51 +118,97 @@ type store struct {
 	mu     sync.RWMutex
 	next   uint64
 	byUID  map[types.UID]*entry
-	byName map[types.NamespacedName]types.UID
-	byBase map[string]map[types.UID]*entry
+	byBase map[string]map[string]*lane // then by module name
 }
 
 func newStore() *store {
-	return &store{byUID: map[types.UID]*entry{}, byName: map[types.NamespacedName]types.UID{}, byBase: map[string]map[types.UID]*entry{}}
+	return &store{byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// put takes a Pod as the API server has it now, and returns the names of the modules whose workers
-// must look again.
-func (s *store) put(pod *corev1.Pod, identity string) (e *entry, names []string) {
-	modules := modulesOf(pod)
+// lane returns a lane, nil if there is none. The caller holds the lock.
+func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.module] }
+
+// needLane returns a lane, and makes it if there is none. The caller holds the lock.
+func (s *store) needLane(key workerKey) *lane {
+	l := s.lane(key)
+	if l == nil {
+		l = &lane{pods: map[types.UID]*entry{}, placed: map[string]*placement{}, failed: map[attempt]failure{}}
+		if s.byBase[key.identity] == nil {
+			s.byBase[key.identity] = map[string]*lane{}
+		}
+		s.byBase[key.identity][key.module] = l
+	}
+	return l
+}
+
+// dropEmpty forgets a lane in which nothing is to be known any more. The caller holds the lock.
+func (s *store) dropEmpty(key workerKey) {
+	if l := s.lane(key); l == nil || len(l.pods) > 0 || len(l.placed) > 0 {
+		return
+	}
+	delete(s.byBase[key.identity], key.module)
+	if len(s.byBase[key.identity]) == 0 {
+		delete(s.byBase, key.identity)
+	}
+}
+
+// put takes a Pod as the API server has it now. changed are the names of the modules that are
+// another than before; a Pod that comes has all of them.
+func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entry, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, known := s.byUID[pod.UID]
 	if !known {
 		s.next++
 		e = &entry{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion,
-			failures: map[string]failure{}, removed: map[string]bool{}, takenOver: map[string]time.Time{}, notReadySince: notReadySince(pod),
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
+			left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
 		}
 		s.byUID[pod.UID] = e
-		if s.byBase[identity] == nil {
-			s.byBase[identity] = map[types.UID]*entry{}
-		}
-		s.byBase[identity][pod.UID] = e
 	}
-	s.byName[nameOf(pod)] = pod.UID
 	before := e.modules
+	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules = pod, modules
 	for i, m := range modules {
-		names = append(names, m.Name)
-		if known && i < len(before) && before[i].Module != m.Module {
-			if before[i].invalid == nil {
-				e.replaced = append(e.replaced, before[i].Module)
+		if known && i < len(before) && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
+			continue
+		}
+		changed = append(changed, m.Name)
+		l := s.needLane(workerKey{e.identity, m.Name})
+		l.pods[e.uid] = e
+		delete(e.origins, m.Name)
+		if known && i < len(before) && before[i].Version != m.Version {
+			if p := l.placed[before[i].Version]; p != nil {
+				p.by = e.uid
 			}
-			delete(e.takenOver, m.Name)
-			delete(e.failures, m.Name)
+		}
+		delete(l.failed, install(m.Module)) // whoever changes something wants it to be tried
+		delete(l.failed, uninstall(m.Module))
+		if !known {
+			l.remember(pod, m.Name)
 		}
 	}
-	return e, names
+	return e, changed
+}
+
+// remember takes what a Pod's status tells of the module on the base: its version and its jar. An
+// earlier controller may have written it.
+func (l *lane) remember(pod *corev1.Pod, name string) {
+	for _, c := range pod.Status.ContainerStatuses {
+		version, url := onBase(c)
+		if c.Name != name || version == "" {
+			continue
+		}
+		if p := l.placed[version]; p == nil {
+			l.placed[version] = &placement{url: url}
+		} else if url != "" && c.Ready {
+			p.url = url
+		}
+	}
 }
 
 // notReadySince reads when the API server last saw a Pod turn Not Ready.
@@ -165,7 +222,7 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// markDeleting notes that a Pod is to go, from now on.
+// markDeleting notes that a Pod is to go, from now on, and names its modules.
 func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,18 +236,13 @@ func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) 
 			e.notReadySince = time.Now()
 		}
 	}
-	return e, e.moduleNames(), true
+	return e, e.names(), true
 }
 
-// moduleNames lists the names of the modules that may be on the base because of the Pod.
-func (e *entry) moduleNames() []string {
+// names lists the names of a Pod's modules, each once. The caller holds the store's lock.
+func (e *entry) names() []string {
 	var names []string
 	for _, m := range e.modules {
-		if m.invalid == nil {
-			names = append(names, m.Name)
-		}
-	}
-	for _, m := range e.replaced {
 		names = append(names, m.Name)
 	}
 	slices.Sort(names)
@@ -200,38 +252,28 @@ func (e *entry) moduleNames() []string {
 func (s *store) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(e)
+	delete(s.byUID, e.uid)
+	for _, name := range e.names() {
+		key := workerKey{e.identity, name}
+		if l := s.lane(key); l != nil {
+			delete(l.pods, e.uid)
+			s.dropEmpty(key)
+		}
+	}
 }
 
-// removeBase removes the entries of a base.
-func (s *store) removeBase(identity string) {
+// removeBase forgets all about a base, and returns the Pods that it had.
+func (s *store) removeBase(identity string) (had []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.byBase[identity] {
-		s.drop(e)
+	for _, l := range s.byBase[identity] {
+		for uid, e := range l.pods {
+			delete(s.byUID, uid)
+			had = append(had, e)
+		}
 	}
-}
-
-// drop is called with the lock held.
-func (s *store) drop(e *entry) {
-	delete(s.byUID, e.uid)
-	if name := nameOf(e.pod); s.byName[name] == e.uid {
-		delete(s.byName, name)
-	}
-	delete(s.byBase[e.identity], e.uid)
-	if len(s.byBase[e.identity]) == 0 {
-		delete(s.byBase, e.identity)
-	}
-}
-
-// find returns the Pod of a name, nil if it is not served here.
-func (s *store) find(name types.NamespacedName) *corev1.Pod {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if e, ok := s.byUID[s.byName[name]]; ok {
-		return e.pod
-	}
-	return nil
+	delete(s.byBase, identity)
+	return had
 }
 
 func (s *store) get(uid types.UID) (*entry, bool) {
@@ -241,40 +283,112 @@ func (s *store) get(uid types.UID) (*entry, bool) {
 	return e, ok
 }
 
-// views returns the views of all Pods that have to do with a module name on a base, oldest first.
+// refersTo lists the Pods whose module versions stand in a ConfigMap.
+func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
+	s.read(func() {
+		for _, e := range s.byUID {
+			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
+				source, _, refers := workload.VersionSource(e.pod.Namespace, c)
+				return refers && source == name
+			}) {
+				pods = append(pods, e.pod)
+			}
+		}
+	})
+	return pods
+}
+
+// has says whether anything is known of a lane.
+func (s *store) has(key workerKey) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lane(key) != nil
+}
+
+// views returns the views of all Pods of a lane, oldest first.
 func (s *store) views(key workerKey) []view {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var views []view
-	for _, e := range s.byBase[key.identity] {
-		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == key.module })
-		if i < 0 {
-			continue
-		}
-		v := view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, failure: e.failures[key.module], notReadySince: e.notReadySince}
-		for _, m := range e.replaced {
-			if m.Name == key.module {
-				v.replaced = append(v.replaced, m)
-			}
-		}
-		views = append(views, v)
+	l := s.lane(key)
+	if l == nil {
+		return nil
+	}
+	return l.views(key.module)
+}
+
+// views is called with the store's lock held.
+func (l *lane) views(name string) []view {
+	views := make([]view, 0, len(l.pods))
+	for _, e := range l.pods {
+		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
+		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, notReadySince: e.notReadySince})
 	}
 	slices.SortFunc(views, older)
 	return views
 }
 
-// names lists the module names that Pods of a base ask for.
+// names lists the module names of a base of which something is known.
 func (s *store) names(identity string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	var names []string
-	for _, e := range s.byBase[identity] {
-		for _, m := range e.modules {
-			names = append(names, m.Name)
+	return slices.Sorted(maps.Keys(s.byBase[identity]))
+}
+
+// forgetFailures has what failed on a base and of holds for be tried again at once, and reports
+// whether there is any.
+func (s *store) forgetFailures(identity string, of func(failure) bool) (forgot bool) {
+	s.change(func() {
+		for _, l := range s.byBase[identity] {
+			before := len(l.failed)
+			maps.DeleteFunc(l.failed, func(_ attempt, f failure) bool { return of(f) })
+			forgot = forgot || len(l.failed) < before
 		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	})
+	return forgot
+}
+
+// placing notes what an install is to put on a base, before it is sent, and for which Pods.
+// unsettled is until when it may do so without an answer. It returns what was known before.
+func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (before *placement) {
+	s.change(func() {
+		l := s.needLane(key)
+		before = l.placed[m.Version]
+		l.placed[m.Version] = &placement{url: m.URL, unsettled: unsettled}
+		from := originInstalled
+		if l.replacing != nil && l.replacing.module == m {
+			from = originReplaced
+		}
+		for _, v := range l.views(key.module) {
+			if v.wants() && v.module.Module == m {
+				v.origins[key.module] = from
+			}
+		}
+	})
+	return before
+}
+
+// refused notes that a base did not take a jar: what was known of its version before holds, and an
+// install of another jar that is under way there may still end.
+func (s *store) refused(key workerKey, m arklet.Module, before *placement) {
+	s.change(func() {
+		l := s.lane(key)
+		if l == nil || l.placed[m.Version] == nil || l.placed[m.Version].url != m.URL {
+			return
+		}
+		if before == nil {
+			before = &placement{}
+		}
+		l.placed[m.Version] = before
+	})
+}
+
+// settled notes that a list has shown what came of an install.
+func (s *store) settled(key workerKey, m arklet.Module) {
+	s.change(func() {
+		if l := s.lane(key); l != nil && l.placed[m.Version] != nil {
+			l.placed[m.Version].unsettled = time.Time{}
+		}
+	})
 }
 
 // read runs f with the entry's fields under the lock.
@@ -284,7 +398,7 @@ func (s *store) read(f func()) {
 	f()
 }
 
-// change runs f, which may change fields of entries, under the lock.
+// change runs f, which may change fields of entries and lanes, under the lock.
 func (s *store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

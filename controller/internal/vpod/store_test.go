@@ -37,7 +37,7 @@ func TestPodsOfOneSecond(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore()
 			for _, p := range c.pods {
-				s.put(p, "base")
+				s.put(p, "base", modulesOf(p, nil))
 			}
 			var got []string
 			for _, v := range s.views(workerKey{"base", "m"}) {

@@ -26,7 +26,7 @@ func needsToleration(pod *corev1.Pod) bool {
 // tolerate adds the toleration for this environment; Kubernetes allows no other change of a Pod's
 // tolerations.
 func (p *Provider) tolerate(ctx context.Context, pod *corev1.Pod) {
-	release, err := p.workers.slots.acquire(ctx, "") // together they count as one base
+	release, err := p.operators.slots.acquire(ctx, "") // together they count as one base
 	if err != nil {
 		return
 	}

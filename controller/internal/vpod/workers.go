@@ -5,17 +5,21 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
 // workerKey names a worker: one for each base and module name.
 type workerKey struct{ identity, module string }
 
-// workers reconciles modules on bases, those of one key one after the other. A worker has a
-// goroutine only while it works; an idle one costs an entry in a map, or nothing.
+// workers work on modules of bases, those of one key one after the other. A worker has a goroutine
+// only while it works; an idle one costs an entry in a map, or nothing.
 type workers struct {
-	reconcile func(ctx context.Context, key workerKey) (again time.Duration, err error)
-	logger    *slog.Logger
-	slots     *slots
+	work   func(ctx context.Context, key workerKey) (again time.Duration, err error)
+	atMost time.Duration // between attempts after an error
+	speed  pace.Speed
+	logger *slog.Logger
+	slots  *slots // nil for those that ask nothing of bases
 
 	mu    sync.Mutex
 	spawn func(f func(ctx context.Context)) // nil before start and after stop
@@ -86,9 +90,9 @@ func (ws *workers) launch(key workerKey, w *worker) {
 	})
 }
 
-// runOnce reconciles once and returns whether to do it again at once.
+// runOnce works once and returns whether to do it again at once.
 func (ws *workers) runOnce(ctx context.Context, key workerKey, w *worker) bool {
-	again, err := ws.reconcileInSlot(ctx, key)
+	again, err := ws.work(ctx, key)
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	stopping := ctx.Err() != nil || ws.spawn == nil
@@ -97,8 +101,12 @@ func (ws *workers) runOnce(ctx context.Context, key workerKey, w *worker) bool {
 		again = 0
 	case err != nil:
 		w.failures++
-		again = backoff(w.failures)
-		ws.logger.Warn("a worker failed and tries again", "base", key.identity, "biz", key.module, "in", again, "err", err)
+		again = backoff(ws.speed, w.failures, ws.atMost)
+		level := slog.LevelWarn
+		if w.failures > 1 { // once is enough for one outage
+			level = slog.LevelDebug
+		}
+		ws.logger.Log(ctx, level, "a worker failed and tries again", "base", key.identity, "biz", key.module, "in", again, "err", err)
 	default:
 		w.failures = 0
 	}
@@ -115,15 +123,6 @@ func (ws *workers) runOnce(ctx context.Context, key workerKey, w *worker) bool {
 		delete(ws.byKey, key)
 	}
 	return false
-}
-
-func (ws *workers) reconcileInSlot(ctx context.Context, key workerKey) (time.Duration, error) {
-	release, err := ws.slots.acquire(ctx, key.identity)
-	if err != nil {
-		return 0, err
-	}
-	defer release()
-	return ws.reconcile(ctx, key)
 }
 
 // depth is the number of workers that run or wait for a slot, not counting those that wait for a
@@ -143,20 +142,21 @@ func (ws *workers) background(f func(context.Context)) {
 	}
 }
 
-// backoff is how long to wait after a number of failures in a row: half a second, doubling, a
-// minute at most.
-func backoff(failures int) time.Duration {
-	const first, most = 500 * time.Millisecond, time.Minute
-	d := first
+// firstPause is the pause after the first failure.
+const firstPause = 500 * time.Millisecond
+
+// backoff is how long to wait after a number of failures in a row: half a second, doubling.
+func backoff(speed pace.Speed, failures int, atMost time.Duration) time.Duration {
+	d := min(speed.Of(firstPause), atMost)
 	for range failures - 1 {
-		if d *= 2; d >= most {
-			return most
+		if d *= 2; d >= atMost {
+			return atMost
 		}
 	}
 	return d
 }
 
-// slots bounds how many workers of one base run at once (VNODE_WORKER_NUM).
+// slots bounds how many commands of one base are under way at once (VNODE_WORKER_NUM).
 type slots struct {
 	size   int
 	mu     sync.Mutex

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -55,8 +58,10 @@ type fakeBase struct {
 	stopFails bool
 	// keeps is a module, as name:version, that is not uninstalled.
 	keeps string
-	// mute swallows commands.
+	// mute swallows commands; hang swallows one of them.
 	mute bool
+	hang arklet.Command
+	urls map[string]string // of what was installed, by name:version
 }
 
 func (b *fakeBase) Key() tunnel.Key { return b.key }
@@ -66,7 +71,7 @@ func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) 
 	if r.Command != arklet.CommandQueryAllBiz {
 		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
 	}
-	mute := b.mute
+	mute := b.mute || r.Command == b.hang
 	b.mu.Unlock()
 	if mute {
 		return nil
@@ -136,6 +141,10 @@ func (b *fakeBase) install(m arklet.Module) {
 	biz := arklet.Biz{Name: m.Name, Version: m.Version}
 	b.modules = append(b.modules, biz)
 	last := len(b.modules) - 1
+	if b.urls == nil {
+		b.urls = map[string]string{}
+	}
+	b.urls[m.Identity()] = m.URL
 	active := slices.IndexFunc(b.modules, func(o arklet.Biz) bool { return o.Name == m.Name && o.State == arklet.StateActivated })
 	switch {
 	case active >= 0 && b.mode == keepOld:
@@ -176,6 +185,14 @@ func (b *fakeBase) lose() {
 	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, nil)
 }
 
+// tell has the base send its list, as it does when it is asked.
+func (b *fakeBase) tell() {
+	b.mu.Lock()
+	list := slices.Clone(b.modules)
+	b.mu.Unlock()
+	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, list)
+}
+
 // states lists what is installed.
 func (b *fakeBase) states() map[string]string {
 	b.mu.Lock()
@@ -197,6 +214,8 @@ type world struct {
 	base   *fakeBase
 	serial int
 	owners []metav1.OwnerReference // of the Pods that create makes
+
+	refused atomic.Bool // writes of status
 }
 
 func newWorld(t *testing.T, opts Options) *world {
@@ -244,7 +263,7 @@ func newWorld(t *testing.T, opts Options) *world {
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	w.hear()
-	w.Serve("a", "vnode.a")
+	w.Serve("a", "vnode.a", "")
 	w.pass(time.Second)
 	return w
 }
@@ -260,10 +279,43 @@ func nextVersion(stored runtime.Object) *corev1.Pod {
 	return pod
 }
 
+// selected is a watch of the Pods that a selector matches. (watch.Filter blocks for ever when it is
+// stopped while nobody reads.)
+func selected(all watch.Interface, selector k8slabels.Selector) watch.Interface {
+	events := make(chan watch.Event)
+	w := watch.NewProxyWatcher(events)
+	go func() {
+		defer all.Stop()
+		for {
+			select {
+			case e := <-all.ResultChan():
+				if !selector.Matches(k8slabels.Set(e.Object.(*corev1.Pod).Labels)) {
+					continue
+				}
+				select {
+				case events <- e:
+				case <-w.StopChan():
+					return
+				}
+			case <-w.StopChan():
+				return
+			}
+		}
+	}()
+	return w
+}
+
 // likeTheAPIServer has a delete mark a Pod first and remove it at a delete without grace, a write
 // of status leave the rest alone, and each of them make a new version.
 func (w *world) likeTheAPIServer() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	w.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) { // by label, too
+		all, err := w.api.Tracker().Watch(gvr, a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		return true, selected(all, a.(clienttesting.WatchAction).GetWatchRestrictions().Labels), nil
+	})
 	w.api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).ResourceVersion = "1"
 		return false, nil, nil
@@ -272,6 +324,9 @@ func (w *world) likeTheAPIServer() {
 		u := a.(clienttesting.UpdateAction)
 		if a.GetSubresource() != "status" {
 			return false, nil, nil
+		}
+		if w.refused.Load() {
+			return true, nil, errors.New("the API server is away")
 		}
 		update := u.GetObject().(*corev1.Pod)
 		stored, err := w.api.Tracker().Get(gvr, update.Namespace, update.Name)
@@ -293,7 +348,7 @@ func (w *world) likeTheAPIServer() {
 			return true, nil, apierrors.NewConflict(gvr.GroupResource(), d.Name, errors.New("another UID"))
 		}
 		grace := ptr.Deref(d.DeleteOptions.GracePeriodSeconds, 30)
-		if grace == 0 {
+		if grace == 0 && len(pod.Finalizers) == 0 {
 			return false, nil, nil
 		}
 		pod.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
@@ -407,4 +462,19 @@ func (w *world) statusWrites() (n int) {
 		}
 	}
 	return n
+}
+
+// refuse has the API server take no write of status, or take them again.
+func (w *world) refuse(refused bool) {
+	w.refused.Store(refused)
+}
+
+// health has the base tell how long it has been running.
+func (w *world) health(runs time.Duration) {
+	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{RunTime: runs})
+}
+
+// metaspace has the base tell how many bytes of 256 MiB it uses.
+func (w *world) metaspace(used int64) {
+	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})
 }

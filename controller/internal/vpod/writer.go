@@ -21,9 +21,9 @@ type writer struct {
 	pods   *Informer
 }
 
-// status writes a Pod's status as compute makes it from what the API server has, if it differs. It
-// reports whether the Pod is Ready afterwards; gone says that the Pod is no more.
-func (w *writer) status(ctx context.Context, e *entry, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
+// write writes a Pod's status as compute makes it from what the API server has, if it differs. gone
+// says that the Pod is no more.
+func (w *writer) write(ctx context.Context, e *entry, pod *corev1.Pod, compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	live := w.newest(e, pod)
@@ -68,11 +68,21 @@ func (w *writer) newest(e *entry, pod *corev1.Pod) *corev1.Pod {
 	return live
 }
 
-// isReady says whether the API server has the Pod as Ready.
-func (w *writer) isReady(e *entry, pod *corev1.Pod) bool {
+// status is a Pod's status as the API server has it.
+func (w *writer) status(e *entry, pod *corev1.Pod) corev1.PodStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return isReady(&w.newest(e, pod).Status)
+	return w.newest(e, pod).Status
+}
+
+// ended writes that nothing of a Pod runs any more, as a kubelet does before a Pod leaves the API:
+// one with finalizers stays there.
+func (w *writer) ended(ctx context.Context, e *entry, pod *corev1.Pod) error {
+	writing, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	now := time.Now()
+	_, err := w.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus { return endedStatus(before, now) })
+	return err
 }
 
 // preferred is the deletion cost of a Pod that is to be deleted before others.

@@ -1,0 +1,534 @@
+package vpod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// What a list says reaches the Pod at once, whatever command is under way.
+func TestReadyIsNeverOlderThanTheList(t *testing.T) {
+	in(t, "uninstalled by somebody else while installs hang", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.base.with(func(b *fakeBase) { b.modules, b.hang = nil, arklet.CommandInstallBiz })
+		w.base.tell()
+		w.pass(100 * time.Millisecond)
+		w.wantShow("p1", "Running ContainerCreating")
+		w.pass(20 * time.Second)
+		w.wantShow("p1", "Running ContainerCreating")
+	})
+	in(t, "its only version deactivated, while the install that would activate it takes long", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.delay = 30 * time.Second; b.set(0, arklet.StateDeactivated, "STARTED") })
+		w.base.tell()
+		w.pass(100 * time.Millisecond)
+		w.wantShow("p1", "Running BizNotActivated") // it is uninstalled, to be installed again
+		w.pass(61 * time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "another module of the same base that hangs", Options{Workers: 1}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p2", container("biz2", "1"))
+		w.pass(2 * time.Second)
+		w.base.with(func(b *fakeBase) { b.modules = nil })
+		w.base.tell()
+		w.pass(100 * time.Millisecond)
+		w.wantShow("p1", "Running ContainerCreating")
+	})
+	in(t, "the API server refuses the write for a while", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.modules, b.hang = nil, arklet.CommandInstallBiz })
+		w.refuse(true)
+		w.base.tell()
+		w.pass(2 * time.Minute)
+		w.wantShow("p1", "Running Ready")
+		w.refuse(false)
+		w.pass(publishAtMost)
+		w.wantShow("p1", "Running ContainerCreating")
+	})
+}
+
+// A StatefulSet makes a Pod anew under its name, with any gap and whatever is under way.
+func TestAPodMadeAnewUnderItsName(t *testing.T) {
+	for _, key := range []string{"mqtt", "http"} {
+		for _, gap := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second, 5 * time.Second} {
+			for _, version := range []string{"1", "2"} {
+				for name, under := range map[string]struct{ before, after time.Duration }{
+					"at rest":                {10 * time.Second, 0},
+					"an install under way":   {500 * time.Millisecond, 0},
+					"an uninstall under way": {10 * time.Second, 3 * time.Second},
+				} {
+					in(t, fmt.Sprintf("%s, gap %s, version %s, %s", key, gap, version, name), Options{}, func(t *testing.T, w *world) {
+						if key == "http" {
+							w.overHTTP()
+						}
+						w.base.with(func(b *fakeBase) { b.delay = 3 * time.Second })
+						w.create("p1", container("biz1", "1"))
+						w.pass(under.before)
+						if under.after > 0 { // deleted with grace first: it is drained, and being uninstalled
+							w.delete("p1")
+							w.pass(under.after)
+						}
+						w.forceDelete("p1")
+						w.pass(gap)
+						w.create("p1", container("biz1", version))
+						w.pass(30 * time.Second)
+						w.wantShow("p1", "Running Ready")
+						wantDiff(t, "modules", map[string]string{"biz1:" + version: "activated"}, w.base.states())
+					})
+				}
+			}
+		}
+	}
+}
+
+// A Pod that comes while its version is being uninstalled finds it in the list still: it is not
+// Ready before it is installed again.
+func TestAPodThatComesDuringTheUninstall(t *testing.T) {
+	in(t, "for the same version", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.delay = time.Second })
+		w.forceDelete("p1")
+		w.pass(DefaultDrain + 100*time.Millisecond)
+		w.create("p1", container("biz1", "1"))
+		w.pass(500 * time.Millisecond)
+		w.wantShow("p1", "") // nothing to say yet
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+}
+
+func (w *world) forceDelete(name string) {
+	w.t.Helper()
+	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// jar is a container with a version from another place than usual.
+func jar(version, file string) corev1.Container {
+	c := container("biz1", version)
+	c.Image = "file:///m/" + file + ".jar"
+	return c
+}
+
+// setImage changes nothing but the image, which is all that Kubernetes permits.
+func (w *world) setImage(name, file string) {
+	w.t.Helper()
+	p := w.pod(name)
+	p.Spec.Containers[0].Image = "file:///m/" + file + ".jar"
+	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// current is a Pod's condition of that name, as Status and Reason, and the image that it shows.
+func (w *world) current(name string) string {
+	p := w.pod(name)
+	c := condition(&p.Status, labels.ConditionCurrent)
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, p.Status.ContainerStatuses[0].ImageID)
+}
+
+// Module Controller V2 document 5.1: a module is replaced by changing the image of its Pod.
+func TestAnotherImageOfTheSameVersion(t *testing.T) {
+	in(t, "of a Pod: drained, uninstalled, installed again", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "first"))
+		w.pass(time.Second)
+		wantDiff(t, "condition", "True Installed file:///m/first.jar", w.current("p1"))
+		w.base.takeCommands()
+		w.setImage("p1", "second")
+		w.pass(time.Second)
+		w.wantShow("p1", "Running ReplacingSameVersion")
+		wantDiff(t, "modules while they are drained", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.pass(DefaultDrain)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
+		wantDiff(t, "jar", "file:///m/second.jar", w.base.urls["biz1:1"])
+		wantDiff(t, "condition", "True ReplacedInPlace file:///m/second.jar", w.current("p1"))
+		if e := w.nextEvent(); !strings.Contains(e, "SameVersionReplaced") {
+			t.Errorf("event %q", e)
+		}
+	})
+	in(t, "of a Deployment: the old Pod serves until it is the base's turn", Options{}, func(t *testing.T, w *world) {
+		w.create("old", jar("1", "first"))
+		w.pass(time.Second)
+		w.create("new", jar("1", "second"))
+		w.pass(500 * time.Millisecond)
+		w.wantShow("new", "Pending ReplacingSameVersion")
+		w.pass(5 * time.Second)
+		w.wantShow("old", "Running BizDeactivate")
+		w.wantShow("new", "Running Ready")
+		order := slices.DeleteFunc(w.readiness(), func(s string) bool { return s == "new=NotReady" }) // whenever it came
+		wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, order)
+		w.delete("old")
+		w.pass(10 * time.Second)
+		w.wantShow("old", "gone")
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+	in(t, "the same image: nothing is sent, and the Pod says so", Options{}, func(t *testing.T, w *world) {
+		w.create("old", jar("1", "first"))
+		w.pass(time.Second)
+		w.base.takeCommands()
+		w.create("new", jar("1", "first"))
+		w.pass(time.Second)
+		w.wantShow("new", "Running Ready")
+		wantDiff(t, "condition", "True Unchanged file:///m/first.jar", w.current("new"))
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+	})
+	in(t, "after another controller took over", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "first"))
+		w.pass(time.Second)
+		w.Leave("a", "vnode.a")
+		w.setImage("p1", "second")
+		w.pass(time.Second)
+		w.Serve("a", "vnode.a", "")
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "jar", "file:///m/second.jar", w.base.urls["biz1:1"])
+	})
+	in(t, "a controller that takes over reinstalls nothing that is as it should be", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "first"))
+		w.pass(time.Second)
+		w.base.takeCommands()
+		w.Leave("a", "vnode.a")
+		w.Serve("a", "vnode.a", "")
+		w.pass(5 * time.Second)
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+		wantDiff(t, "condition", "True Installed file:///m/first.jar", w.current("p1"))
+	})
+	in(t, "the new jar fails: the one that an older Pod has comes back, and is left alone for a while", Options{}, func(t *testing.T, w *world) {
+		w.create("old", jar("1", "first"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if strings.Contains(m.URL, "second") {
+					return &arklet.Answer{Code: "FAILED", Message: "boom"}
+				}
+				return nil
+			}
+		})
+		w.create("new", jar("1", "second"))
+		w.pass(10 * time.Second)
+		w.wantShow("old", "Running Ready")
+		w.wantShow("new", "Pending InstallModuleFailed")
+		w.base.takeCommands()
+		w.pass(4 * time.Minute)
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+	})
+	in(t, "never, where that is the setting", Options{KeepSameVersion: true}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "first"))
+		w.pass(time.Second)
+		w.base.takeCommands()
+		w.setImage("p1", "second")
+		w.pass(10 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+	})
+}
+
+// Images that follow each other faster than a base installs: each is waited for, and the last one is
+// what the base has in the end.
+func TestImagesThatOvertakeEachOther(t *testing.T) {
+	in(t, "within one install", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.delay = 2 * time.Second })
+		w.create("p1", jar("1", "v0"))
+		for i := range 6 {
+			w.pass(time.Second)
+			w.setImage("p1", fmt.Sprintf("v%d", i+1))
+		}
+		w.pass(time.Minute)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "jar", "file:///m/v6.jar", w.base.urls["biz1:1"])
+		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+			t.Error("another base does not get the turn")
+		}
+	})
+	in(t, "and a base that refuses, since it is installing", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "v0"))
+		w.pass(time.Second)
+		busy := true
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				if busy {
+					busy = false
+					b.install(arklet.Module{Name: m.Name, Version: m.Version, URL: "file:///m/other.jar"}) // ends meanwhile
+					return &arklet.Answer{Code: "FAILED", Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
+				}
+				return nil
+			}
+		})
+		w.setImage("p1", "v1")
+		w.pass(time.Minute)
+		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+			t.Error("another base does not get the turn")
+		}
+	})
+}
+
+func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
+	var ts turns
+	noon := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
+	a, b, other := turn{"default/biz1", "vnode.a"}, turn{"default/biz1", "vnode.b"}, turn{"default/biz2", "vnode.b"}
+	enter := func(what string, of turn, at time.Duration, served, want bool) {
+		t.Helper()
+		if got := ts.enter(of, noon.Add(at), served); got != want {
+			t.Errorf("%s: %t, want %t", what, got, want)
+		}
+	}
+	enter("while no other base serves", a, 0, false, false)
+	enter("once another one serves", a, time.Second, true, true)
+	enter("again", a, time.Second, true, true)
+	enter("while another base has the turn", b, time.Hour, true, false)
+	enter("another module", other, time.Second, true, true)
+	ts.leave(a)
+	enter("afterwards", b, time.Hour, true, true)
+	ts.leave(b)
+	enter("when no other base comes", a, 0, false, false)
+	enter("nor later", a, patience-1, false, false)
+	enter("in the end", a, patience, false, true)
+}
+
+func TestWhatOutlivesItsPods(t *testing.T) {
+	in(t, "the Pod left the API while its base was silent", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(27 * time.Second)
+		w.registry.Sweep()
+		w.forceDelete("p1")
+		w.pass(10 * time.Second)
+		w.hear()
+		w.base.tell()
+		w.pass(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		wantDiff(t, "what is known of the base", "", w.Ledger("a"))
+	})
+	in(t, "or while no controller served the base", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "static"}) })
+		w.create("p1", container("biz1", "1"))
+		w.pass(5 * time.Second)
+		ledger := w.Ledger("a")
+		wantDiff(t, "ledger", `[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`, ledger)
+		w.Leave("a", "vnode.a")
+		w.forceDelete("p1")
+		w.pass(time.Second)
+		w.Serve("a", "vnode.a", ledger)
+		w.pass(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:static": "deactivated"}, w.base.states())
+	})
+	in(t, "an install of a controller before, that came late", Options{}, func(t *testing.T, w *world) {
+		w.Leave("a", "vnode.a")
+		w.Serve("a", "vnode.a", `[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`)
+		w.base.tell()
+		w.pass(5 * time.Second)
+		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
+		w.base.tell()
+		w.pass(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		wantDiff(t, "what is known of the base", "", w.Ledger("a"))
+	})
+	in(t, "an install that was not answered, and came late", Options{InstallTimeout: 30 * time.Second}, func(t *testing.T, w *world) {
+		w.create("warm", container("other", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p1", container("biz1", "1"))
+		w.pass(35 * time.Second)
+		w.delete("p1")
+		w.pass(35 * time.Second)
+		w.wantShow("p1", "gone")
+		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
+		w.base.tell()
+		w.pass(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{"other:1": "activated"}, w.base.states())
+	})
+	in(t, "an install that hangs, when a Pod comes for another version", Options{}, func(t *testing.T, w *world) {
+		w.create("warm", container("other", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p1", container("biz1", "1"))
+		w.pass(5 * time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = "" })
+		w.forceDelete("p1")
+		w.create("p2", container("biz1", "2"))
+		w.pass(2 * time.Second)
+		w.wantShow("p2", "Running Ready")
+		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) }) // in the end
+		w.base.tell()
+		w.pass(5 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:2": "activated", "other:1": "activated"}, w.base.states())
+	})
+	in(t, "what a base was told to install at its start, and no Pod came for", Options{}, func(t *testing.T, w *world) {
+		w.Expect("a", []arklet.Module{{Name: "biz1", Version: "1", URL: "file:///m/biz1-1.jar"}})
+		w.base.with(func(b *fakeBase) { b.install(arklet.Module{Name: "biz1", Version: "1"}) })
+		w.base.tell()
+		w.pass(time.Minute)
+		wantDiff(t, "modules while Pods may come", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.create("p1", container("biz1", "2")) // a release came in between
+		w.pass(10 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:2": "activated"}, w.base.states())
+	})
+	in(t, "releases in between are skipped, and nothing of them stays", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode, b.delay = activateMulti, 3*time.Second })
+		for i := range 5 {
+			name, version := fmt.Sprintf("p%d", i), fmt.Sprintf("%d", i)
+			w.create(name, container("biz1", version))
+			if i > 0 {
+				w.forceDelete(fmt.Sprintf("p%d", i-1))
+			}
+			w.pass(time.Second)
+		}
+		w.pass(time.Minute)
+		w.wantShow("p4", "Running Ready")
+		wantDiff(t, "modules", map[string]string{"biz1:4": "activated"}, w.base.states())
+	})
+}
+
+func TestRetries(t *testing.T) {
+	fails := func(b *fakeBase) {
+		b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+	}
+	broken := func(w *world) {
+		w.base.with(fails)
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Minute)
+		w.wantShow("p1", "Pending RetryTimesExceeded")
+		w.base.with(func(b *fakeBase) { b.fail = nil })
+	}
+	in(t, "never end", Options{}, func(t *testing.T, w *world) {
+		broken(w)
+		if m := w.pod("p1").Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(m, "the next one is at 2000-01-01T") {
+			t.Errorf("the message does not say when the next attempt is: %q", m)
+		}
+		w.pass(retryAtMost)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "come at once after a change of the annotation", Options{}, func(t *testing.T, w *world) {
+		broken(w)
+		p := w.pod("p1")
+		p.Annotations = map[string]string{labels.Retry: "now"}
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "and after the base restarted", Options{}, func(_ *testing.T, w *world) {
+		broken(w)
+		w.health(10 * time.Minute)
+		w.health(time.Second)
+		w.pass(time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+	in(t, "and when there is more free metaspace, if that was what lacked", Options{}, func(t *testing.T, w *world) {
+		w.metaspace(200 << 20)
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer {
+				return &arklet.Answer{Code: "FAILED", Message: "java.lang.OutOfMemoryError: Metaspace", DataMessage: "java.lang.OutOfMemoryError: Metaspace"}
+			}
+		})
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Minute)
+		w.base.with(func(b *fakeBase) { b.fail = nil })
+		w.base.takeCommands()
+		w.metaspace(210 << 20) // less is free
+		w.pass(time.Second)
+		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+		w.metaspace(100 << 20)
+		w.pass(time.Second)
+		w.wantShow("p1", "Running Ready")
+	})
+}
+
+func TestTerminalPods(t *testing.T) {
+	in(t, "a Pod with a finalizer ends as with a kubelet", Options{Drain: -1}, func(t *testing.T, w *world) {
+		p := w.create("p1", container("biz1", "1"))
+		p.Finalizers = []string{"example.com/held"}
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.delete("p1")
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Succeeded")
+		c := w.pod("p1").Status.ContainerStatuses[0]
+		if c.State.Terminated == nil || c.Ready {
+			t.Errorf("the container is %+v", c)
+		}
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		if w.Pods() != 0 {
+			t.Errorf("%d Pods are left", w.Pods())
+		}
+	})
+}
+
+// A base that another controller took gets nothing from this one any more.
+func TestLeavingGivesUpWhatIsUnderWay(t *testing.T) {
+	in(t, "an install", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p1", container("biz1", "1"))
+		w.pass(3 * time.Second)
+		w.Leave("a", "vnode.a")
+		w.pass(time.Millisecond)
+		wantDiff(t, "workers", 0, w.Depth())
+	})
+}
+
+// A Pod that lands on a base and is no module is told of, and can go.
+func TestAPodWithoutTheLabel(t *testing.T) {
+	in(t, "bound to a base", Options{}, func(t *testing.T, w *world) {
+		stray := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "stray", Namespace: "default", UID: "stray"},
+			Spec:       corev1.PodSpec{NodeName: "vnode.a", Containers: []corev1.Container{container("biz1", "1")}},
+			Status:     corev1.PodStatus{Phase: corev1.PodPending},
+		}
+		if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), stray, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		if e := w.nextEvent(); !strings.Contains(e, "NotAModule") || !strings.Contains(e, labels.Component) {
+			t.Errorf("event %q", e)
+		}
+		w.Leave("a", "vnode.a")
+		w.Serve("a", "vnode.a", "")
+		wantDiff(t, "another event", "no event", w.nextEvent())
+		w.delete("stray")
+		w.pass(time.Second)
+		w.wantShow("stray", "gone")
+	})
+}
+
+// What is in no ledger when its controller dies, no other one takes away when its Pod goes.
+func TestAnInstallIsInTheLedgerBeforeItIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		var kept, sent []string
+		w = newWorld(t, Options{Keep: func(ctx context.Context, identity string) {
+			kept, sent = append(kept, w.Ledger(identity)), append(sent, w.base.takeCommands()...)
+			<-ctx.Done() // the API server is away: the base is to go on all the same
+		}})
+		w.create("p1", container("biz1", "1"))
+		w.pass(5 * time.Second)
+		wantDiff(t, "the ledger before the install", []string{`[{"n":"biz1","v":"1","u":"file:///m/biz1-1.jar"}]`}, kept)
+		wantDiff(t, "what was sent before", []string(nil), sent)
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+}

@@ -1,0 +1,284 @@
+package vpod
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// model is a lane, its Pods and its base, without any of the machinery: it carries out what next
+// says. Versions called "static" are what the base had of itself.
+type model struct {
+	t    *rapid.T
+	mode mode
+	http bool
+	now  time.Time
+
+	pods    []arklet.Module // that stay, oldest first
+	leaving map[string]departure
+	placed  map[string]*placement
+	list    map[string]arklet.Biz
+	jars    map[string]string // really installed, by version
+	failed  map[attempt]failure
+	broken  map[string]bool // versions whose installs fail
+
+	replacing *replacement
+	log       []string
+}
+
+const modelDrain = 2 * time.Second
+
+func (m *model) situation() situation {
+	s := situation{
+		now: m.now, name: "biz", leaving: m.leaving, placed: m.placed, list: m.list, failed: m.failed,
+		canSwitch: m.http, drain: modelDrain,
+	}
+	for _, w := range slices.Backward(m.pods) {
+		if !slices.Contains(s.wants, w) {
+			s.wants = append(s.wants, w)
+		}
+		if _, there := m.list[w.Version]; there && m.placed[w.Version] == nil {
+			m.placed[w.Version] = &placement{}
+		}
+	}
+	for version, p := range m.placed {
+		if _, there := m.list[version]; !there && m.now.After(p.unsettled) {
+			delete(m.placed, version)
+		}
+	}
+	if r := m.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module) {
+		m.replacing = nil
+	}
+	s.replacing = m.replacing
+	return s
+}
+
+func (m *model) active() (versions []string) {
+	for version, biz := range m.list {
+		if biz.State == arklet.StateActivated {
+			versions = append(versions, version)
+		}
+	}
+	slices.Sort(versions)
+	return versions
+}
+
+// settle carries out steps until there is nothing to be done before some time passes.
+func (m *model) settle() (wait time.Duration) {
+	for range 100 {
+		s := m.situation()
+		do := s.next()
+		m.log = append(m.log, fmt.Sprintf("%s: do %d %s %s, wait %s; list %v, wants %v", m.now.Format("04:05"), do.do, do.module.Identity(), do.module.URL, do.wait, m.states(), m.pods))
+		if do.do == rest {
+			if m.replacing != nil && m.replacing.notReady.IsZero() {
+				m.replacing.notReady = m.now
+				continue
+			}
+			return do.wait
+		}
+		served := len(m.active()) > 0
+		m.carryOut(s, do)
+		if served && len(m.active()) == 0 && len(m.pods) > 0 {
+			m.mayBeWithout(s, do)
+		}
+	}
+	m.t.Fatalf("it does not come to rest:\n%s", m.story())
+	return 0
+}
+
+// mayBeWithout fails unless a step may leave the base without an active version although Pods want
+// one.
+func (m *model) mayBeWithout(s situation, do step) {
+	newest := s.wants[0]
+	biz, there := s.list[newest.Version]
+	switch {
+	case do.do == makeWay && !m.http: // the protocol has no other way
+	case do.module.Version == newest.Version && s.differs(newest): // nor here
+	case there && biz.State == arklet.StateDeactivated && !m.http && m.mode == keepOld:
+	case m.allFail(s) && !m.now.Before(m.leaving[do.module.Version].until): // nothing that is wanted can be had
+	default:
+		m.t.Fatalf("the base is without the module although %s was on its way:\n%s", newest.Identity(), m.story())
+	}
+}
+
+func (m *model) allFail(s situation) bool {
+	return !slices.ContainsFunc(s.wants, func(w arklet.Module) bool { return m.failed[install(w)].err == nil })
+}
+
+func (m *model) states() map[string]string {
+	out := map[string]string{}
+	for version, biz := range m.list {
+		out[version] = string(biz.State) + "(" + m.jars[version] + ")"
+	}
+	return out
+}
+
+func (m *model) story() (text string) {
+	for _, line := range m.log {
+		text += line + "\n"
+	}
+	return text
+}
+
+func (m *model) set(version string, state arklet.State, reason string) {
+	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state, Latest: arklet.Record{State: state, Reason: reason}}
+}
+
+func (m *model) carryOut(s situation, do step) {
+	fail := func(a attempt) {
+		f := m.failed[a]
+		f.err, f.at, f.attempts = fmt.Errorf("boom"), m.now, f.attempts+1
+		f.next = m.now.Add(backoff(1, f.attempts, retryAtMost))
+		m.failed[a] = f
+	}
+	w := do.module
+	switch do.do {
+	case doInstall:
+		if _, there := m.list[w.Version]; there {
+			m.t.Fatalf("%s is installed although it is there:\n%s", w.Identity(), m.story())
+		}
+		m.placed[w.Version] = &placement{url: w.URL}
+		if m.replacing != nil && m.replacing.module == w {
+			m.replacing = nil
+		}
+		if m.broken[w.Version+w.URL] {
+			fail(install(w))
+			return
+		}
+		delete(m.failed, install(w))
+		m.jars[w.Version] = w.URL
+		active := m.active()
+		switch {
+		case len(active) > 0 && m.mode == keepOld:
+			m.set(w.Version, arklet.StateDeactivated, "STARTED")
+			return
+		case m.mode == activateNew:
+			for _, v := range active {
+				m.set(v, arklet.StateDeactivated, "SWITCHED")
+			}
+		}
+		m.set(w.Version, arklet.StateActivated, "STARTED")
+	case doSwitch:
+		for _, v := range m.active() {
+			m.set(v, arklet.StateDeactivated, "SWITCHED")
+		}
+		m.set(w.Version, arklet.StateActivated, "SWITCHED")
+	case makeWay:
+		delete(m.list, do.way.Version)
+		delete(m.list, w.Version)
+	case doUninstall:
+		if _, there := m.list[w.Version]; !there {
+			m.t.Fatalf("%s is uninstalled although it is not there:\n%s", w.Identity(), m.story())
+		}
+		if w.Version == "static" && !s.wanted("static") {
+			m.t.Fatalf("what no Pod asked for is uninstalled:\n%s", m.story())
+		}
+		delete(m.list, w.Version)
+	case beginReplace:
+		m.replacing = &replacement{module: w}
+	case rest:
+	}
+}
+
+// Whatever Pods come and go, whatever fails, restarts and is forgotten: the base is never without
+// the module while one that is wanted can be had, comes to what the newest Pod wants, and keeps
+// nothing of what Pods had put there.
+func TestPlan(t *testing.T) {
+	for range 20 { // of a hundred each
+		rapid.Check(t, checkPlan)
+	}
+}
+
+func checkPlan(t *rapid.T) {
+	m := &model{
+		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"), http: rapid.Bool().Draw(t, "http"),
+		now:     time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC),
+		leaving: map[string]departure{}, placed: map[string]*placement{}, list: map[string]arklet.Biz{}, jars: map[string]string{},
+		failed: map[attempt]failure{}, broken: map[string]bool{},
+	}
+	if rapid.Bool().Draw(t, "static") {
+		m.set("static", arklet.StateActivated, "STARTED")
+	}
+	version := rapid.SampledFrom([]string{"1", "2", "3"})
+	jar := rapid.SampledFrom([]string{"a", "a", "a", "b"})
+	t.Repeat(map[string]func(*rapid.T){
+		"create": func(t *rapid.T) {
+			w := arklet.Module{Name: "biz", Version: version.Draw(t, "version"), URL: jar.Draw(t, "jar")}
+			m.pods = append(m.pods, w)
+			delete(m.failed, install(w))
+		},
+		"delete": func(t *rapid.T) {
+			if len(m.pods) == 0 {
+				return
+			}
+			i := rapid.IntRange(0, len(m.pods)-1).Draw(t, "which")
+			w := m.pods[i]
+			m.pods = slices.Delete(m.pods, i, i+1)
+			if rapid.Bool().Draw(t, "with grace") {
+				m.leaving[w.Version] = departure{since: m.now, until: m.now.Add(25 * time.Second), comes: rapid.Bool().Draw(t, "a Pod may come")}
+			}
+		},
+		"its grace is over": func(*rapid.T) { clear(m.leaving) },
+		"break": func(t *rapid.T) {
+			m.broken[version.Draw(t, "version")+jar.Draw(t, "jar")] = rapid.Bool().Draw(t, "broken")
+		},
+		"restart the base": func(*rapid.T) {
+			clear(m.list)
+			clear(m.failed)
+		},
+		"somebody uninstalls": func(t *rapid.T) { delete(m.list, version.Draw(t, "version")) },
+		"restart the controller": func(*rapid.T) {
+			for _, p := range m.placed {
+				*p = placement{url: p.url}
+			}
+			clear(m.failed)
+			m.replacing = nil
+		},
+		"pass": func(t *rapid.T) {
+			m.settle()
+			m.now = m.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(t, "seconds")) * time.Second)
+			m.settle()
+		},
+	})
+	clear(m.broken)
+	clear(m.leaving)
+	for range 200 {
+		wait := m.settle()
+		if wait == 0 {
+			break
+		}
+		m.now = m.now.Add(wait)
+	}
+	m.atTheEnd()
+}
+
+func (m *model) atTheEnd() {
+	var want arklet.Module
+	kept := map[string]bool{"static": true}
+	for _, w := range m.pods {
+		want = w
+		kept[w.Version] = true
+	}
+	for version := range maps.Keys(m.list) {
+		if !kept[version] {
+			m.t.Fatalf("%s stays, which no Pod wants:\n%s", version, m.story())
+		}
+	}
+	if len(m.pods) == 0 {
+		return
+	}
+	biz := m.list[want.Version]
+	others := slices.ContainsFunc(m.active(), func(v string) bool { return v != want.Version })
+	if biz.State != arklet.StateActivated && (m.http || m.mode != keepOld || !others) {
+		m.t.Fatalf("%s is %q:\n%s", want.Identity(), biz.State, m.story())
+	}
+	if biz.State == arklet.StateActivated && m.jars[want.Version] != want.URL {
+		m.t.Fatalf("%s is active from jar %s, not %s:\n%s", want.Identity(), m.jars[want.Version], want.URL, m.story())
+	}
+}

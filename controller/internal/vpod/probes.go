@@ -1,0 +1,76 @@
+package vpod
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/probe"
+)
+
+// Events of probes, by the kubelet's names.
+const (
+	reasonUnhealthy = "Unhealthy"
+	reasonKilling   = "Killing"
+)
+
+// probe has a module of a Pod probed while it is active, as its container asks for.
+func (p *Provider) probe(v view, name string, b base.Snapshot, before corev1.PodStatus) {
+	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	c := v.pod.Spec.Containers[i]
+	if c.ReadinessProbe == nil && c.LivenessProbe == nil {
+		return
+	}
+	biz, there := b.Module(name, v.module.Version)
+	if !there || biz.State != arklet.StateActivated || !v.wants() {
+		p.prober.Forget(v.uid, name)
+		return
+	}
+	t := probe.Target{Pod: v.uid, Container: name, Started: biz.Latest.At, ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
+	t.WasReady = slices.ContainsFunc(before.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
+	for _, of := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
+		if *of == nil || (*of).HTTPGet == nil {
+			*of = nil
+			continue
+		}
+		address, err := probe.Address(v.pod, p.opts.Node(v.pod.Spec.NodeName), b.IP, c, (*of).HTTPGet)
+		if err != nil {
+			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, reasonUnhealthy, "not probed: "+err.Error())
+			*of = nil
+			continue
+		}
+		t.Address = address
+	}
+	p.prober.Set(t)
+}
+
+// probed takes a verdict. A module whose liveness probe failed is installed anew.
+func (p *Provider) probed(r probe.Result) {
+	e, known := p.store.get(r.Pod)
+	if !known {
+		return
+	}
+	key := workerKey{e.identity, r.Container}
+	var pod *corev1.Pod
+	unfit := false
+	p.store.change(func() {
+		pod = e.pod
+		l := p.store.lane(key)
+		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == r.Container })
+		if l == nil || i < 0 || r.Kind != probe.Liveness || r.Healthy {
+			return
+		}
+		if placed := l.placed[e.modules[i].Version]; placed != nil {
+			placed.unfit, unfit = true, true
+		}
+	})
+	if !r.Healthy {
+		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonUnhealthy, string(r.Kind)+" probe failed: "+r.Message)
+	}
+	if unfit {
+		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, reasonKilling, "module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
+	}
+	p.trigger(key)
+}

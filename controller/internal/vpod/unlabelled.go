@@ -1,0 +1,89 @@
+package vpod
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// reasonNotAModule is the Event of a Pod that lacks the label of modules and is bound to a base.
+const reasonNotAModule = "NotAModule"
+
+// strangers are the Pods that bear no label of modules and are bound to a base all the same: they
+// tolerate its taints, or name its Node. Nobody runs them, and without this nobody lets them go.
+type strangers struct {
+	p     *Provider
+	watch cache.SharedIndexInformer
+
+	mu   sync.Mutex
+	told map[types.UID]bool
+}
+
+// newStrangers watches Pods without the label while they are bound and Pending, which ordinary ones
+// are for a moment only.
+func newStrangers(p *Provider, client kubernetes.Interface) *strangers {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = labels.Component + "!=" + labels.Module + "," + labels.OlderComponent + "!=" + labels.Module
+		o.FieldSelector = fields.AndSelectors(
+			fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)),
+			fields.OneTermNotEqualSelector("spec.nodeName", ""),
+		).String()
+	}), informers.WithTransform(slim))
+	s := &strangers{p: p, watch: factory.Core().V1().Pods().Informer(), told: map[types.UID]bool{}}
+	// Neither fails before the informer runs.
+	_ = s.watch.AddIndexers(cache.Indexers{indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }})
+	_, _ = s.watch.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { s.look(obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { s.look(obj.(*corev1.Pod)) },
+		DeleteFunc: func(obj any) {
+			if pod := podOf(obj); pod != nil {
+				s.mu.Lock()
+				delete(s.told, pod.UID)
+				s.mu.Unlock()
+			}
+		},
+	})
+	return s
+}
+
+// look tells once what a Pod on a base lacks, and takes it out of the API when it is deleted: there
+// is nothing to wait for.
+func (s *strangers) look(pod *corev1.Pod) {
+	if !s.p.Serves(pod.Spec.NodeName) {
+		return
+	}
+	if pod.DeletionTimestamp != nil {
+		s.p.publishers.background(func(ctx context.Context) {
+			if err := s.p.writer.delete(ctx, pod); err != nil && ctx.Err() == nil {
+				s.p.opts.Logger.Warn("could not take a pod that is no module out of the API; its grace period does", "pod", nameOf(pod).String(), "err", err)
+			}
+		})
+		return
+	}
+	s.mu.Lock()
+	told := s.told[pod.UID]
+	s.told[pod.UID] = true
+	s.mu.Unlock()
+	if !told {
+		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule,
+			"this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label "+
+				labels.Component+"="+labels.Module+"; else its toleration of "+labels.TaintVirtualNode+" brings it here")
+	}
+}
+
+// served looks at the Pods of a Node that is served from now on.
+func (s *strangers) served(nodeName string) {
+	objects, _ := s.watch.GetIndexer().ByIndex(indexNode, nodeName) // the index exists
+	for _, o := range objects {
+		s.look(o.(*corev1.Pod))
+	}
+}
