@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -35,6 +36,9 @@ type Settings struct {
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
+	// unlimited is the memory of a Node whose base has no limit of its metaspace, a JVM's default. The
+	// scheduler takes a Node without memory for one with none; this one takes whatever Pods request.
+	unlimited = 1 << 40
 	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under
 	// memory pressure.
 	memoryPressureAt = 0.9
@@ -46,11 +50,24 @@ func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
-	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(identity), "-"), "-.")
-	if limit := 200 - len(namePrefix); len(safe) > limit {
+	return namePrefix + unlikeDNS(identity, 200-len(namePrefix))
+}
+
+// unlikeDNS makes a DNS name of at most limit characters and a hash of a text that is none.
+func unlikeDNS(s string, limit int) string {
+	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(s), "-"), "-.")
+	if len(safe) > limit {
 		safe = strings.Trim(safe[:limit], "-.")
 	}
-	return namePrefix + strings.Trim(safe+"-"+hash(identity), "-")
+	return strings.Trim(safe+"-"+hash(s), "-")
+}
+
+// dnsName makes any text a part of a DNS name; text that is one already stays as it is.
+func dnsName(s string) string {
+	if len(s) <= 100 && len(validation.IsDNS1123Subdomain(s)) == 0 {
+		return s
+	}
+	return unlikeDNS(s, 90)
 }
 
 var (
@@ -169,8 +186,13 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 		cpus := *resource.NewQuantity(int64(b.Health.CPUs), resource.DecimalSI)
 		capacity[corev1.ResourceCPU], allocatable[corev1.ResourceCPU] = cpus, cpus
 	}
+	if b.HealthAt.IsZero() {
+		return capacity, allocatable
+	}
 	limit := b.Health.MetaspaceMax
-	if b.HealthAt.IsZero() || limit <= 0 { // or arklet.Unlimited
+	if limit <= 0 { // arklet.Unlimited; what is in use then takes nothing from anybody
+		capacity[corev1.ResourceMemory] = *resource.NewQuantity(unlimited, resource.BinarySI)
+		allocatable[corev1.ResourceMemory] = capacity[corev1.ResourceMemory]
 		return capacity, allocatable
 	}
 	free := limit - max(inUse(b)-requested, 0)
@@ -200,6 +222,7 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	}
 	list := []corev1.NodeCondition{
 		ready,
+		observed(b),
 		memory,
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
@@ -217,12 +240,41 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	return list
 }
 
+// Observed is the condition of a Node that says whether anything is concluded from the silence of
+// its base. While it is False, Ready and the Pods stay as they were.
+const Observed corev1.NodeConditionType = "Observed"
+
+func observed(b base.Snapshot) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: Observed, Status: corev1.ConditionFalse, Reason: string(b.Observed.Blind)}
+	since := b.Observed.Since.UTC().Format(time.RFC3339)
+	const asItWas = "; nothing is concluded from that, so its Pods stay as they are"
+	switch b.Observed.Blind {
+	case base.TunnelDown:
+		c.Message = "the base was not heard since the controller's tunnel went down at " + since + asItWas
+	case base.ControllerSuspended:
+		c.Message = "the base was not heard since the controller stood still at " + since + asItWas
+	case base.MassSilence:
+		c.Message = "the base is silent since " + since + ", with many others: " +
+			string(errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable) + asItWas
+	default:
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "TunnelUp", "what the base says would be heard"
+	}
+	return c
+}
+
 // Info reads a base back from its Node, so that a restarted controller knows it before it says
-// anything. ok is false for a Node that is no vnode.
+// anything. ok is false for a Node that is no vnode. The Nodes of the existing controller say the
+// identity in their names only: vnode.<identity>.<env>.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
-	identity := n.Annotations[labels.Identity]
-	if n.Labels[labels.Component] != labels.Vnode || identity == "" {
+	if n.Labels[labels.Component] != labels.Vnode {
 		return base.Info{}, false
+	}
+	identity := n.Annotations[labels.Identity]
+	if identity == "" {
+		identity, ok = strings.CutSuffix(strings.TrimPrefix(n.Name, namePrefix), "."+n.Labels[labels.Env])
+		if !ok || identity == "" {
+			return base.Info{}, false
+		}
 	}
 	info = base.Info{
 		Identity: identity,
@@ -232,6 +284,12 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		Tunnel:   tunnel.Key(n.Labels[labels.Tunnel]),
 	}
 	info.Port, _ = strconv.Atoi(n.Labels[labels.TunnelPort]) // absent over MQTT
+	if info.Tunnel == "" {                                   // the existing controller does not say
+		info.Tunnel = tunnel.MQTT
+		if info.Port > 0 {
+			info.Tunnel = tunnel.HTTP
+		}
+	}
 	for _, a := range n.Status.Addresses {
 		switch a.Type {
 		case corev1.NodeInternalIP:

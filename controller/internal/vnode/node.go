@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,67 +14,89 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// reconcileNode creates the Node, or writes what differs.
-func (r *Reconciler) reconcileNode(ctx context.Context, b base.Snapshot, s *state) error {
-	r.refresh(ctx, s)
+// writeNode creates the Node, or writes what differs, with this controller as the holder. Whether it
+// may is decided before; errTaken says that the Node is another one by now.
+func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) error {
 	want := r.opts.Node(b, r.opts.Requested(s.nodeName), s.node, r.opts.Clock.Now())
+	want.Name = s.nodeName
+	fence, term := s.fence, r.member.Term()
+	taking := s.node == nil || r.standing(s) != mine
+	if taking {
+		if s.node != nil {
+			_, fence, _ = holderOf(s.node)
+		}
+		fence++
+	}
+	want.Annotations[labels.Holder] = r.opts.Holder
+	want.Annotations[labels.Fence] = strconv.FormatInt(fence, 10)
 	if s.node == nil {
 		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
-		switch {
-		case err == nil:
-			created.ManagedFields = nil
-			s.node, s.written = created, r.opts.Clock.Now()
-			r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
-			return nil
-		case !apierrors.IsAlreadyExists(err):
+		if apierrors.IsAlreadyExists(err) {
+			return r.readAnew(ctx, s)
+		}
+		if err != nil {
 			return err
 		}
-		if s.node, err = r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err != nil {
-			return err
-		}
-	}
-	if err := r.addTaints(ctx, want, s); err != nil {
+		created.ManagedFields = nil
+		s.node, s.written = created, r.opts.Clock.Now()
+		r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
+	} else if err := r.writeStatus(ctx, want, s); err != nil {
 		return err
 	}
-	return r.writeStatus(ctx, want, s)
+	if taking {
+		r.opts.Logger.Info("serving a base", "base", b.Identity, "node", s.nodeName, "fence", fence)
+	}
+	s.fence, s.term, s.looked, s.deleted, s.after = fence, term, true, false, time.Time{}
+	return r.setTaints(ctx, want, s)
 }
 
 // refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
-// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or
-// only not there yet.
-func (r *Reconciler) refresh(ctx context.Context, s *state) {
+// somebody deleted, which it tells. Of a Node that the informer lacks the API server knows whether
+// it is gone, or only not there yet.
+func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
 	case err != nil && s.node != nil:
 		if _, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			s.node = nil
+			return true
 		}
 	case err != nil:
-	case s.node == nil:
+	case s.node == nil || s.node.UID != cached.UID:
 		s.node = cached
 	default:
 		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
 			s.node = cached
 		}
 	}
+	return false
 }
 
-// addTaints writes the taints that the Node lacks, which a write of its status leaves alone.
-func (r *Reconciler) addTaints(ctx context.Context, want *corev1.Node, s *state) error {
-	missing := func(n *corev1.Node) []corev1.Taint {
-		return slices.DeleteFunc(slices.Clone(want.Spec.Taints), func(t corev1.Taint) bool {
-			return slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) && have.Value == t.Value })
-		})
+// setTaints writes the taints that the Node lacks, or that have another value, which a write of its
+// status leaves alone. Those of others stay.
+func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state) error {
+	n := s.node.DeepCopy()
+	changed := false
+	for _, t := range want.Spec.Taints {
+		i := slices.IndexFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) })
+		switch {
+		case i < 0:
+			n.Spec.Taints = append(n.Spec.Taints, t)
+		case n.Spec.Taints[i].Value != t.Value: // of another ENV, before
+			n.Spec.Taints[i] = t
+		default:
+			continue
+		}
+		changed = true
 	}
-	if len(missing(s.node)) == 0 {
+	if !changed {
 		return nil
 	}
-	return r.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
-		n.Spec.Taints = append(n.Spec.Taints, missing(n)...)
-		return r.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-	})
+	written, err := r.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+	return r.note(ctx, s, written, err)
 }
 
 // writeStatus writes labels, annotations and status if any of them differs.
@@ -82,16 +105,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		return nil
 	}
 	now := r.opts.Clock.Now()
-	if now.Sub(s.written) < memoryEvery && sameStatus(s.node, withMemory(want, s.node)) {
+	if now.Sub(s.written) < r.opts.Speed.Of(memoryEvery) && sameStatus(s.node, withMemory(want, s.node)) {
 		return nil // only the free memory moved: the next look writes it
 	}
+	n := s.node.DeepCopy()
+	n.Labels = merged(n.Labels, want.Labels)
+	n.Annotations = merged(n.Annotations, want.Annotations)
+	n.Status = want.Status
+	before := s.node
+	if err := r.put(ctx, s, n); err != nil {
+		return err
+	}
 	s.written = now
-	return r.update(ctx, s, func(n *corev1.Node) (*corev1.Node, error) {
-		n.Labels = merged(n.Labels, want.Labels)
-		n.Annotations = merged(n.Annotations, want.Annotations)
-		n.Status = want.Status
-		return r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-	})
+	r.tellObserved(before, s.node)
+	return nil
 }
 
 // memoryEvery is how often a Node is written when nothing but its free memory changed: every
@@ -109,25 +136,59 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 	return n
 }
 
-// update writes a changed copy of the known Node; after a conflict once more on the live one.
-func (r *Reconciler) update(ctx context.Context, s *state, write func(*corev1.Node) (*corev1.Node, error)) error {
-	n, err := write(s.node.DeepCopy())
-	if apierrors.IsConflict(err) {
-		var live *corev1.Node
-		if live, err = r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
-			n, err = write(live)
-		}
-	}
+// put writes labels, annotations and status of a Node. The API server refuses it unless the Node is
+// the one that is known (resourceVersion), so that what another controller wrote is never undone.
+func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
+	written, err := r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+	return r.note(ctx, s, written, err)
+}
+
+// note takes what became of a write of the Node.
+func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
+	case apierrors.IsConflict(err):
+		return r.readAnew(ctx, s)
 	case apierrors.IsNotFound(err):
 		s.node = nil // deleted by somebody: created anew at the next turn
 		return err
 	case err != nil:
 		return err
 	}
-	n.ManagedFields = nil
-	s.node = n
+	written.ManagedFields = nil
+	s.node = written
 	return nil
+}
+
+// readAnew reads a Node that somebody else has written.
+func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
+	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		s.node = nil
+	case err != nil:
+		return err
+	default:
+		live.ManagedFields = nil
+		s.node = live
+	}
+	return errTaken
+}
+
+// tellObserved records an Event when nothing can be concluded from the silence of the Node's base
+// any more: kubectl describe shows it.
+func (r *Reconciler) tellObserved(before, n *corev1.Node) {
+	if now := conditionOf(n, Observed); now.Status == corev1.ConditionFalse && conditionOf(before, Observed).Reason != now.Reason {
+		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
+	}
+}
+
+func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == of {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
 }
 
 // sameStatus compares what the Reconciler writes, leaving out the times.

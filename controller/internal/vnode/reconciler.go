@@ -9,15 +9,19 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -31,27 +35,41 @@ type Options struct {
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
-	// LeaseDuration is how long a Lease holds without renewal; 0 means 40 s. It is renewed after a
-	// quarter of that.
+	// LeaseDuration is how long this controller may be silent before another one takes its bases; 0
+	// means 15 s: see MemberOptions.
 	LeaseDuration time.Duration
+	// Sees and Tunnels are those of MemberOptions.
+	Sees    func(tunnel.Key) bool
+	Tunnels []tunnel.Key
+	// Recorder receives the Events of Nodes. Required.
+	Recorder record.EventRecorder
 	// Requested returns the memory that module Pods on a Node request, in bytes. Required.
 	Requested func(nodeName string) int64
+	// Ledger returns what is to be kept on the Lease of a base's Node; what was kept there comes back
+	// with Owned. Required.
+	Ledger func(identity string) string
 	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a
 	// base is no more, before its Node is deleted. They are called from workers and may block.
 	// Required.
-	Owned func(identity, nodeName string)
+	Owned func(identity, nodeName, ledger string)
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error
+	// Speed divides the periods that have no setting; LeaseDuration is divided already.
+	Speed pace.Speed
 	// Clock defaults to the real one.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
 }
 
-// Defaults of Options, as virtual-kubelet of Koupleless has them.
 const (
-	DefaultLeaseDuration = 40 * time.Second
-	workers              = 16 // Nodes that are written at once
-	defaultMaxLevel      = 3
+	workers         = 16 // Nodes that are written at once
+	defaultMaxLevel = 3
+	// afterConflict is when a Node is looked at again that somebody else wrote.
+	afterConflict = 20 * time.Millisecond
+	// retryAtMost is the longest pause between two attempts to write a Node.
+	retryAtMost = 10 * time.Second
+	// lookAgain is when a Node is looked at again that belongs to another environment.
+	lookAgain = time.Minute
 )
 
 // firstHealth is how long a new Node waits for the base's first health answer, so that it is
@@ -65,27 +83,46 @@ type Reconciler struct {
 	client   kubernetes.Interface
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
+	member   *Member
 	queue    workqueue.TypedRateLimitingInterface[string]
 
 	mu     sync.Mutex
 	states map[string]*state
+	// waiting are those that wait until the ledger of a base is kept, by its identity.
+	waiting map[string][]chan struct{}
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
 // moment uses it; owned is read by others under the Reconciler's lock.
 type state struct {
 	nodeName string
+	telling  sync.Mutex // held while Owned and Lost are told
 	owned    bool
-	lease    leaseState
 	since    time.Time    // when the base was first reconciled
 	node     *corev1.Node // as last written or read
 	written  time.Time    // when its status was written last
+
+	fence  int64     // with which this controller took the base
+	term   int       // of the Member, when it did
+	looked bool      // it was taken once, or another controller has it: only its end makes it free
+	after  time.Time // when the workload delay ends; zero before it began
+
+	lease    *coordinationv1.Lease // of the Node, as last written; nil before
+	leaseDue time.Time
+
+	older olderLease
+	told  standing // of which a person was told
+
+	deleted bool // its Node was, by somebody else, while this controller served it
+
+	ledger string // as last read from the Lease, or written
+	silent bool   // it is gone since it was silent; under the Reconciler's lock
 }
 
 // New returns a Reconciler. nodes lists the vnodes of this environment; call NodeChanged from that
 // informer's handlers.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister, registry *base.Registry) *Reconciler {
-	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, DefaultLeaseDuration)
+	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, DefaultMembership)
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
@@ -94,11 +131,16 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		client:   client,
 		nodes:    nodes,
 		registry: registry,
+		member: NewMember(MemberOptions{
+			Env: opts.Env, Holder: opts.Holder, Duration: opts.LeaseDuration,
+			Sees: opts.Sees, Tunnels: opts.Tunnels, Clock: opts.Clock, Logger: opts.Logger,
+		}, client),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 10*time.Second),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, opts.Speed.Of(retryAtMost)),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "vnode", Clock: opts.Clock},
 		),
-		states: map[string]*state{},
+		states:  map[string]*state{},
+		waiting: map[string][]chan struct{}{},
 	}
 }
 
@@ -123,10 +165,35 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Start works until ctx ends. Nodes and Leases stay as they are then: the next controller adopts
-// them.
+// Knows says whether the base of that identity is known here, whoever serves it.
+func (r *Reconciler) Knows(identity string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[identity] != nil
+}
+
+// Acting says whether this controller may act at this very moment: see Member.
+func (r *Reconciler) Acting() bool { return r.member.Acting() }
+
+// PeerSelector is the label selector of the Leases of the controllers of this environment.
+func (r *Reconciler) PeerSelector() string { return r.member.selector() }
+
+// PeerChanged takes the Lease of a controller as it is now; deleted says that it was taken out of
+// the API: then its bases are free.
+func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
+	r.member.Seen(l, deleted)
+	if deleted {
+		r.changedAll(false)
+	}
+}
+
+// Start works until ctx ends. Nodes and their Leases stay as they are then: the next controller
+// adopts them. The controller's own Lease goes, so that others need not wait.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
+	wg.Go(func() { _ = r.member.Start(ctx) }) // it has no error
+	wg.Go(func() { r.guard(ctx) })
+	wg.Go(func() { r.forgetLedgers(ctx) })
 	for range workers {
 		wg.Go(func() {
 			for r.reconcileNext(ctx) {
@@ -136,6 +203,9 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.queue.ShutDown()
 	wg.Wait()
+	if err := r.member.release(context.WithoutCancel(ctx)); err != nil {
+		r.opts.Logger.Warn("others have to wait until the lease of this controller has expired", "err", err)
+	}
 	return nil
 }
 
@@ -150,7 +220,11 @@ func (r *Reconciler) reconcileNext(ctx context.Context) bool {
 	switch {
 	case err != nil && ctx.Err() != nil: // on the way out
 	case err != nil:
-		r.opts.Logger.Warn("could not reconcile the Node of a base", "base", identity, "err", err)
+		level := slog.LevelWarn
+		if r.queue.NumRequeues(identity) > 0 { // once is enough for one outage
+			level = slog.LevelDebug
+		}
+		r.opts.Logger.Log(ctx, level, "could not reconcile the Node of a base", "base", identity, "err", err)
 		r.queue.AddRateLimited(identity)
 	default:
 		r.queue.Forget(identity)
@@ -161,35 +235,88 @@ func (r *Reconciler) reconcileNext(ctx context.Context) bool {
 	return true
 }
 
-// reconcile brings Lease and Node of one base up to date, and returns when to look again.
+// reconcile brings Node and Lease of one base up to date, and returns when to look again.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity, known)
 	if s == nil {
 		return 0, nil
 	}
+	if !r.member.Acting() {
+		r.setOwned(identity, s, false)
+		return 0, nil // the guard brings it back
+	}
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
-	wait, err := r.reconcileLease(ctx, s)
-	if err != nil {
-		r.stepDownIfExpired(identity, s)
-		return 0, fmt.Errorf("reconciling the lease of node %q: %w", s.nodeName, err)
+	if r.refresh(ctx, s) { // somebody deleted the Node
+		r.registry.Doubt(identity)
+		s.deleted = true
+		return 0, nil
 	}
-	if !s.lease.held {
-		r.setOwned(identity, s, false)
+	if b.Doubted {
+		return 0, nil // it is made anew when the base speaks
+	}
+	wait, err := r.claim(ctx, identity, b, s)
+	switch {
+	case errors.Is(err, errTaken):
+		return afterConflict, nil
+	case err != nil:
+		return 0, fmt.Errorf("reconciling node %q: %w", s.nodeName, err)
+	case wait > 0:
 		return wait, nil
 	}
-	r.setOwned(identity, s, true)
-	if b.HealthAt.IsZero() && s.node == nil {
-		if left := firstHealth - r.opts.Clock.Since(s.since); left > 0 {
-			return left, nil
+	if !r.Owns(identity) {
+		if err := r.readLedger(ctx, s); err != nil {
+			return 0, err
 		}
 	}
-	if err := r.reconcileNode(ctx, b, s); err != nil {
-		return 0, fmt.Errorf("reconciling node %q: %w", s.nodeName, err)
+	r.setOwned(identity, s, true)
+	if wait, err = r.renewNodeLease(ctx, identity, s); err != nil {
+		return 0, err
+	}
+	if older, err := r.removeOlder(ctx, identity, s); err != nil || older > 0 {
+		return min(wait, older), err
 	}
 	return wait, nil
+}
+
+// claim makes sure that this controller serves a base and that its Node is up to date; else it
+// returns when to look again.
+func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
+	is := r.standing(s)
+	if remade := s.node == nil && s.deleted; is != mine && !remade {
+		r.setOwned(identity, s, false)
+	}
+	switch is {
+	case mine:
+		if gave, err := r.handOver(ctx, identity, b, s); gave || err != nil {
+			return time.Second, err
+		}
+	case another:
+		holder, _, _ := holderOf(s.node)
+		s.looked, s.after = true, time.Time{}
+		return max(r.member.left(holder), afterConflict), nil
+	case foreign:
+		r.tell(s, foreign)
+		return r.opts.Speed.Of(lookAgain), nil
+	case older:
+		if wait, err = r.olderLeft(ctx, s.nodeName, s); wait > 0 || err != nil {
+			r.tell(s, older)
+			return wait, err
+		}
+		fallthrough
+	case free:
+		if b.HealthAt.IsZero() && s.node == nil {
+			if left := firstHealth - r.opts.Clock.Since(s.since); left > 0 {
+				return left, nil
+			}
+		}
+		if wait, err = r.mayTake(ctx, b, s); wait > 0 || err != nil {
+			return wait, err
+		}
+	}
+	return 0, r.writeNode(ctx, b, s)
 }
 
 func (r *Reconciler) state(identity string, create bool) *state {
@@ -197,13 +324,17 @@ func (r *Reconciler) state(identity string, create bool) *state {
 	defer r.mu.Unlock()
 	s, ok := r.states[identity]
 	if !ok && create {
-		s = &state{nodeName: Name(identity), since: r.opts.Clock.Now()}
+		s = &state{nodeName: r.nodeName(identity), since: r.opts.Clock.Now()}
 		r.states[identity] = s
 	}
 	return s
 }
 
+// setOwned notes whether this controller serves a base, and tells it. The guard may do so while a
+// worker does: what is told last is what is true.
 func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	r.mu.Lock()
 	changed := s.owned != owned
 	s.owned = owned
@@ -213,29 +344,61 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	}
 	r.registry.Own(identity, owned)
 	if owned {
-		r.opts.Owned(identity, s.nodeName)
+		r.opts.Owned(identity, s.nodeName, s.ledger)
 	} else {
 		r.opts.Lost(identity, s.nodeName)
 	}
 }
 
-// removeNode deletes Node and Lease of a base that is gone, after its Pods.
+// removeNode deletes Node and Lease of a base that is gone, after its Pods. It deletes the Node that
+// it knows, and no other that came in its place or that another controller has taken.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
-	if s.lease.held {
-		if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil {
+	r.refresh(ctx, s)
+	if s.deleted && s.node == nil {
+		return r.removeRest(ctx, identity, s)
+	}
+	if s.node != nil && r.standing(s) == mine {
+		if ledger := r.opts.Ledger(identity); ledger != "" {
+			s.ledger = ledger
+		}
+		if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil { // its Pods go before their Node
 			return fmt.Errorf("removing the pods of node %q: %w", s.nodeName, err)
 		}
-		node := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, metav1.DeleteOptions{})
-		if err := errors.Join(ignoreNotFound(node), r.deleteLease(ctx, s)); err != nil {
+		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion},
+		})
+		if apierrors.IsConflict(err) {
+			err = r.readAnew(ctx, s)
+		}
+		if ignoreNotFound(err) != nil {
 			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
 		}
+		s.node = nil
 		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
+		return r.removeRest(ctx, identity, s)
 	}
+	r.forget(identity, s)
+	return nil
+}
+
+// removeRest deletes what is left of a base whose Node is deleted.
+func (r *Reconciler) removeRest(ctx context.Context, identity string, s *state) error {
+	if ledger := r.opts.Ledger(identity); ledger != "" {
+		s.ledger = ledger
+	}
+	err := r.opts.Gone(ctx, identity, s.nodeName)
+	if kept, keeping := r.keepLedger(ctx, s); !kept {
+		err = errors.Join(err, keeping, r.deleteNodeLease(ctx, s))
+	}
+	r.forget(identity, s)
+	return err
+}
+
+func (r *Reconciler) forget(identity string, s *state) {
 	r.setOwned(identity, s, false)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states, identity)
-	return nil
 }
 
 func ignoreNotFound(err error) error {

@@ -1,0 +1,256 @@
+package vnode
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+const (
+	identity = "a"
+	nodeName = "vnode.a"
+)
+
+// fixture is a Reconciler with a clock that the test moves, over an API that lists its writes.
+type fixture struct {
+	*Reconciler
+	api    *fake.Clientset
+	clock  *clocktesting.FakeClock
+	cache  cache.Indexer // of Nodes, as an informer last heard of them
+	events []string      // owned, lost, gone
+	notes  *record.FakeRecorder
+	cut    atomic.Bool // from the API: it renews nothing
+	down   atomic.Bool // its tunnel
+
+	ledger, restored string // what is to be kept, and what was kept
+
+	renewed time.Time
+}
+
+// newAPI is an API server that keeps versions: the fake clientset alone lets everybody overwrite
+// what others wrote. The one that keeps managed fields too takes a minute for these tests.
+func newAPI(objects ...runtime.Object) *fake.Clientset {
+	api := fake.NewSimpleClientset(objects...) //nolint:staticcheck // see above
+	version := 1
+	stamp := func(o runtime.Object) metav1.Object {
+		m, err := meta.Accessor(o)
+		if err != nil {
+			panic(err)
+		}
+		version++
+		m.SetResourceVersion(strconv.Itoa(version))
+		return m
+	}
+	for _, resource := range []string{"nodes", "leases"} {
+		api.PrependReactor("create", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			m := stamp(a.(clienttesting.CreateAction).GetObject())
+			m.SetUID(types.UID("uid-" + m.GetResourceVersion()))
+			return false, nil, nil
+		})
+		api.PrependReactor("update", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			o := a.(clienttesting.UpdateAction).GetObject()
+			m, err := meta.Accessor(o)
+			if err != nil {
+				return true, nil, err
+			}
+			stored, err := api.Tracker().Get(a.GetResource(), a.GetNamespace(), m.GetName())
+			if err != nil {
+				return true, nil, err
+			}
+			if s, err := meta.Accessor(stored); err != nil || s.GetResourceVersion() != m.GetResourceVersion() {
+				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), m.GetName(), errors.New("the object has been modified"))
+			}
+			stamp(o)
+			return false, nil, nil
+		})
+		api.PrependReactor("delete", resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
+			d := a.(clienttesting.DeleteActionImpl)
+			stored, err := api.Tracker().Get(a.GetResource(), a.GetNamespace(), d.Name)
+			if err != nil {
+				return true, nil, err
+			}
+			s, err := meta.Accessor(stored)
+			if err != nil {
+				return true, nil, err
+			}
+			if p := d.DeleteOptions.Preconditions; p != nil && (p.UID != nil && *p.UID != s.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != s.GetResourceVersion()) {
+				return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), d.Name, errors.New("the precondition failed"))
+			}
+			return false, nil, nil
+		})
+	}
+	return api
+}
+
+func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
+	t.Helper()
+	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}
+	if c, shared := opts.Clock.(*clocktesting.FakeClock); shared {
+		s.clock = c
+	}
+	sees := func(tunnel.Key) bool { return !s.down.Load() }
+	registry := base.NewRegistry(base.Options{Clock: s.clock, Sees: sees})
+	if opts.Env == "" {
+		opts.Env = "dev"
+	}
+	opts.Clock, opts.Recorder, opts.Sees, opts.Tunnels = s.clock, s.notes, sees, []tunnel.Key{tunnel.MQTT}
+	opts.Requested = func(string) int64 { return 0 }
+	opts.Ledger = func(string) string { return s.ledger }
+	opts.Owned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
+	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
+	opts.Gone = func(context.Context, string, string) error { s.events = append(s.events, "gone"); return nil }
+	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
+	s.cache = informer.Informer().GetIndexer()
+	s.Reconciler = New(opts, api, informer.Lister(), registry)
+	s.turn(t)
+	return s
+}
+
+func (s *fixture) hear() {
+	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
+	s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
+	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
+}
+
+// turn is one turn of what runs beside the workers: the renewal, the watch of others, the sweep and
+// the guard.
+func (s *fixture) turn(t *testing.T) {
+	t.Helper()
+	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.Duration/5 {
+		s.renewed = now
+		if err := s.member.renew(t.Context()); err != nil {
+			t.Fatalf("renewing: %v", err)
+		}
+		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{LabelSelector: s.PeerSelector()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range leases.Items {
+			s.PeerChanged(&leases.Items[i], false)
+		}
+	}
+	if !s.cut.Load() {
+		s.sync(t)
+	}
+	s.registry.Sweep()
+	s.watchOver()
+}
+
+// sync has the informer hear of all Nodes.
+func (s *fixture) sync(t *testing.T) {
+	t.Helper()
+	nodes, err := s.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []any
+	for i := range nodes.Items {
+		items = append(items, &nodes.Items[i])
+	}
+	if err := s.cache.Replace(items, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pass lets time pass, a second at a time, for controllers that share a clock.
+func pass(t *testing.T, d time.Duration, all ...*fixture) {
+	t.Helper()
+	for range d / time.Second {
+		all[0].clock.Step(time.Second)
+		for _, s := range all {
+			s.turn(t)
+		}
+	}
+}
+
+func (s *fixture) reconcileOnce(t *testing.T) time.Duration {
+	t.Helper()
+	wait, err := s.reconcile(t.Context(), identity)
+	if err != nil {
+		t.Fatalf("reconcile: %v", err)
+	}
+	return wait
+}
+
+// reconcileFor looks at the base as often as it is due within a time.
+func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
+	t.Helper()
+	for end := s.clock.Now().Add(d); ; {
+		wait := s.reconcileOnce(t)
+		if s.Owns(identity) || s.clock.Now().Add(wait).After(end) {
+			return
+		}
+		s.clock.Step(max(wait, time.Millisecond))
+	}
+}
+
+// writes lists the writes since the last call, as verb and resource, but for the controller's own
+// Lease.
+func (s *fixture) writes() (w []string) {
+	for _, a := range s.api.Actions() {
+		if a.GetVerb() == "get" || a.GetVerb() == "list" || a.GetVerb() == "watch" {
+			continue
+		}
+		if named, ok := a.(interface{ GetObject() runtime.Object }); ok {
+			if m, err := meta.Accessor(named.GetObject()); err == nil && m.GetName() == s.member.leaseName() {
+				continue
+			}
+		}
+		resource := a.GetResource().Resource
+		if a.GetSubresource() != "" {
+			resource += "/" + a.GetSubresource()
+		}
+		w = append(w, a.GetVerb()+" "+resource)
+	}
+	s.api.ClearActions()
+	return w
+}
+
+func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.writes()); diff != "" {
+		t.Errorf("writes %s (-want +got):\n%s", when, diff)
+	}
+}
+
+// noted returns the Events since the last call.
+func (s *fixture) noted() (events []string) {
+	for {
+		select {
+		case e := <-s.notes.Events:
+			events = append(events, e)
+		default:
+			return events
+		}
+	}
+}
+
+func (s *fixture) liveNode(t *testing.T) *corev1.Node {
+	t.Helper()
+	n, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

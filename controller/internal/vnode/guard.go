@@ -1,0 +1,74 @@
+package vnode
+
+import (
+	"context"
+	"time"
+)
+
+// guardEvery is how often the controller looks whether it may act.
+const guardEvery = 200 * time.Millisecond
+
+// guard ceases to serve all bases as soon as this controller may not act any more. It does no I/O,
+// so that nothing can keep it waiting.
+func (r *Reconciler) guard(ctx context.Context) {
+	tick := r.opts.Clock.NewTicker(guardEvery)
+	defer tick.Stop()
+	for {
+		r.watchOver()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+	}
+}
+
+func (r *Reconciler) watchOver() {
+	switch acting, began := r.member.look(); {
+	case !acting:
+		r.loseAll()
+	case began:
+		r.opts.Logger.Info("this controller may act", "term", r.member.Term())
+		r.changedAll(false)
+	default:
+		r.handOverDue()
+	}
+}
+
+// loseAll ceases to serve all bases.
+func (r *Reconciler) loseAll() {
+	r.mu.Lock()
+	served := map[string]*state{}
+	for identity, s := range r.states {
+		if s.owned {
+			served[identity] = s
+		}
+	}
+	r.mu.Unlock()
+	if len(served) > 0 {
+		r.opts.Logger.Warn("this controller has not renewed its lease in time: it serves no base until it has", "bases", len(served))
+	}
+	for identity, s := range served {
+		r.setOwned(identity, s, false)
+	}
+}
+
+// handOverDue has bases looked at whose tunnel is down here for too long.
+func (r *Reconciler) handOverDue() {
+	for _, key := range r.opts.Tunnels {
+		if r.opts.Cluster && r.member.blindFor(key) >= r.opts.LeaseDuration && r.member.seenByOthers(key) {
+			r.changedAll(true)
+		}
+	}
+}
+
+// changedAll has all bases looked at, or only those served here.
+func (r *Reconciler) changedAll(served bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for identity, s := range r.states {
+		if s.owned || !served {
+			r.queue.Add(identity)
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package vnode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// DefaultMembership is how long a controller's Lease holds without renewal.
+const DefaultMembership = 15 * time.Second
+
+// ErrNotActing says that this controller could not renew its Lease in time: another one may serve
+// its bases by now, so it must write and command nothing.
+var ErrNotActing = errors.New("this controller has not renewed its lease in time, and may not act")
+
+// MemberOptions configure a Member.
+type MemberOptions struct {
+	// Env and Holder (CLIENT_ID) name the Lease.
+	Env, Holder string
+	// Duration is how long the Lease holds without renewal; 0 means 15 s. It is renewed after a
+	// fifth of that, and the controller ceases to act after four fifths without one.
+	Duration time.Duration
+	// Sees says whether a tunnel of Tunnels carries what bases say; nil means that all do.
+	Sees    func(tunnel.Key) bool
+	Tunnels []tunnel.Key
+	Clock   clock.WithTicker
+	Logger  *slog.Logger
+}
+
+// Member is one controller among those of its environment: it renews one Lease, and knows of the
+// others whether they renew theirs. The Leases lie in kube-node-lease, beside those of the Nodes:
+// the rights for that namespace are there already, and a controller outside the cluster has no
+// namespace of its own. Its methods may be called concurrently.
+type Member struct {
+	opts   MemberOptions
+	client kubernetes.Interface
+
+	mu      sync.Mutex
+	renewed time.Time // when the last renewal that was acknowledged began; zero = none, or released
+	wall    time.Time // the same by the wall clock: the other stands still while some machines sleep
+	term    int       // counts how often acting began
+	looked  int       // term at the last look
+	lease   *coordinationv1.Lease
+	blind   map[tunnel.Key]time.Time // since when a tunnel is down
+	peers   map[string]*other        // by holder
+}
+
+// other is another controller. That it renews its Lease is seen, not read from its clock.
+type other struct {
+	version  string // of its Lease, when it was last seen to change; empty before it was seen
+	changed  time.Time
+	duration time.Duration
+	sees     []string
+	released bool // its Lease was deleted
+	read     time.Time
+}
+
+// NewMember returns a Member that acts for nobody before Start.
+func NewMember(opts MemberOptions, client kubernetes.Interface) *Member {
+	opts.Duration = cmp.Or(opts.Duration, DefaultMembership)
+	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	if opts.Sees == nil {
+		opts.Sees = func(tunnel.Key) bool { return true }
+	}
+	return &Member{opts: opts, client: client, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
+}
+
+// Acting says whether this controller may act at this very moment. It does no I/O: ask right before
+// whatever must not be done twice.
+func (m *Member) Acting() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inTime()
+}
+
+func (m *Member) inTime() bool {
+	now, limit := m.opts.Clock.Now(), m.opts.Duration*4/5
+	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
+}
+
+// Term counts how often this controller began to act. What it took in an earlier term another may
+// have taken since.
+func (m *Member) Term() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term
+}
+
+// look notes which tunnels are down, and returns whether this controller may act, and whether a new
+// term has begun since the last look.
+func (m *Member) look() (acting, began bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Clock.Now()
+	for _, key := range m.opts.Tunnels {
+		if since := m.blind[key]; m.opts.Sees(key) {
+			delete(m.blind, key)
+		} else if since.IsZero() {
+			m.blind[key] = now
+		}
+	}
+	began = m.looked != m.term
+	m.looked = m.term
+	return m.inTime(), began
+}
+
+// sees is what the Lease says of this controller's tunnels.
+func (m *Member) sees() string {
+	var up []string
+	for _, key := range m.opts.Tunnels {
+		if m.opts.Sees(key) {
+			up = append(up, string(key))
+		}
+	}
+	return strings.Join(up, ",")
+}
+
+// renew writes the Lease once. It counts from before the write: whoever sees it sees it later.
+func (m *Member) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Duration/3)
+	defer cancel()
+	began := m.opts.Clock.Now()
+	m.mu.Lock()
+	lease := m.lease
+	m.mu.Unlock()
+	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if lease == nil {
+		var err error
+		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			lease, err = leases.Create(ctx, m.fill(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
+			return m.note(lease, err, began)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	lease, err := leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
+	return m.note(lease, err, began)
+}
+
+func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.lease = nil // whatever was wrong with it, it is read anew
+		return err
+	}
+	if !m.inTime() {
+		m.term++
+		for _, p := range m.peers { // what they did meanwhile was not seen
+			p.changed = m.opts.Clock.Now()
+		}
+	}
+	m.lease, m.renewed, m.wall = lease, began, began.Round(0)
+	return nil
+}
+
+func (m *Member) leaseName() string {
+	return "module-controller." + dnsName(m.opts.Env) + "." + dnsName(m.opts.Holder)
+}
+
+func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
+	l.Name, l.Namespace = m.leaseName(), corev1.NamespaceNodeLease
+	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
+	l.Annotations = map[string]string{labels.Sees: m.sees()}
+	l.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.Duration.Seconds())),
+		RenewTime: ptr.To(metav1.NewMicroTime(now)), AcquireTime: cmp.Or(l.Spec.AcquireTime, ptr.To(metav1.NewMicroTime(now))),
+		LeaseTransitions: l.Spec.LeaseTransitions,
+	}
+	return l
+}
+
+// selector is that of the Leases of the controllers of an environment.
+func (m *Member) selector() string {
+	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
+}
+
+// Start renews the Lease until ctx ends. After a failure it tries again soon.
+func (m *Member) Start(ctx context.Context) error {
+	failing := false
+	for ctx.Err() == nil {
+		pause := m.opts.Duration / 5
+		if err := m.renew(ctx); err != nil {
+			pause = m.opts.Duration / 15
+			if !failing && ctx.Err() == nil {
+				m.opts.Logger.Warn("could not renew the lease of this controller", "err", err)
+			}
+			failing = true
+		} else if failing {
+			failing = false
+			m.opts.Logger.Info("the lease of this controller is renewed again")
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.opts.Clock.After(pause):
+		}
+	}
+	return nil
+}
+
+// release ceases to act and deletes the Lease, so that others need not wait for its end.
+func (m *Member) release(ctx context.Context) error {
+	m.mu.Lock()
+	lease := m.lease
+	m.renewed, m.lease = time.Time{}, nil
+	m.mu.Unlock()
+	if lease == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.opts.Duration/3)
+	defer cancel()
+	err := m.client.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, *metav1.NewPreconditionDeleteOptions(string(lease.UID)))
+	if ignoreNotFound(err) != nil {
+		return fmt.Errorf("deleting the lease of this controller: %w", err)
+	}
+	return nil
+}
+
+// Seen takes the Lease of a controller as it is now; deleted says that it was taken out of the API.
+func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
+	if holder == "" || holder == m.opts.Holder {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.peer(holder)
+	if p.released = deleted; deleted {
+		return
+	}
+	if p.version != l.ResourceVersion {
+		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
+	}
+	p.duration = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	p.sees = strings.Split(l.Annotations[labels.Sees], ",")
+}
+
+// peer is called with the lock held. One whose Lease was never seen may be there all the same.
+func (m *Member) peer(holder string) *other {
+	p := m.peers[holder]
+	if p == nil {
+		p = &other{changed: m.opts.Clock.Now(), duration: m.opts.Duration}
+		m.peers[holder] = p
+	}
+	return p
+}
+
+// left is for how long another controller still counts as there; 0 or less: it is gone.
+func (m *Member) left(holder string) time.Duration {
+	if holder == "" {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.peer(holder).left(m.opts.Clock.Now())
+}
+
+func (p *other) left(now time.Time) time.Duration {
+	if p.released {
+		return 0
+	}
+	return p.changed.Add(p.duration).Sub(now)
+}
+
+// confirm reads the Lease of a controller that seems to be gone: a watch may be late. It is read
+// once a second, however many bases it served.
+func (m *Member) confirm(ctx context.Context, holder string) error {
+	m.mu.Lock()
+	p, now := m.peer(holder), m.opts.Clock.Now()
+	fresh := !p.read.IsZero() && now.Sub(p.read) < time.Second
+	m.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	of := Member{opts: MemberOptions{Env: m.opts.Env, Holder: holder}}
+	l, err := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, of.leaseName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("reading the lease of controller %q: %w", holder, err)
+	default:
+		m.Seen(l, false)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.read = now
+	return nil
+}
+
+// seenByOthers says whether another controller that is there hears bases through a tunnel.
+func (m *Member) seenByOthers(key tunnel.Key) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Clock.Now()
+	for _, p := range m.peers {
+		if p.version != "" && p.left(now) > 0 && slices.Contains(p.sees, string(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// blindFor is for how long this controller has heard nothing through a tunnel; 0 if it hears.
+func (m *Member) blindFor(key tunnel.Key) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if since, down := m.blind[key]; down {
+		return m.opts.Clock.Since(since)
+	}
+	return 0
+}

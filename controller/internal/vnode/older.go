@@ -1,0 +1,119 @@
+package vnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// nodeName is the name of a base's Node: that of the existing controller's, vnode.<identity>.<env>,
+// if there is one and none of ours, so that the Pods on it stay where they are.
+func (r *Reconciler) nodeName(identity string) string {
+	name := Name(identity)
+	if _, err := r.nodes.Get(name); err == nil {
+		return name
+	}
+	if n := r.olderNode(identity); n != nil {
+		return n.Name
+	}
+	return name
+}
+
+// olderNode is the Node that the existing controller made for a base; nil if there is none.
+func (r *Reconciler) olderNode(identity string) *corev1.Node {
+	n, err := r.nodes.Get(namePrefix + identity + "." + r.opts.Env)
+	if err != nil || n.Labels[labels.Component] != labels.Vnode || n.Labels[labels.Env] != labelValue(r.opts.Env) {
+		return nil
+	}
+	if _, _, named := holderOf(n); named && n.Annotations[labels.Identity] != identity {
+		return nil // another base's, whose identity ends like that
+	}
+	return n
+}
+
+// olderLease is what was seen of the Lease by which a controller that writes no holder serves a Node:
+// the existing one, or an earlier version of this one.
+type olderLease struct {
+	version string
+	changed time.Time
+}
+
+// olderLeft is for how long a controller that writes no holder still counts as serving a Node. That
+// it renews the Lease is seen, not read from its clock.
+func (r *Reconciler) olderLeft(ctx context.Context, nodeName string, s *state) (time.Duration, error) {
+	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("reading the lease of node %q: %w", nodeName, err)
+	}
+	now := r.opts.Clock.Now()
+	if s.older.version != l.ResourceVersion {
+		s.older = olderLease{version: l.ResourceVersion, changed: now}
+	}
+	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.Speed.Seconds(nodeLease).Seconds()))) * time.Second
+	return s.older.changed.Add(duration).Sub(now), nil
+}
+
+// removeOlder removes the Node that the existing controller has left beside the one of this
+// controller, with its Pods: they show modules that nobody looks after, and their workloads make new
+// ones here, which find their modules installed. It returns when to look again; 0 is not at all.
+func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state) (time.Duration, error) {
+	n := r.olderNode(identity)
+	if n == nil || n.Name == s.nodeName {
+		return 0, nil
+	}
+	if wait, err := r.olderLeft(ctx, n.Name, s); wait > 0 || err != nil {
+		return wait, err
+	}
+	pods, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
+	if err != nil {
+		return 0, fmt.Errorf("listing the pods of node %q: %w", n.Name, err)
+	}
+	var errs []error
+	for _, p := range pods.Items {
+		if p.Spec.NodeName == n.Name {
+			o := *metav1.NewPreconditionDeleteOptions(string(p.UID))
+			o.GracePeriodSeconds = ptr.To[int64](0)
+			errs = append(errs, ignoreNotFound(r.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, o)))
+		}
+	}
+	errs = append(errs, ignoreNotFound(r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID)))),
+		ignoreNotFound(r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})))
+	if err := errors.Join(errs...); err != nil {
+		return 0, fmt.Errorf("removing node %q of another controller: %w", n.Name, err)
+	}
+	r.opts.Logger.Info("removed the node that another controller had left, with its pods", "base", identity, "node", n.Name, "pods", len(pods.Items))
+	return 0, nil
+}
+
+// tell says once why a base is not served.
+func (r *Reconciler) tell(s *state, why standing) {
+	if s.told == why {
+		return
+	}
+	s.told = why
+	holder, _, _ := holderOf(s.node)
+	switch why {
+	case foreign:
+		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, "ForeignEnvironment",
+			"environment %q wants this base, but the node belongs to environment %q: it is left alone. If nobody serves it there any more, delete the node",
+			r.opts.Env, s.node.Labels[labels.Env])
+		r.opts.Logger.Warn("a base is not served: its node belongs to another environment; if nobody serves it there any more, delete the node",
+			"node", s.nodeName, "env", r.opts.Env, "theirs", s.node.Labels[labels.Env], "holder", holder)
+	case older:
+		r.opts.Recorder.Event(s.node, corev1.EventTypeNormal, "WaitingForOtherController",
+			"a controller of another kind may serve this base: it is taken over when the node's lease has not been renewed for as long as it holds")
+		r.opts.Logger.Info("a controller of another kind may serve a base: waiting until it does not renew the node's lease any more", "node", s.nodeName)
+	case free, mine, another:
+	}
+}

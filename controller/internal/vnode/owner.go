@@ -1,0 +1,122 @@
+package vnode
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// errTaken says that somebody else wrote the Node meanwhile: it has to be judged anew.
+var errTaken = errors.New("somebody else wrote the node meanwhile")
+
+// standing is what a Node says about who serves its base.
+type standing int
+
+const (
+	free    standing = iota // nobody does, or who did is gone
+	mine                    // this controller does
+	another                 // another controller does
+	foreign                 // it belongs to another environment
+	older                   // a controller of another kind may, that writes no holder
+)
+
+// holderOf is the controller that serves the base of a Node, and its fencing number.
+func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
+	holder, named = n.Annotations[labels.Holder]
+	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // absent or nonsense counts as 0
+	return holder, fence, named
+}
+
+// standing judges the Node of a base as it is known.
+func (r *Reconciler) standing(s *state) standing {
+	if s.node == nil {
+		return free
+	}
+	holder, fence, named := holderOf(s.node)
+	env := s.node.Labels[labels.Env]
+	switch {
+	case env != "" && env != labelValue(r.opts.Env) && holder != r.opts.Holder: // its own earlier life, under another ENV, it takes over
+		return foreign
+	case holder == r.opts.Holder && s.fence == fence && s.term == r.member.Term():
+		return mine
+	case holder == r.opts.Holder:
+		return free
+	case !named && (s.node.Annotations[labels.Identity] == "" || r.opts.Cluster):
+		return older
+	case named && holder != "" && (r.opts.Cluster || s.looked) && r.member.left(holder) > 0:
+		return another
+	default: // a single controller takes what its predecessor left, once and at once
+		return free
+	}
+}
+
+// mayTake says whether this controller should take a base that nobody serves, and if not, when to
+// look again.
+func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
+	if r.opts.Cluster && r.member.blindFor(b.Tunnel) > 0 && r.member.seenByOthers(b.Tunnel) {
+		return time.Second, nil // it would hear nothing of the base
+	}
+	if wait := r.workloadDelay(s); wait > 0 {
+		return wait, nil
+	}
+	if s.node == nil {
+		return 0, nil
+	}
+	holder, _, named := holderOf(s.node)
+	if !named || holder == "" || holder == r.opts.Holder || !r.opts.Cluster && !s.looked {
+		return 0, nil
+	}
+	if err := r.member.confirm(ctx, holder); err != nil {
+		return 0, err
+	}
+	return max(r.member.left(holder), 0), nil
+}
+
+// handOver gives a base away whose tunnel is down here for as long as a lease holds, while another
+// controller hears it.
+func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snapshot, s *state) (bool, error) {
+	if !r.opts.Cluster || r.member.blindFor(b.Tunnel) < r.opts.LeaseDuration || !r.member.seenByOthers(b.Tunnel) {
+		return false, nil
+	}
+	r.setOwned(identity, s, false)
+	r.opts.Logger.Info("handing a base over: its tunnel is down here, and another controller hears it", "base", identity, "node", s.nodeName)
+	n := s.node.DeepCopy()
+	n.Annotations[labels.Holder] = ""
+	n.Annotations[labels.Fence] = strconv.FormatInt(s.fence+1, 10)
+	return true, r.put(ctx, s, n)
+}
+
+// workloadDelay is how long a controller in a cluster holds back before it asks for a base: the
+// more of all bases it serves, the longer, so that the others come first (Module Controller V2
+// document 5.4, WORKLOAD_MAX_LEVEL). The jitter breaks ties.
+func (r *Reconciler) workloadDelay(s *state) time.Duration {
+	if !r.opts.Cluster {
+		return 0
+	}
+	now := r.opts.Clock.Now()
+	if !s.after.IsZero() { // what the base says meanwhile does not shorten it
+		return s.after.Sub(now)
+	}
+	r.mu.Lock()
+	mine, all := 0, len(r.states)
+	for _, other := range r.states {
+		if other.owned {
+			mine++
+		}
+	}
+	r.mu.Unlock()
+	level := mine * r.opts.MaxLevel / (all + 1)
+	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)
+	s.after = now.Add(delay)
+	return delay
+}
+
+// levelDelay is the delay for one workload level of the original controller.
+const levelDelay = 100 * time.Millisecond

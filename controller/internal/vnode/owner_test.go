@@ -1,0 +1,428 @@
+package vnode
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// pair are two controllers of one cluster and one clock; the first serves the base.
+func pair(t *testing.T) (first, second *fixture) {
+	t.Helper()
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	first = newFixture(t, Options{Holder: "first", Cluster: true, Clock: clock}, api)
+	second = newFixture(t, Options{Holder: "second", Cluster: true, Clock: clock}, api)
+	first.hear()
+	first.reconcileFor(t, time.Second)
+	second.hear()
+	second.reconcileFor(t, time.Second)
+	if !first.Owns(identity) || second.Owns(identity) {
+		t.Fatalf("first serves the base: %t, second: %t", first.Owns(identity), second.Owns(identity))
+	}
+	return first, second
+}
+
+// holder is whom the Node names, and with which fence.
+func (s *fixture) holder(t *testing.T) string {
+	t.Helper()
+	n := s.liveNode(t)
+	return n.Annotations[labels.Holder] + " " + n.Annotations[labels.Fence]
+}
+
+func TestADeadControllersBaseIsTakenOver(t *testing.T) {
+	first, second := pair(t)
+	first.cut.Store(true) // it is dead
+	pass(t, 14*time.Second, second)
+	second.hear()
+	second.reconcileOnce(t)
+	if second.Owns(identity) {
+		t.Fatal("a base was taken 14 s after its controller was last seen")
+	}
+	pass(t, time.Second, second)
+	second.reconcileFor(t, time.Second)
+	if !second.Owns(identity) {
+		t.Fatal("the base is not taken within 16 s")
+	}
+	if got := second.holder(t); got != "second 2" {
+		t.Errorf("the Node names %q", got)
+	}
+	// It was frozen only. Before it has done anything it finds out that it may not act.
+	if first.Acting() {
+		t.Error("a controller that could not renew acts")
+	}
+	first.watchOver()
+	if first.Owns(identity) || !slices.Equal(first.events, []string{"owned", "lost"}) {
+		t.Errorf("the first serves the base: %t, events %v", first.Owns(identity), first.events)
+	}
+	first.cut.Store(false)
+	first.turn(t)
+	first.hear()
+	for range 3 {
+		first.reconcileFor(t, time.Second)
+	}
+	if first.Owns(identity) || first.holder(t) != "second 2" {
+		t.Errorf("the first serves the base again: %t, the Node names %q", first.Owns(identity), first.holder(t))
+	}
+}
+
+// It ceases to act before anybody may take its bases.
+func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	s.cut.Store(true)
+	pass(t, 11*time.Second, s)
+	if !s.Acting() || !s.Owns(identity) {
+		t.Fatal("it gave up too soon")
+	}
+	pass(t, time.Second, s)
+	if s.Acting() || s.Owns(identity) {
+		t.Errorf("12 s after the last renewal it acts: %t, serves its base: %t", s.Acting(), s.Owns(identity))
+	}
+	s.writes()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "while it may not act")
+	s.cut.Store(false)
+	s.turn(t)
+	s.reconcileOnce(t)
+	if got := s.holder(t); !s.Owns(identity) || got != "me 2" {
+		t.Errorf("when it may act again it serves its base: %t, the Node names %q: want it taken anew", s.Owns(identity), got)
+	}
+}
+
+// A renewal that hangs counts from when it began: others may see it as early.
+func TestARenewalCountsFromItsBeginning(t *testing.T) {
+	api := newAPI()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.clock.Step(11 * time.Second)
+		return false, nil, nil
+	})
+	if err := s.member.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(time.Second)
+	if s.Acting() {
+		t.Error("it acts 12 s after the renewal began")
+	}
+}
+
+// Nobody is taken for dead by his clock: what counts is that his Lease changes.
+func TestAnothersClockDoesNotMatter(t *testing.T) {
+	first, second := pair(t)
+	stamp := func(s *fixture, at time.Time) {
+		leases := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(at))
+		if l, err = leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.PeerChanged(l, false)
+	}
+	for i := range 30 {
+		pass(t, time.Second, second)
+		stamp(second, noon.Add(-time.Hour).Add(time.Duration(i)))
+		second.hear()
+		second.reconcileOnce(t)
+	}
+	if second.Owns(identity) {
+		t.Error("a controller whose clock is an hour behind was taken for dead")
+	}
+}
+
+// A watch may be late: whoever seems to be gone is read once more.
+func TestALateWatchDoesNotMakeAControllerDead(t *testing.T) {
+	first, second := pair(t)
+	for range 20 { // second sees nothing of it
+		second.clock.Step(time.Second)
+		first.turn(t)
+		if err := second.member.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second.hear()
+	second.reconcileFor(t, time.Second)
+	if second.Owns(identity) {
+		t.Error("a base was taken from a controller that renews its lease")
+	}
+}
+
+func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
+	first, second := pair(t)
+	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.member.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first.Acting() {
+		t.Error("it acts after it gave its lease up")
+	}
+	second.PeerChanged(lease, true)
+	second.reconcileFor(t, time.Second)
+	if !second.Owns(identity) {
+		t.Error("the other one does not serve the base")
+	}
+}
+
+func TestABlindControllerHandsItsBasesOver(t *testing.T) {
+	first, second := pair(t)
+	first.down.Store(true)
+	both := func(d time.Duration) {
+		t.Helper()
+		for range d / time.Second {
+			pass(t, time.Second, first, second)
+			second.hear()
+			first.reconcileOnce(t)
+			second.reconcileOnce(t)
+		}
+	}
+	both(14 * time.Second)
+	if !first.Owns(identity) {
+		t.Fatal("the base was given away too soon")
+	}
+	both(3 * time.Second)
+	second.reconcileFor(t, time.Second)
+	if first.Owns(identity) || !second.Owns(identity) || second.holder(t) != "second 3" {
+		t.Errorf("first serves the base: %t, second: %t, the Node names %q", first.Owns(identity), second.Owns(identity), second.holder(t))
+	}
+}
+
+func TestNobodyIsHandedABaseThatHearsItNoBetter(t *testing.T) {
+	first, second := pair(t)
+	first.down.Store(true)
+	second.down.Store(true)
+	for range 60 {
+		pass(t, time.Second, first, second)
+		first.reconcileOnce(t)
+		second.reconcileOnce(t)
+	}
+	if !first.Owns(identity) || second.Owns(identity) {
+		t.Errorf("first serves the base: %t, second: %t", first.Owns(identity), second.Owns(identity))
+	}
+}
+
+func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me", Cluster: true}, newAPI())
+	s.hear()
+	wait := s.reconcileOnce(t)
+	s.clock.Step(wait / 2)
+	s.hear()
+	rest := s.reconcileOnce(t)
+	s.wantWrites(t, "before the delay is over")
+	if diff := cmp.Diff(wait-wait/2, rest); diff != "" {
+		t.Errorf("rest of the delay (-want +got):\n%s", diff)
+	}
+	s.clock.Step(rest)
+	s.reconcileOnce(t)
+	s.wantWrites(t, "after it", "create nodes", "create leases")
+}
+
+func TestARestartedSingleControllerTakesItsBasesAtOnce(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	before := newFixture(t, Options{Holder: "random-1", Clock: clock}, api)
+	before.hear()
+	before.reconcileOnce(t)
+	after := newFixture(t, Options{Holder: "random-2", Clock: clock}, api)
+	after.hear()
+	after.reconcileOnce(t) // the Node is there
+	after.reconcileOnce(t)
+	if !after.Owns(identity) {
+		t.Error("a restarted controller with another CLIENT_ID does not serve its bases")
+	}
+	// Two that are single by mistake do not fight: the first one steps back.
+	for range 20 {
+		pass(t, time.Second, before, after)
+		before.hear()
+		before.reconcileOnce(t)
+	}
+	if before.Owns(identity) {
+		t.Error("the first controller holds on to a base that another one took")
+	}
+}
+
+func TestANodeOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
+	theirs.hear()
+	theirs.reconcileOnce(t)
+	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	s.writes()
+	for range 40 {
+		pass(t, time.Second, s)
+		s.hear()
+		s.reconcileOnce(t)
+	}
+	s.wantWrites(t, "to a Node of another environment")
+	if s.Owns(identity) || s.holder(t) != "theirs 1" {
+		t.Errorf("it serves the base: %t, the Node names %q", s.Owns(identity), s.holder(t))
+	}
+	if events := s.noted(); len(events) != 1 || !strings.Contains(events[0], `ForeignEnvironment environment "dev" wants this base, but the node belongs to environment "prod"`) {
+		t.Errorf("Events %q", events)
+	}
+}
+
+func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
+	api := newAPI()
+	before := newFixture(t, Options{Settings: Settings{Env: "old"}, Holder: "me"}, api)
+	before.hear()
+	before.reconcileOnce(t)
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	s.reconcileOnce(t)
+	n := s.liveNode(t)
+	if diff := cmp.Diff(settings.Taints(), n.Spec.Taints); diff != "" || n.Labels[labels.Env] != "dev" || !s.Owns(identity) {
+		t.Errorf("served: %t, environment %q, taints (-want +got):\n%s", s.Owns(identity), n.Labels[labels.Env], diff)
+	}
+}
+
+// olderNode is a Node of the existing controller, with the Lease that it renews.
+func olderNode(renewed time.Time) (*corev1.Node, *coordinationv1.Lease) {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", UID: "theirs", ResourceVersion: "1", Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"}}},
+		&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", Namespace: corev1.NamespaceNodeLease, ResourceVersion: "1"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("existing"), LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NewMicroTime(renewed))},
+		}
+}
+
+func TestANodeOfTheExistingControllerIsTakenOverWhenThatIsGone(t *testing.T) {
+	node, lease := olderNode(noon.Add(-time.Hour)) // its clock is not believed
+	api := newAPI(node, lease)
+	s := newFixture(t, Options{Holder: "me"}, api)
+	if err := s.cache.Add(node); err != nil {
+		t.Fatal(err)
+	}
+	for range 39 {
+		s.hear()
+		s.reconcileOnce(t)
+		pass(t, time.Second, s)
+	}
+	s.wantWrites(t, "while the existing controller may be there")
+	if events := s.noted(); len(events) != 1 || !strings.Contains(events[0], "WaitingForOtherController") {
+		t.Errorf("Events %q", events)
+	}
+	pass(t, time.Second, s)
+	s.hear()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when it is gone", "update nodes/status", "update nodes", "update leases")
+	n, err := api.CoreV1().Nodes().Get(t.Context(), "vnode.a.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Owns(identity) || n.UID != "theirs" || n.Annotations[labels.Holder] != "me" || n.Annotations[labels.Identity] != identity {
+		t.Errorf("served: %t, UID %s, annotations %v", s.Owns(identity), n.UID, n.Annotations)
+	}
+}
+
+func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
+	node, lease := olderNode(noon)
+	api := newAPI(node, lease)
+	s := newFixture(t, Options{Holder: "me"}, api)
+	if err := s.cache.Add(node); err != nil {
+		t.Fatal(err)
+	}
+	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	for i := range 120 {
+		s.hear()
+		s.reconcileOnce(t)
+		pass(t, time.Second, s)
+		if i%10 == 0 {
+			l, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if s.Owns(identity) {
+		t.Error("a base is served that another controller serves")
+	}
+}
+
+// Where both controllers made a Node for the base, the other one's goes with its Pods.
+func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
+	node, lease := olderNode(noon)
+	on := func(name, nodeName string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{NodeName: nodeName}}
+	}
+	api := newAPI(on("theirs", "vnode.a.dev"), on("ours", nodeName))
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	for resource, o := range map[string]runtime.Object{"nodes": node, "leases": lease} {
+		gv := corev1.SchemeGroupVersion
+		if resource == "leases" {
+			gv = coordinationv1.SchemeGroupVersion
+		}
+		if err := api.Tracker().Create(gv.WithResource(resource), o, o.(metav1.Object).GetNamespace()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.sync(t)
+	s.writes()
+	for range 39 {
+		s.hear()
+		s.reconcileOnce(t)
+		pass(t, time.Second, s)
+	}
+	s.wantWrites(t, "while the existing controller may be there", "update leases")
+	pass(t, time.Second, s)
+	s.hear()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when it is gone", "update leases", "delete pods", "delete nodes", "delete leases")
+	left, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 1 || left.Items[0].Name != "ours" || !s.Owns(identity) {
+		t.Errorf("Pods left: %v, base served: %t", left.Items, s.Owns(identity))
+	}
+}
+
+func TestAHangingRenewalDoesNotKeepTheGuardWaiting(t *testing.T) {
+	api := newAPI()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	release := make(chan struct{})
+	hangs := make(chan struct{})
+	api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(hangs)
+		<-release
+		return true, nil, errors.New("the API server does not answer")
+	})
+	done := make(chan error)
+	go func() { done <- s.member.renew(t.Context()) }()
+	<-hangs
+	s.clock.Step(12 * time.Second)
+	s.watchOver()
+	if s.Owns(identity) {
+		t.Error("the guard waits for the renewal")
+	}
+	close(release)
+	if err := <-done; err == nil {
+		t.Error("the renewal succeeded")
+	}
+}
