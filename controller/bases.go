@@ -2,13 +2,17 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/metrics"
+	"github.com/koupleless/koupsandbox/controller/internal/mutation"
+	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -18,11 +22,15 @@ func (c *Controller) baseChanged(change base.Change) {
 	case base.Appeared:
 		c.wake()
 		c.nodeReconciler.Changed(change.Identity)
-	case base.InfoChanged, base.LivenessChanged:
+	case base.InfoChanged, base.LivenessChanged, base.HealthChanged:
 		c.nodeReconciler.Changed(change.Identity)
 		c.provider.BaseChanged(change)
-	case base.HealthChanged, base.Disappeared:
+	case base.Disappeared, base.ObservedChanged:
+		if change.Silent {
+			c.nodeReconciler.FellSilent(change.Identity)
+		}
 		c.nodeReconciler.Changed(change.Identity)
+		c.provider.BaseChanged(change)
 	case base.ModulesChanged:
 		if b, known := c.registry.Get(change.Identity); known {
 			c.journal.NoteModules(change.Identity, change.Names, b.Modules, time.Now())
@@ -63,14 +71,20 @@ const (
 
 // sweep asks bases what is due, and notices those that fell silent.
 func (c *Controller) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(c.opts.speed().Of(sweepEvery))
 	defer tick.Stop()
 	pause := time.NewTicker(sweepAtMost)
 	defer pause.Stop()
 	for {
-		probes, missed := c.registry.Sweep()
-		c.metrics.Missed(missed)
-		for _, p := range probes {
+		found := c.registry.Sweep()
+		c.metrics.Missed(found.Missed)
+		for _, n := range found.News {
+			c.tellNews(n)
+		}
+		for _, p := range found.Probes {
+			if mutation.NoLists && p.Command == arklet.CommandQueryAllBiz {
+				continue
+			}
 			if err := c.dialog.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
 				c.logger.Debug("could not ask a base", "base", p.To.Identity, "command", p.Command, "err", err)
 			}
@@ -87,6 +101,33 @@ func (c *Controller) sweep(ctx context.Context) error {
 		case <-c.due:
 		}
 	}
+}
+
+// tellNews logs that nothing can be concluded from the silence of bases any more, or that it can
+// again, and tells the report hooks of what a person has to look at.
+func (c *Controller) tellNews(n base.News) {
+	at := []any{"reason", string(n.Blind)}
+	if n.Tunnel != "" {
+		at = append(at, "tunnel", n.Tunnel)
+	}
+	switch {
+	case n.Ended:
+		c.logger.Info("bases are observed again", append(at, "lasted", n.Lasted)...)
+		return
+	case n.Blind == base.MassSilence:
+		code := errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable
+		text := fmt.Sprintf("%d of %d bases fell silent together: taken for a fault of the way to them", n.Silent, n.Bases)
+		c.logger.Warn(text, append(at, "code", code)...)
+		c.reporter.Report(report.Event{
+			Scene: "vnode", Event: "MassSilence", Result: "FAILED", Code: code, Message: text,
+			Labels: map[string]string{"tunnel": n.Tunnel},
+		})
+	case n.Blind == base.ControllerSuspended:
+		c.logger.Warn("this process stood still: bases are asked anew, and have time to answer", append(at, "for", n.Lasted)...)
+	default:
+		c.logger.Warn("bases cannot be observed: nothing is concluded from their silence", at...)
+	}
+	c.metrics.Blind(n.Tunnel, string(n.Blind))
 }
 
 // listener is the controller as the tunnels see it.

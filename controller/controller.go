@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -23,6 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/metrics"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
@@ -45,7 +48,9 @@ type Controller struct {
 	provider       *vpod.Provider
 	pods           *node.PodController
 	nodes          corev1informers.NodeInformer // those of bases
+	peers          cache.SharedIndexInformer    // the Leases of controllers
 	events         record.EventBroadcaster
+	recorder       record.EventRecorder
 	mqtt           *mqtt.Tunnel
 	http           *httptunnel.Tunnel
 	reporter       *report.Reporter
@@ -74,6 +79,7 @@ func New(opts Options) (*Controller, error) {
 		config.QPS = -1 // the API server's own priority and fairness decides, not a guess made here
 	}
 	config.Wrap(c.metrics.CountRequests)
+	config.Wrap(c.guardRequests)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
@@ -82,6 +88,10 @@ func New(opts Options) (*Controller, error) {
 	c.registry = base.NewRegistry(base.Options{
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
+		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent,
+		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
+		Speed:    opts.speed(),
+		Sees:     c.sees,
 		Observer: c.baseChanged,
 	})
 	c.dialog = base.NewDialog(c.registry)
@@ -123,14 +133,16 @@ func (c *Controller) Start(ctx context.Context) error {
 	for _, serve := range servers {
 		group.Go(func() error { return serve(ctx) })
 	}
+	c.untilTheAPIAnswers(ctx)
 	group.Go(func() error { c.nodes.Informer().RunWithContext(ctx); return nil })
+	group.Go(func() error { c.peers.RunWithContext(ctx); return nil })
 	for _, start := range c.parts {
 		group.Go(func() error { return start(ctx) })
 	}
 	group.Go(func() error { return c.provider.Start(ctx) })
 	group.Go(func() error { return c.pods.Run(vklog.WithLogger(ctx, vpod.Logger(c.logger)), podWorkers) })
 	group.Go(func() error {
-		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.provider.Informer().HasSynced) {
+		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced, c.provider.Informer().HasSynced) {
 			return nil
 		}
 		c.adopt()
@@ -140,6 +152,26 @@ func (c *Controller) Start(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// untilTheAPIAnswers asks every second, until ctx ends. Informers that find no API try again after up
+// to a minute, which is longer than Kubernetes waits for the Leases of the Nodes.
+func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
+	told := false
+	for ctx.Err() == nil {
+		_, err := c.client.Discovery().ServerVersion()
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) { // informers say what is not allowed
+			return
+		}
+		if !told {
+			c.logger.Warn("the Kubernetes API does not answer yet", "err", err)
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // serveBases runs what needs the cluster's state: the tunnels come last, so that nothing is heard
@@ -162,7 +194,7 @@ func (c *Controller) serveBases(ctx context.Context) error {
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.Informer().GetStore().List() {
 		n, ok := obj.(*corev1.Node)
-		if !ok || n.Labels[labels.Env] != c.opts.Env {
+		if !ok || n.Labels[labels.Env] != c.settings().Labels(base.Info{})[labels.Env] {
 			continue
 		}
 		if info, ok := vnode.Info(n); ok {
@@ -171,13 +203,27 @@ func (c *Controller) adopt() {
 	}
 }
 
+// sees says whether a tunnel carries what bases say. Over HTTP bases call the controller, and
+// nothing tells a fault of the way from bases that are gone; so it is taken to see while it listens,
+// and only a silence of many at once is held against the way.
+func (c *Controller) sees(key tunnel.Key) bool {
+	switch {
+	case key == tunnel.MQTT && c.mqtt != nil:
+		return c.mqtt.Connected()
+	case key == tunnel.HTTP && c.http != nil:
+		return c.http.Addr() != ""
+	default:
+		return true
+	}
+}
+
 // Ready says whether the controller sees the cluster and a tunnel, or why not.
 func (c *Controller) Ready() error {
 	switch {
 	case !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced():
 		return errors.New("the Kubernetes API has not been read yet")
-	case c.mqtt != nil && !c.mqtt.Connected():
-		return errors.New("not connected to the MQTT broker")
+	case c.mqtt != nil && c.mqtt.Trouble() != nil:
+		return fmt.Errorf("the MQTT tunnel: %w", c.mqtt.Trouble())
 	}
 	select {
 	case <-c.pods.Ready():

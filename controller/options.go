@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 )
 
@@ -53,16 +57,28 @@ type Options struct {
 	// base: "unowned" (those without a controller), "never" or "always" [FAILED_PODS]; empty means
 	// unowned.
 	FailedPods string
+	// KeepSameVersion never replaces a module by another image of the same version, which takes a
+	// gap [KEEP_SAME_VERSION].
+	KeepSameVersion bool
 	// LeavePodTolerations leaves module Pods without a toleration for any environment unscheduled;
 	// otherwise they get the one for Env, as the documents' samples need.
 	LeavePodTolerations bool
 
 	// LeaseDuration is how long this controller may be silent before another one takes its bases;
-	// whole seconds, 0 means 40 s [LEASE_DURATION].
+	// whole seconds, 0 means 15 s [LEASE_DURATION].
 	LeaseDuration time.Duration
 	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns Unknown and
 	// goes; 0 means 25 s and 60 s.
 	UnreachableAfter, DeadAfter time.Duration
+	// ReconnectGrace is for how long after the tunnel to the broker is up again the silence of a base
+	// does not count; 0 means 128 s, the longest reconnect pause of a real base, negative none
+	// [RECONNECT_GRACE].
+	ReconnectGrace time.Duration
+	// MassSilence says when the silence of many bases is taken for a fault of the way to them.
+	MassSilence MassSilence
+	// DeletionsPercent is how many percent of the bases may be given up for their silence in a
+	// minute, one at least; 0 means 10 [BASE_DELETIONS_PERCENT].
+	DeletionsPercent int
 	// HealthInterval and ListInterval are how often a base is asked for its health and its modules;
 	// 0 means 10 s and 15 s.
 	HealthInterval, ListInterval time.Duration
@@ -74,12 +90,31 @@ type Options struct {
 	// none.
 	Drain time.Duration
 
+	// TimeScale divides every period of the controller, those above and those that have no setting;
+	// 1 to 20, 0 means 1 [TIME_SCALE]. It is for tests of long outages, with bases that live as fast.
+	// A Lease holds 4 s at least.
+	TimeScale int
+
 	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are served; empty
 	// leaves them out. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool
 	// Logger is where the controller logs; nil discards.
 	Logger *slog.Logger
+}
+
+// MassSilence says when the silence of many bases of one tunnel is taken for a fault of the way to
+// them: none of them turns Not Ready or is removed then.
+type MassSilence struct {
+	// Percent of all bases, silent at once; 0 means 50, negative turns this off
+	// [MASS_SILENCE_PERCENT].
+	Percent int
+	// AtLeast is how many bases there must be; 0 means 3 [MASS_SILENCE_MIN_BASES].
+	AtLeast int
+	// Window is within which time they fell silent; 0 means 1 min [MASS_SILENCE_WINDOW].
+	Window time.Duration
+	// AtMost is for how long that is believed; 0 means 30 min [MASS_SILENCE_AT_MOST].
+	AtMost time.Duration
 }
 
 // MQTTOptions configure the MQTT tunnel.
@@ -93,6 +128,10 @@ type MQTTOptions struct {
 	Username, Password string
 	// ClientPrefix begins the MQTT client id [MQTT_CLIENT_PREFIX]; empty means "koupleless".
 	ClientPrefix string
+	// KeepRetained leaves the commands and baselines of Env alone that the broker has retained
+	// [KEEP_RETAINED_COMMANDS]; otherwise they are removed once, at the start: an existing controller
+	// leaves them, and every base that connects would run them.
+	KeepRetained bool
 	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]; the broker's
 	// certificate is verified.
 	TLS *tls.Config
@@ -154,10 +193,21 @@ func (o *Options) complete() error {
 	}
 	for name, d := range map[string]time.Duration{
 		"UnreachableAfter": o.UnreachableAfter, "DeadAfter": o.DeadAfter, "HealthInterval": o.HealthInterval,
+		"MassSilence.Window": o.MassSilence.Window, "MassSilence.AtMost": o.MassSilence.AtMost,
 		"ListInterval": o.ListInterval, "LeaseDuration": o.LeaseDuration, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative: %s", name, d))
+		}
+	}
+	for name, n := range map[string]int{"BASE_DELETIONS_PERCENT": o.DeletionsPercent, "MASS_SILENCE_PERCENT": o.MassSilence.Percent} {
+		if n > 100 {
+			errs = append(errs, fmt.Errorf("%s is %d: it must be at most 100", name, n))
+		}
+	}
+	for name, n := range map[string]int{"BASE_DELETIONS_PERCENT": o.DeletionsPercent, "MASS_SILENCE_MIN_BASES": o.MassSilence.AtLeast} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("%s is negative: %d", name, n))
 		}
 	}
 	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
@@ -166,8 +216,31 @@ func (o *Options) complete() error {
 	if o.LeaseDuration > 0 && o.LeaseDuration < minLease {
 		errs = append(errs, fmt.Errorf("LEASE_DURATION is %s: it must be at least %s", o.LeaseDuration, minLease))
 	}
+	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {
+		errs = append(errs, fmt.Errorf("TIME_SCALE is %d: it must be 1 to %d", o.TimeScale, pace.Fastest))
+	}
+	o.periods()
 	return errors.Join(errs...)
 }
+
+// periods fills in the defaults of all periods and divides them by TimeScale.
+func (o *Options) periods() {
+	for p, d := range map[*time.Duration]time.Duration{
+		&o.LeaseDuration: vnode.DefaultMembership, &o.UnreachableAfter: base.DefaultUnreachableAfter, &o.DeadAfter: base.DefaultDeadAfter,
+		&o.ReconnectGrace: base.DefaultGrace, &o.HealthInterval: base.DefaultHealthInterval, &o.ListInterval: base.DefaultListInterval,
+		&o.MassSilence.Window: base.DefaultMassWindow, &o.MassSilence.AtMost: base.DefaultMassAtMost,
+		&o.InstallTimeout: vpod.DefaultInstallTimeout, &o.UninstallTimeout: vpod.DefaultUninstallTimeout, &o.Drain: vpod.DefaultDrain,
+	} {
+		if *p = cmp.Or(*p, d); p != &o.LeaseDuration {
+			*p = o.speed().Of(*p)
+		}
+	}
+	if o.TimeScale > 1 {
+		o.LeaseDuration = max(o.speed().Seconds(o.LeaseDuration), minLease)
+	}
+}
+
+func (o *Options) speed() pace.Speed { return pace.Speed(o.TimeScale) }
 
 // minLease leaves room for a few renewals, whose times Kubernetes keeps to the second.
 const minLease = 4 * time.Second

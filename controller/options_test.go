@@ -2,6 +2,7 @@ package controller
 
 import (
 	"crypto/tls"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +51,48 @@ func TestBrokerURL(t *testing.T) {
 		if (err != nil) != (c.want == "") || got != c.want {
 			t.Errorf("broker %q, port %d: %q, error %v, want %q", c.options.Broker, c.options.Port, got, err, c.want)
 		}
+	}
+}
+
+// Every period among the options has a default, and is divided; a new one that is not fails here.
+func TestTimeScaleDividesEveryPeriod(t *testing.T) {
+	complete := func(o Options) Options {
+		o.Config, o.ClientID, o.MQTT = &rest.Config{}, "c", &MQTTOptions{Broker: "b"}
+		if err := o.complete(); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	one, ten := complete(Options{}), complete(Options{TimeScale: 10})
+	n := 0
+	var compare func(path string, a, b reflect.Value)
+	compare = func(path string, a, b reflect.Value) {
+		for i := range a.NumField() {
+			f, name := a.Type().Field(i), path+a.Type().Field(i).Name
+			switch {
+			case f.Type == reflect.TypeFor[time.Duration]():
+				n++
+				want := time.Duration(a.Field(i).Int()) / 10
+				if name == "LeaseDuration" {
+					want = minLease // 1.5 s is too short for renewals
+				}
+				if got := time.Duration(b.Field(i).Int()); a.Field(i).Int() <= 0 || got != want {
+					t.Errorf("%s is %s at 1 and %s at 10, want %s", name, time.Duration(a.Field(i).Int()), got, want)
+				}
+			case f.Type.Kind() == reflect.Struct:
+				compare(name+".", a.Field(i), b.Field(i))
+			}
+		}
+	}
+	compare("", reflect.ValueOf(one), reflect.ValueOf(ten))
+	if n < 11 {
+		t.Errorf("only %d periods were compared", n)
+	}
+	given := complete(Options{TimeScale: 4, LeaseDuration: 30 * time.Second, Drain: -1, ReconnectGrace: -1, DeadAfter: 2 * time.Minute})
+	if given.LeaseDuration != 8*time.Second || given.Drain != -1 || given.ReconnectGrace != -1 || given.DeadAfter != 30*time.Second {
+		t.Errorf("what is set at 4: lease %s, drain %s, grace %s, dead after %s", given.LeaseDuration, given.Drain, given.ReconnectGrace, given.DeadAfter)
+	}
+	if _, err := New(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "b"}, TimeScale: 21}); err == nil || !strings.Contains(err.Error(), "TIME_SCALE is 21") {
+		t.Errorf("a scale of 21: %v", err)
 	}
 }

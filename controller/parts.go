@@ -2,8 +2,11 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -21,6 +26,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
 	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
 	"github.com/koupleless/koupsandbox/controller/internal/moduleview"
+	"github.com/koupleless/koupsandbox/controller/internal/notice"
 	"github.com/koupleless/koupsandbox/controller/internal/peer"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
@@ -31,9 +37,19 @@ import (
 // wireParts adds what an installation may do without.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
-	if c.opts.Deployments {
-		c.wireDeployments()
+	workloads := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
+	if err := c.wireNotices(workloads.Apps().V1().DaemonSets()); err != nil {
+		return err
 	}
+	if c.opts.Deployments {
+		c.wireDeployments(workloads.Apps().V1())
+	}
+	c.parts = append(c.parts, func(ctx context.Context) error {
+		workloads.Start(ctx.Done())
+		<-ctx.Done()
+		workloads.Shutdown()
+		return nil
+	})
 	if c.opts.ModuleView {
 		return c.wireModuleView(config)
 	}
@@ -109,29 +125,30 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
+// wireNotices has users told what a base, or Kubernetes, does with their workloads in silence.
+func (c *Controller) wireNotices(daemonSets appsinformers.DaemonSetInformer) error {
+	recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
+	err := notice.Pods(notice.PodOptions{Pods: c.provider.Informer(), Recorder: recorder, Mine: c.provider.Serves})
+	return errors.Join(err, notice.DaemonSets(daemonSets, c.opts.Env, recorder))
+}
+
 // wireDeployments has replicas of peer Deployments follow the bases, and tells starting bases what
 // to install.
-func (c *Controller) wireDeployments() {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
-	deployments, daemonSets := factory.Apps().V1().Deployments(), factory.Apps().V1().DaemonSets()
+func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
+	deployments, daemonSets := workloads.Deployments(), workloads.DaemonSets()
 	c.baseline = baseline.New(baseline.Options{
 		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), ReplicasFollow: true,
 	})
 	c.workloads = []cache.InformerSynced{deployments.Informer().HasSynced, daemonSets.Informer().HasSynced}
 	replicas := peer.New(peer.Options{
-		Client: c.client, Deployments: deployments, Nodes: c.nodes,
+		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
-		Grace:   c.opts.DeadAfter,
+		Grace: c.opts.DeadAfter, Speed: c.opts.speed(),
 		Changed: c.reportReplicas,
 		Logger:  c.logger,
 	})
-	c.parts = append(c.parts, replicas.Start, func(ctx context.Context) error {
-		factory.Start(ctx.Done())
-		<-ctx.Done()
-		factory.Shutdown()
-		return nil
-	})
+	c.parts = append(c.parts, replicas.Start)
 }
 
 func (c *Controller) reportReplicas(change peer.Change) {
@@ -161,14 +178,27 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 		return nil
 	}
 	settings := c.settings()
-	modules, err := c.baseline.Select(&corev1.Node{
+	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
-	})
+	}
+	if before, err := c.nodes.Lister().Get(node.Name); err == nil { // somebody may have labelled, tainted or cordoned it
+		own := node.Labels
+		node.Labels = maps.Clone(before.Labels)
+		maps.Copy(node.Labels, own)
+		for _, taint := range before.Spec.Taints {
+			if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint.Key }) {
+				node.Spec.Taints = append(node.Spec.Taints, taint)
+			}
+		}
+		node.Spec.Unschedulable = before.Spec.Unschedulable
+	}
+	modules, err := c.baseline.Select(node)
 	if err != nil {
 		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
 	}
 	c.logger.Info("a base asked for its baseline", "base", b.Identity, "modules", len(modules))
+	c.provider.Expect(b.Identity, modules)
 	return modules
 }
 

@@ -69,6 +69,11 @@ func (c *Controller) gauges() {
 			return float64(c.registry.Count()[liveness])
 		})
 	}
+	for _, reason := range []base.Blindness{base.TunnelDown, base.ControllerSuspended, base.MassSilence} {
+		c.metrics.Gauge("module_controller_bases_unobserved", "Bases from whose silence nothing is concluded.", map[string]string{"reason": string(reason)}, func() float64 {
+			return float64(c.registry.Unobserved()[reason])
+		})
+	}
 	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
 	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "nodes": c.nodeReconciler.Depth} {
 		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {

@@ -2,11 +2,13 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	httptunnel "github.com/koupleless/koupsandbox/controller/internal/tunnel/http"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel/mqtt"
@@ -33,6 +36,7 @@ func (c *Controller) wireTunnels() error {
 		c.mqtt = mqtt.New(mqtt.Options{
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
 			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
+			Notice: noticeWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
 				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
 				c.registry.Reconnected(tunnel.MQTT)
@@ -40,41 +44,66 @@ func (c *Controller) wireTunnels() error {
 			},
 			Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(c.mqtt)
+		c.dialog.Use(guarded{c.mqtt, c})
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
-			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Logger: c.logger,
+			Addr: h.Addr, TLS: h.TLS, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(c.http)
+		c.dialog.Use(guarded{c.http, c})
 	}
 	return nil
+}
+
+// noticeWithin is how soon a half-open connection to the broker must be noticed, so that no base that
+// is silent for that reason counts as unreachable; 0 means the tunnel's own default. Below 10 s a
+// machine that is busy for a second would break the connection: the broker ends one whose ping is
+// late.
+func noticeWithin(unreachableAfter time.Duration) time.Duration {
+	if unreachableAfter == 0 || unreachableAfter >= base.DefaultUnreachableAfter {
+		return 0
+	}
+	return max(unreachableAfter*14/25, 10*time.Second)
 }
 
 // podWorkers is how many Pods PodController hands to the provider at once; handing over only notes
 // the Pod, so a few are enough.
 const podWorkers = 8
 
+// podRetryAtMost is its longest pause between two attempts for one Pod.
+const podRetryAtMost = 10 * time.Second
+
 // wirePods prepares the provider of Pods and the PodController that calls it.
 func (c *Controller) wirePods() error {
 	c.events = record.NewBroadcaster()
-	recorder := c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
+	c.recorder = c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
 	c.provider = vpod.New(vpod.Options{
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
-		Recorder:         recorder,
+		Speed:            c.opts.speed(),
+		Recorder:         c.recorder,
 		Failed:           vpod.FailedRule(c.opts.FailedPods),
 		Failure:          c.reportFailure,
 		Asked:            c.asked,
 		Answered:         c.answered,
 		AddTolerationFor: c.addTolerationFor(),
-		Logger:           c.logger,
+		KeepSameVersion:  c.opts.KeepSameVersion,
+		Remembered:       func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
+		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
+		Node: func(name string) *corev1.Node {
+			n, err := c.nodes.Lister().Get(name)
+			if err != nil {
+				return nil
+			}
+			return n
+		},
+		Logger: c.logger,
 	}, c.client, c.registry, c.dialog)
 	// PodController wants informers for the downward API, which modules do not use: this factory
 	// never runs.
 	unused := informers.NewSharedInformerFactory(c.client, 0).Core().V1()
 	limiter := func() workqueue.TypedRateLimiter[any] { // its own default is ten Pods a second
-		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, 10*time.Second)
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](time.Millisecond, c.opts.speed().Of(podRetryAtMost))
 	}
 	pods, err := node.NewPodController(node.PodControllerConfig{
 		PodClient:                            c.client.CoreV1(),
@@ -131,9 +160,14 @@ func (c *Controller) wireNodes() error {
 		MaxLevel: c.opts.WorkloadMaxLevel,
 
 		LeaseDuration: c.opts.LeaseDuration,
+		Speed:         c.opts.speed(),
+		Sees:          c.sees,
+		Tunnels:       c.tunnels(),
+		Recorder:      c.recorder,
 		Requested:     c.provider.Requested,
-		Owned: func(identity, nodeName string) {
-			c.provider.Serve(identity, nodeName)
+		Ledger:        c.provider.Ledger,
+		Owned: func(identity, nodeName, ledger string) {
+			c.provider.Serve(identity, nodeName, ledger)
 			if c.view != nil {
 				c.view.Resync(nodeName)
 			}
@@ -146,7 +180,7 @@ func (c *Controller) wireNodes() error {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
 		}
-		if n, ok := obj.(*corev1.Node); ok && c.nodeReconciler.Owns(n.Annotations[labels.Identity]) {
+		if n, ok := obj.(*corev1.Node); ok && c.nodeReconciler.Knows(n.Annotations[labels.Identity]) {
 			c.nodeReconciler.NodeChanged(n)
 		}
 	}
@@ -157,7 +191,41 @@ func (c *Controller) wireNodes() error {
 	if err != nil {
 		return fmt.Errorf("watching vnodes: %w", err)
 	}
+	return c.wirePeers()
+}
+
+// wirePeers watches the Leases of the controllers of this environment.
+func (c *Controller) wirePeers() error {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(corev1.NamespaceNodeLease),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = c.nodeReconciler.PeerSelector() }))
+	c.peers = factory.Coordination().V1().Leases().Informer()
+	tell := func(obj any, deleted bool) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if l, ok := obj.(*coordinationv1.Lease); ok {
+			c.nodeReconciler.PeerChanged(l, deleted)
+		}
+	}
+	_, err := c.peers.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { tell(obj, false) },
+		UpdateFunc: func(_, obj any) { tell(obj, false) },
+		DeleteFunc: func(obj any) { tell(obj, true) },
+	})
+	if err != nil {
+		return fmt.Errorf("watching the leases of controllers: %w", err)
+	}
 	return nil
+}
+
+func (c *Controller) tunnels() (keys []tunnel.Key) {
+	if c.mqtt != nil {
+		keys = append(keys, tunnel.MQTT)
+	}
+	if c.http != nil {
+		keys = append(keys, tunnel.HTTP)
+	}
+	return keys
 }
 
 // dropManagedFields drops what nobody here reads of an object.

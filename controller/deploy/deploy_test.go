@@ -199,7 +199,8 @@ func TestRights(t *testing.T) {
 		"koupleless.io/modules":              "list watch create update",                  // internal/moduleview
 		"koupleless.io/modules/status":       "update",                                    // internal/moduleview
 		"authentication.k8s.io/tokenreviews": "create",                                    // internal/kubelet
-		"authorization.k8s.io/subjectaccessreviews":     "create",                                    // internal/kubelet
+		"authorization.k8s.io/subjectaccessreviews": "create", // internal/kubelet
+		"configmaps": "get",
 		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update patch delete", // internal/vnode, internal/peer
 	}
 	files := read(t, FS)

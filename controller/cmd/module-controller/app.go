@@ -63,6 +63,7 @@ func flags() []cli.Flag {
 		text("mqtt-ca-path", "MQTT_CA_PATH", "", "`FILE` with the authority that signed the broker's certificate; turns TLS on"),
 		text("mqtt-client-crt-path", "MQTT_CLIENT_CRT_PATH", "", "`FILE` with the client certificate for mutual TLS"),
 		text("mqtt-client-key-path", "MQTT_CLIENT_KEY_PATH", "", "`FILE` with its key"),
+		&cli.BoolFlag{Name: "keep-retained-commands", EnvVars: []string{"KEEP_RETAINED_COMMANDS"}, Usage: "leave commands of this environment that the broker has retained; otherwise they are removed at the start"},
 		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
 		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
 		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
@@ -77,21 +78,29 @@ func flags() []cli.Flag {
 		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
 		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
+		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "do not add this environment's toleration to module Pods that tolerate none"},
 		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
 		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
 		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
 		&cli.IntFlag{Name: "workload-max-level", EnvVars: []string{"WORKLOAD_MAX_LEVEL"}, Value: 3, Usage: "workload `LEVELS` by which controllers of a cluster share the bases"},
 		&cli.IntFlag{Name: "vnode-worker-num", EnvVars: []string{"VNODE_WORKER_NUM"}, Value: 8, Usage: "`NUMBER` of modules that one base installs or uninstalls at once"},
-		&cli.DurationFlag{Name: "lease-duration", EnvVars: []string{"LEASE_DURATION"}, Usage: "how long this controller may be silent before another one takes its bases (default: 40s)"},
+		&cli.DurationFlag{Name: "lease-duration", EnvVars: []string{"LEASE_DURATION"}, Usage: "how long this controller may be silent before another one takes its bases (default: 15s)"},
 		&cli.DurationFlag{Name: "base-unreachable-after", EnvVars: []string{"BASE_UNREACHABLE_AFTER"}, Usage: "silence after which a base's Node turns Unknown (default: 25s)"},
 		&cli.DurationFlag{Name: "base-dead-after", EnvVars: []string{"BASE_DEAD_AFTER"}, Usage: "silence after which a base's Node is removed (default: 60s)"},
+		&cli.DurationFlag{Name: "reconnect-grace", EnvVars: []string{"RECONNECT_GRACE"}, Usage: "for how long after the broker is back the silence of a base does not count; negative: not at all (default: 128s)"},
+		&cli.IntFlag{Name: "mass-silence-percent", EnvVars: []string{"MASS_SILENCE_PERCENT"}, Value: 50, Usage: "how many `PERCENT` of the bases of a tunnel, silent at once, are taken for a fault of the way to them; 0: each is judged by itself"},
+		&cli.IntFlag{Name: "mass-silence-min-bases", EnvVars: []string{"MASS_SILENCE_MIN_BASES"}, Value: 3, Usage: "with fewer than this `NUMBER` of bases each is judged by itself"},
+		&cli.DurationFlag{Name: "mass-silence-window", EnvVars: []string{"MASS_SILENCE_WINDOW"}, Usage: "within which time they fell silent (default: 1m)"},
+		&cli.DurationFlag{Name: "mass-silence-at-most", EnvVars: []string{"MASS_SILENCE_AT_MOST"}, Usage: "for how long that is believed (default: 30m)"},
+		&cli.IntFlag{Name: "base-deletions-percent", EnvVars: []string{"BASE_DELETIONS_PERCENT"}, Value: 10, Usage: "how many `PERCENT` of the bases may be removed for their silence in a minute, one at least"},
 		&cli.DurationFlag{Name: "health-interval", EnvVars: []string{"HEALTH_INTERVAL"}, Usage: "how often a base is asked for its health (default: 10s)"},
 		&cli.DurationFlag{Name: "list-interval", EnvVars: []string{"LIST_INTERVAL"}, Usage: "how often a base is asked for its modules (default: 15s)"},
 		&cli.DurationFlag{Name: "install-timeout", EnvVars: []string{"INSTALL_TIMEOUT"}, Usage: "how long a base may take to install a module (default: 5m)"},
 		&cli.DurationFlag{Name: "uninstall-timeout", EnvVars: []string{"UNINSTALL_TIMEOUT"}, Usage: "how long a base may take to uninstall a module (default: 1m)"},
 		&cli.IntFlag{Name: "install-attempts", EnvVars: []string{"INSTALL_ATTEMPTS"}, Usage: "how often a module is installed in vain (default: 6)"},
-		&cli.DurationFlag{Name: "drain", EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all (default: 2s)"},
+		&cli.DurationFlag{Name: "module-drain", Aliases: []string{"drain"}, EnvVars: []string{"MODULE_DRAIN"}, Usage: "how long the module of a deleted Pod that was Ready stays installed; negative: not at all (default: 2s)"},
+		&cli.IntFlag{Name: "time-scale", EnvVars: []string{"TIME_SCALE"}, Value: 1, Usage: "divide every period by this `NUMBER`, 1 to 20: for tests of long outages"},
 		text("kubeconfig", "KUBECONFIG", "", "`FILE` that reaches the Kubernetes API (default: the cluster that this runs in)"),
 		text("metrics-addr", "METRICS_ADDR", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
 		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz and /readyz; empty: none"),
@@ -120,23 +129,34 @@ func options(c *cli.Context) (controller.Options, error) {
 		LeaseDuration:    c.Duration("lease-duration"),
 		UnreachableAfter: c.Duration("base-unreachable-after"),
 		DeadAfter:        c.Duration("base-dead-after"),
+		ReconnectGrace:   c.Duration("reconnect-grace"),
+		MassSilence: controller.MassSilence{
+			Percent: c.Int("mass-silence-percent"), AtLeast: c.Int("mass-silence-min-bases"),
+			Window: c.Duration("mass-silence-window"), AtMost: c.Duration("mass-silence-at-most"),
+		},
+		DeletionsPercent: c.Int("base-deletions-percent"),
 		HealthInterval:   c.Duration("health-interval"),
 		ListInterval:     c.Duration("list-interval"),
 		InstallTimeout:   c.Duration("install-timeout"),
 		UninstallTimeout: c.Duration("uninstall-timeout"),
 		InstallAttempts:  c.Int("install-attempts"),
-		Drain:            c.Duration("drain"),
+		Drain:            c.Duration("module-drain"),
+		TimeScale:        c.Int("time-scale"),
 		Deployments:      c.Bool("enable-module-deployment-controller"),
 		ModuleView:       c.Bool("enable-module-view"),
 
 		FailedPods:          c.String("failed-pods"),
+		KeepSameVersion:     c.Bool("keep-same-version"),
 		LeavePodTolerations: c.Bool("leave-pod-tolerations"),
 		MetricsAddr:         c.String("metrics-addr"),
 		HealthAddr:          c.String("health-addr"),
 		Profiling:           c.Bool("profiling"),
 		Logger:              logger,
 	}
-	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM"} {
+	if o.MassSilence.Percent == 0 {
+		o.MassSilence.Percent = -1
+	}
+	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "time-scale": "TIME_SCALE"} {
 		if c.Int(flag) < 1 {
 			return o, fmt.Errorf("%s is %d: it must be at least 1", env, c.Int(flag))
 		}
@@ -200,7 +220,7 @@ func mqttOptions(c *cli.Context) (*controller.MQTTOptions, error) {
 	m := &controller.MQTTOptions{
 		Broker: c.String("mqtt-broker"), Port: c.Int("mqtt-port"),
 		Username: c.String("mqtt-username"), Password: c.String("mqtt-password"),
-		ClientPrefix: c.String("mqtt-client-prefix"),
+		ClientPrefix: c.String("mqtt-client-prefix"), KeepRetained: c.Bool("keep-retained-commands"),
 	}
 	if m.Port < 0 || m.Port > 65535 {
 		return nil, fmt.Errorf("MQTT_PORT is %d: it must be between 1 and 65535", m.Port)

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
 )
 
 // kubeconfig is one that reaches nothing.
@@ -39,7 +44,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"logs for everybody", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
 		{"a proxy of another kind", append(ok, "--enable-http-tunnel", "--http-tunnel-proxy", "socks5://127.0.0.1:1080"), "HTTP_TUNNEL_PROXY"},
 		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
-		{"a duration without a unit", append(ok, "--drain", "2"), "drain"},
+		{"a duration without a unit", append(ok, "--module-drain", "2"), "module-drain"},
 		{"a word too many", append(ok, "please"), `"please"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,6 +55,32 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A flag is called as its variable, but for two whose variables the documents name.
+func TestFlagsAreNamedAsTheirVariables(t *testing.T) {
+	documented := map[string]string{"kubelet": "KUBELET_PROXY_ENABLED", "kubelet-port": "KUBELET_PROXY_PORT"}
+	for _, flag := range flags() {
+		name := flag.Names()[0]
+		want := cmp.Or(documented[name], strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		env, ok := flag.(cli.DocGenerationFlag)
+		if !ok || !slices.Contains(env.GetEnvVars(), want) {
+			t.Errorf("--%s is not the flag of %s", name, want)
+		}
+	}
+}
+
+// --drain is what --module-drain was called before.
+func TestEarlierNames(t *testing.T) {
+	app := newApp()
+	var got time.Duration
+	app.Action = func(c *cli.Context) error {
+		got = c.Duration("module-drain")
+		return nil
+	}
+	if err := app.RunContext(t.Context(), []string{"module-controller", "--drain", "7s"}); err != nil || got != 7*time.Second {
+		t.Errorf("--drain 7s is %v: %v", got, err)
 	}
 }
 

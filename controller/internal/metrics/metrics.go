@@ -18,6 +18,7 @@ type Metrics struct {
 	rejected   *prometheus.CounterVec
 	operations *prometheus.HistogramVec
 	missed     prometheus.Counter
+	blind      *prometheus.CounterVec
 }
 
 // New returns metrics with a registry of their own.
@@ -42,7 +43,11 @@ func New() *Metrics {
 			Help: "Times that a base gave no sign of life for longer than a heartbeat.",
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.rejected, m.operations, m.missed,
+	m.blind = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "module_controller_blindness_total",
+		Help: "Times that the silence of bases meant nothing any more, by tunnel (empty for all) and reason.",
+	}, []string{"tunnel", "reason"})
+	m.registry.MustRegister(m.requests, m.rejected, m.operations, m.missed, m.blind,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -76,6 +81,9 @@ func (m *Metrics) Operation(command, code string, took time.Duration) {
 
 // Missed counts missed heartbeats.
 func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+
+// Blind counts the beginning of a blindness.
+func (m *Metrics) Blind(tunnel, reason string) { m.blind.WithLabelValues(tunnel, reason).Inc() }
 
 // Handler serves the metrics.
 func (m *Metrics) Handler() http.Handler {

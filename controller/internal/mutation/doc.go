@@ -5,6 +5,8 @@
 //
 //	reverse-handover   the new Pod turns Ready before the old one turns Not Ready
 //	retain-commands    commands stay in the broker, for whoever subscribes next
+//	no-lists           bases are never asked for their modules unless a command has to know
+//	never-blind        the silence of bases counts whatever the controller can see
 //
 // The mutations stand in off.go as constants, and in on.go as variables.
 package mutation

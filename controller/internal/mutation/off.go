@@ -6,4 +6,6 @@ package mutation
 const (
 	ReverseHandover = false
 	RetainCommands  = false
+	NoLists         = false
+	NeverBlind      = false
 )

@@ -12,6 +12,8 @@ import (
 var (
 	ReverseHandover = named("reverse-handover")
 	RetainCommands  = named("retain-commands")
+	NoLists         = named("no-lists")
+	NeverBlind      = named("never-blind")
 )
 
 func named(mutation string) bool {

@@ -1,40 +1,90 @@
 package peer
 
 import (
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/koupleless/koupsandbox/controller/internal/workload"
 )
+
+// recheckCordoned is how soon a cordoned base is looked at again that counts because of its Pod:
+// the end of a Pod is no change of a base or of a Deployment.
+const recheckCordoned = 10 * time.Second
+
+// bases are what replicas counts.
+type bases struct {
+	placement workload.Placement
+	nodes     []*corev1.Node
+	// runs says whether a Node has a Pod of the Deployment as its template is now.
+	runs func(node *corev1.Node) bool
+}
 
 // replicas returns how many replicas a Deployment should have that has some now, and when to ask
 // again without waiting for a change; 0 means not at all.
 //
 // It is the number of Ready bases that the placement fits. Bases that stopped being Ready less than
-// grace ago keep it from shrinking, but never make it grow.
-func replicas(have int32, placement workload.Placement, nodes []*corev1.Node, now time.Time, grace time.Duration) (want int32, again time.Duration) {
-	var ready, recent int32
-	for _, node := range nodes {
-		if !workload.IsBase(node) || node.DeletionTimestamp != nil || !placement.Fits(node) {
-			continue
-		}
-		if isReady(node) {
-			ready++
-			continue
-		}
-		if left := grace - now.Sub(notReadySince(node)); left > 0 {
-			recent++
-			if again == 0 || left < again {
-				again = left
-			}
+// grace ago keep it from shrinking, but never make it grow. So do cordoned bases that run what the
+// template says; others take no Pod, and a replica for them would stay Pending for ever.
+func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want int32, again time.Duration) {
+	var ready, kept int32
+	later := func(d time.Duration) {
+		kept++
+		if again == 0 || d < again {
+			again = d
 		}
 	}
-	want = max(ready, min(have, ready+recent))
+	for _, node := range b.nodes {
+		if !workload.IsBase(node) || node.DeletionTimestamp != nil || !b.placement.Fits(node) {
+			continue
+		}
+		cordoned := b.placement.Cordoned(node)
+		if cordoned && !b.runs(node) {
+			continue
+		}
+		switch left := grace - now.Sub(notReadySince(node)); {
+		case isReady(node) && cordoned:
+			later(recheckCordoned)
+		case isReady(node):
+			ready++
+		case left > 0:
+			later(left)
+		}
+	}
+	want = max(ready, min(have, ready+kept))
 	if want == ready {
 		again = 0
 	}
 	return want, again
+}
+
+// runs reports whether a Pod is one of a Deployment, as its template is now: a rollout would not
+// replace it.
+func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		return false
+	}
+	template := d.Spec.Template
+	return holds(pod.Labels, template.Labels) && holds(pod.Annotations, template.Annotations) &&
+		slices.EqualFunc(pod.Spec.Containers, template.Spec.Containers, func(a, b corev1.Container) bool {
+			return a.Name == b.Name && a.Image == b.Image && equality.Semantic.DeepEqual(a.Env, b.Env)
+		})
+}
+
+// holds reports whether a map has all that another one has.
+func holds(have, all map[string]string) bool {
+	for key, value := range all {
+		if got, there := have[key]; !there || got != value {
+			return false
+		}
+	}
+	return true
 }
 
 func isReady(node *corev1.Node) bool { return readiness(node).Status == corev1.ConditionTrue }

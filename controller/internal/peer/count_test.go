@@ -36,6 +36,11 @@ func TestReplicas(t *testing.T) {
 	other.Labels["base.koupleless.io/name"] = "other"
 	delete(worker.Labels, "virtual-kubelet.koupleless.io/component")
 	leaving.DeletionTimestamp = &metav1.Time{Time: now}
+	cordoned := func(node *corev1.Node, runs bool) *corev1.Node {
+		node.Spec.Unschedulable = true
+		node.Labels["runs"] = fmt.Sprint(runs)
+		return node
+	}
 	blank.Status.Conditions = nil
 	blank.CreationTimestamp = metav1.NewTime(now.Add(-10 * time.Second))
 
@@ -55,14 +60,57 @@ func TestReplicas(t *testing.T) {
 		{"one of them has lost it", 3, []*corev1.Node{silent("a", 20*time.Second), silent("b", time.Minute), silent("c", 0)}, 2, 40 * time.Second},
 		{"but does not get one", 1, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 1, 0},
 		{"not more than there are", 5, []*corev1.Node{ready("a"), silent("b", 0)}, 2, time.Minute},
+		{"a cordoned base takes no Pod", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
+		{"nor keeps a replica without one", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
+		{"but keeps the one that it has", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 2, 10 * time.Second},
+		{"and does not get another", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 1, 0},
+		{"silent for long, it keeps none", 2, []*corev1.Node{ready("a"), cordoned(silent("b", time.Hour), true)}, 1, 0},
 		{"a base that has said nothing counts from its creation", 1, []*corev1.Node{blank}, 1, 50 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
-			want, again := replicas(tt.have, placement, tt.nodes, now, grace)
+			runs := func(node *corev1.Node) bool { return node.Labels["runs"] == "true" }
+			want, again := bases{placement, tt.nodes, runs}.replicas(tt.have, now, grace)
 			if want != tt.want || again != tt.again {
 				t.Errorf("replicas = %d, again after %v; want %d after %v", want, again, tt.want, tt.again)
+			}
+		})
+	}
+}
+
+// A Pod counts for a cordoned base if a rollout would leave it.
+func TestRuns(t *testing.T) {
+	d := peerDeployment("peer")
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}
+	d.Spec.Template.Labels = map[string]string{"app": "peer"}
+	d.Spec.Template.Annotations = map[string]string{"restartedAt": "noon"}
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "biz1", Image: "file:///m/biz1.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1.0.0"}}}}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"as it was made": {func(p *corev1.Pod) {
+			p.Labels["pod-template-hash"], p.Annotations["mine"] = "1", "x"
+			p.Spec.NodeName, p.Spec.Containers[0].TerminationMessagePath = "a", "/dev/termination-log"
+		}, true},
+		"another namespace": {func(p *corev1.Pod) { p.Namespace = "other" }, false},
+		"not selected":      {func(p *corev1.Pod) { p.Labels["app"] = "other" }, false},
+		"leaving":           {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, false},
+		"another version":   {func(p *corev1.Pod) { p.Spec.Containers[0].Env[0].Value = "0.9.0" }, false},
+		"another jar":       {func(p *corev1.Pod) { p.Spec.Containers[0].Image = "file:///m/other.jar" }, false},
+		"before a restart":  {func(p *corev1.Pod) { delete(p.Annotations, "restartedAt") }, false},
+		"one container less": {func(p *corev1.Pod) {
+			p.Spec.Containers = nil
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			template := d.Spec.Template.DeepCopy()
+			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+			pod.Namespace = d.Namespace
+			tt.change(pod)
+			if got := runs(pod, d); got != tt.want {
+				t.Errorf("runs = %v, want %v", got, tt.want)
 			}
 		})
 	}
@@ -77,7 +125,7 @@ func BenchmarkReplicas(b *testing.B) {
 	placement := workload.NewPlacement(corev1.PodSpec{NodeSelector: map[string]string{"base.koupleless.io/name": "base"}}, "")
 	b.ReportAllocs()
 	for b.Loop() {
-		if want, _ := replicas(1, placement, nodes, now, time.Minute); want != 1000 {
+		if want, _ := (bases{placement: placement, nodes: nodes}).replicas(1, now, time.Minute); want != 1000 {
 			b.Fatal(want)
 		}
 	}

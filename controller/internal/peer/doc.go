@@ -12,5 +12,6 @@
 //
 // Replicas grow with the bases. They shrink when a base's Node is gone, or when it has not been
 // Ready for Options.Grace: an outage of the broker makes all bases Not Ready at once, and a
-// Deployment that followed at once would remove every module.
+// Deployment that followed at once would remove every module. A cordoned base counts while it has a
+// Pod of the Deployment that is up to date.
 package peer

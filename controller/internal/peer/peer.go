@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
 // Options says what to follow and how quickly. Client, Deployments, Nodes, Identity and Logger are
@@ -29,6 +31,9 @@ type Options struct {
 	// Nodes may be restricted to those of bases.
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
+	// Pods lists the module Pods on a Node: a base that is cordoned counts by them alone. It must
+	// not block. Default: none.
+	Pods func(nodeName string) []*corev1.Pod
 	// Env is the environment of the controller. A Deployment that is labelled with another one is
 	// left to that one's controller.
 	Env string
@@ -42,6 +47,9 @@ type Options struct {
 	// LeaseDuration is how long a leader that has died keeps the others waiting; 0 means 15 s, and
 	// less than renewDeadline is an error of Start.
 	LeaseDuration time.Duration
+	// Speed divides the periods that have no setting, but those of the leader: Grace is divided
+	// already.
+	Speed pace.Speed
 	// Grace is how long a base that is not Ready any more keeps its replica. Default: 60 s, the
 	// time after which a silent base is taken for dead. A base whose Node is gone has none.
 	Grace time.Duration
@@ -69,6 +77,9 @@ const (
 	// debounce is how long changes of bases are gathered before Deployments follow: at most one
 	// patch a Deployment in that time, however many bases register.
 	debounce = time.Second
+	// firstPause and lastPause are those between attempts to patch.
+	firstPause = 200 * time.Millisecond
+	lastPause  = time.Minute
 )
 
 // Controller keeps replicas. Make it with New.
@@ -78,6 +89,9 @@ type Controller struct{ o Options }
 func New(o Options) *Controller {
 	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
 	o.Grace = cmp.Or(o.Grace, time.Minute)
+	if o.Pods == nil {
+		o.Pods = func(string) []*corev1.Pod { return nil }
+	}
 	if o.Changed == nil {
 		o.Changed = func(Change) {}
 	}

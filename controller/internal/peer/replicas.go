@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	t := &term{
 		o: c.o,
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](200*time.Millisecond, time.Minute),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](c.o.Speed.Of(firstPause), c.o.Speed.Of(lastPause)),
 		),
 		patched: map[types.NamespacedName]time.Time{},
 	}
@@ -91,11 +92,11 @@ func (t *term) nodeChanged(before, after any) {
 	if a == nil && b == nil {
 		return
 	}
-	if a != nil && b != nil && isReady(a) == isReady(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
+	if a != nil && b != nil && isReady(a) == isReady(b) && a.Spec.Unschedulable == b.Spec.Unschedulable && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) &&
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
-	t.queue.AddAfter(all, debounce)
+	t.queue.AddAfter(all, t.o.Speed.Of(debounce))
 }
 
 // asBase returns the Node in an informer's event if it is a base, else nil.
@@ -180,7 +181,13 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
 	have := ptr.Deref(d.Spec.Replicas, 1)
-	want, again := replicas(have, workload.NewPlacement(d.Spec.Template.Spec, t.o.AddTolerationFor), nodes, time.Now(), t.o.Grace)
+	want, again := bases{
+		placement: workload.NewPlacement(d.Spec.Template.Spec, t.o.AddTolerationFor),
+		nodes:     nodes,
+		runs: func(node *corev1.Node) bool {
+			return slices.ContainsFunc(t.o.Pods(node.Name), func(pod *corev1.Pod) bool { return runs(pod, d) })
+		},
+	}.replicas(have, time.Now(), t.o.Grace)
 	if again > 0 {
 		t.queue.AddAfter(key, again)
 	}
@@ -189,7 +196,7 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) error {
 	}
 	// A patch is a change of the Deployment, and brings it here again: while bases come and go,
 	// that alone would make one patch after the other.
-	if early := debounce - time.Since(t.patched[key]); early > 0 {
+	if early := t.o.Speed.Of(debounce) - time.Since(t.patched[key]); early > 0 {
 		t.queue.AddAfter(key, early)
 		return nil
 	}

@@ -1,0 +1,91 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+)
+
+// guarded is a tunnel that carries no operation while this controller may not act: another one may
+// serve the base by then. Questions do no harm.
+type guarded struct {
+	tunnel interface {
+		Key() tunnel.Key
+		Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
+	}
+	c *Controller
+}
+
+func (g guarded) Key() tunnel.Key { return g.tunnel.Key() }
+
+func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
+	switch r.Command {
+	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
+	default:
+		if !g.c.nodeReconciler.Acting() {
+			return fmt.Errorf("sending %s to base %q: %w", r.Command, to.Identity, vnode.ErrNotActing)
+		}
+	}
+	return g.tunnel.Send(ctx, to, r)
+}
+
+// requestTimeout bounds every call to the Kubernetes API but watches and logs: one that hangs without
+// an answer must not hold anything up.
+const requestTimeout = 10 * time.Second
+
+// guardRequests gives every call a deadline, and refuses writes of Nodes and Pods while this
+// controller may not act.
+func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet && actsOn(r.URL.Path) && !c.nodeReconciler.Acting() {
+			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, vnode.ErrNotActing)
+		}
+		if r.URL.Query().Has("watch") || strings.HasSuffix(r.URL.Path, "/log") {
+			return next.RoundTrip(r)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		answer, err := next.RoundTrip(r.WithContext(ctx))
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		answer.Body = &body{answer.Body, cancel}
+		return answer, nil
+	})
+}
+
+// actsOn says whether a path of the Kubernetes API is that of what only the controller that serves a
+// base may write.
+func actsOn(path string) bool {
+	rest, ok := strings.CutPrefix(path, "/api/v1/")
+	if !ok {
+		return false
+	}
+	if within, ok := strings.CutPrefix(rest, "namespaces/"); ok {
+		_, rest, _ = strings.Cut(within, "/")
+	}
+	kind, _, _ := strings.Cut(rest, "/")
+	return kind == "nodes" || kind == "pods"
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// body ends the deadline of a request when its answer was read.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *body) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}

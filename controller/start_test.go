@@ -1,0 +1,36 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestTheControllerWaitsForTheAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := fake.NewClientset()
+		began, away := time.Now(), 90*time.Second
+		api.PrependReactor("get", "version", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if time.Since(began) < away {
+				return true, nil, errors.New("connection refused")
+			}
+			return false, nil, nil
+		})
+		c := &Controller{client: api, logger: slog.New(slog.DiscardHandler)}
+		c.untilTheAPIAnswers(t.Context())
+		if late := time.Since(began) - away; late < 0 || late > time.Second {
+			t.Errorf("it goes on %s after the API answers", late)
+		}
+		away = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		c.untilTheAPIAnswers(ctx)
+	})
+}
