@@ -104,11 +104,15 @@ func (l *life) exclusively(id string, sub subject, op func() outcome) (out outco
 	running, free := l.lock(id, sub.command)
 	if free && l.b.faults.fail(stepLock, sub) != nil {
 		l.unlock(id)
-		running, free = sub.command, false
+		running, free = cmdInstall, false
 	}
 	if !free {
+		code := fault.CodeInstallBizExecuting
+		if running == cmdUninstall || running == cmdSwitch { // Arklet's table has no code for these
+			code = ""
+		}
 		return failed(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
-			id, sub.command, running), fault.CodeInstallBizExecuting), true
+			id, sub.command, running), code), true
 	}
 	defer l.unlock(id)
 	if l.hang(sub) {

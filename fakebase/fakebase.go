@@ -70,7 +70,7 @@ func New(opts Options) (*Base, error) {
 	}
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)
-	b.faults.seed = seed
+	b.faults.seed, b.faults.speed = seed, opts.Speed
 	b.faults.fired = func(f *fault.Fault) { b.traceFault(f, FaultFired) }
 	b.identity = opts.Identity
 	if b.identity == "" {
@@ -134,7 +134,7 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	b.mu.Unlock()
 	var due <-chan time.Time
 	if plan != nil {
-		t := b.opts.Clock.NewTimer(time.Duration(plan.After))
+		t := b.opts.Clock.NewTimer(b.opts.of(time.Duration(plan.After)))
 		defer t.Stop()
 		due = t.C()
 	}
@@ -210,7 +210,7 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 		return "", err
 	}
 	if f.For > 0 {
-		timer := b.opts.Clock.AfterFunc(time.Duration(f.For), func() { b.Clear(f.ID) })
+		timer := b.opts.Clock.AfterFunc(b.opts.of(time.Duration(f.For)), func() { b.Clear(f.ID) })
 		b.mu.Lock()
 		if b.expiries == nil {
 			b.expiries = map[string]func(){}
@@ -237,7 +237,7 @@ func (b *Base) Clear(ids ...string) int {
 			stop()
 		}
 		b.traceFault(&f, FaultCleared)
-		if f.Kind != fault.KindCrash {
+		if f.Kind != fault.KindCrash && f.Kind != fault.KindUninstalled {
 			b.faultsChanged(f.Kind)
 		}
 	}
@@ -262,6 +262,8 @@ func (b *Base) faultsChanged(kind fault.Kind) {
 		b.applyWebRefuse(l)
 	case fault.KindCrash:
 		l.armCrash()
+	case fault.KindUninstalled:
+		l.uninstallUntold()
 	}
 }
 

@@ -89,6 +89,34 @@ func TestLatencyAndHang(t *testing.T) {
 	})
 }
 
+// A conflict says which command is unfinished. Arklet's table has a code for an install that is
+// under way, and for nothing else.
+func TestConflictCodes(t *testing.T) {
+	answer := func(w *world, command, body string) []any {
+		w.send(topic+command, body)
+		response := w.data("base/bizOperation")["response"].(map[string]any)
+		return []any{response["message"], response["errorCode"]}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w, b := rig(t, Options{})
+		inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeInstallBizExecuting, Count: 1})
+		got := [][]any{answer(w, "uninstallBiz", uninstall1)}
+		w.send(topic+"installBiz", install1)
+		w.next("base/bizOperation")
+		inject(t, b, fault.Fault{Kind: fault.KindHang, Count: 1, Match: fault.Match{Commands: []string{cmdUninstall}}})
+		w.send(topic+"uninstallBiz", uninstall1)
+		synctest.Wait()
+		got = append(got, answer(w, "installBiz", install1))
+		want := [][]any{
+			{"FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished command(installBiz) for this biz", "Arklet.InstallBizExecuting"},
+			{"FAILED:biz1:1.0.0 installBiz conflict, exist unfinished command(uninstallBiz) for this biz", nil},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("message and errorCode (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := rig(t, Options{Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})

@@ -30,6 +30,7 @@ type firing struct {
 // one atomic read while there are none.
 type faultSet struct {
 	seed  uint64
+	speed int // divides what is drawn; 0 = 1
 	count atomic.Int32
 	fired func(*fault.Fault) // is told when a fault happens; nil = nobody is
 
@@ -145,7 +146,7 @@ func (s *faultSet) find(sub subject, wanted func(*fault.Fault) bool) (firing, bo
 			continue
 		}
 		a.fired++
-		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64)}, true
+		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64) / time.Duration(max(s.speed, 1))}, true
 	}
 	return firing{}, false
 }

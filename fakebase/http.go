@@ -64,7 +64,7 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	l.log.Info("arklet listens", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
-		due := l.b.opts.Clock.Now().Add(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter)))
+		due := l.b.opts.Clock.Now().Add(l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
 		l.after(due.Sub(l.b.opts.Clock.Now()), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()

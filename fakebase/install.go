@@ -110,7 +110,7 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 		}
 		return clientResponse{}, ex
 	}
-	if !l.sleep(f.install.Draw(l.b.share)) || l.crashes(sub) {
+	if !l.sleep(l.b.opts.of(f.install.Draw(l.b.share))) || l.crashes(sub) {
 		return clientResponse{}, errGone
 	}
 	biz, ex := l.finishStart(f, origin, l.b.faults.fail(stepStart, sub))
@@ -139,7 +139,7 @@ func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
 	if ex != nil {
 		return f, ex
 	}
-	if !l.sleep(f.pull.Draw(l.b.share)) {
+	if !l.sleep(l.b.opts.of(f.pull.Draw(l.b.share))) {
 		return f, errGone
 	}
 	return f, l.b.faults.fail(stepManifest, sub)
@@ -252,7 +252,7 @@ func (l *life) asReported(b Biz) Biz {
 		if period == 0 {
 			period = 5 * time.Second
 		}
-		if (l.b.opts.Clock.Now().Sub(l.started)/period)%2 == 1 {
+		if (l.b.opts.Clock.Now().Sub(l.started)/l.b.opts.of(period))%2 == 1 {
 			b.State = ark.Deactivated
 		}
 	}

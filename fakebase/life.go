@@ -85,7 +85,7 @@ func (b *Base) begin(ctx context.Context) *life {
 func (l *life) run() error {
 	l.armCrash()
 	l.b.reopenWeb(l)
-	if d := l.b.opts.StartupTime; d > 0 {
+	if d := l.b.opts.of(l.b.opts.StartupTime); d > 0 {
 		l.after(d, l.boot)
 	} else {
 		l.boot()

@@ -37,7 +37,7 @@ func (k *link) publish(topic string, data []byte) error {
 	sub := subject{message: topic[strings.LastIndexByte(topic, '/')+1:]}
 	at := k.l.now()
 	if f, hit := fs.fire(fault.KindStale, sub); hit {
-		at = at.Add(-cmp.Or(f.wait, 11*time.Second))
+		at = at.Add(-cmp.Or(f.wait, k.l.b.opts.of(11*time.Second)))
 	}
 	payload := envelope(data, at)
 	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
@@ -67,7 +67,7 @@ func (k *link) publish(topic string, data []byte) error {
 		return nil
 	}
 	if f, hit := fs.fire(fault.KindReorder, sub); hit {
-		k.hold(cmp.Or(f.wait, time.Second), later)
+		k.hold(cmp.Or(f.wait, k.l.b.opts.of(time.Second)), later)
 		return nil
 	}
 	err := now()

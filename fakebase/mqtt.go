@@ -47,6 +47,8 @@ func (l *life) runMQTT(o *MQTTOptions) error {
 	}
 	t.client = mqtt.New(mqtt.Options{
 		Dial: dial, ClientID: prefix + "@@@" + l.identity, Username: o.Username, Password: o.Password,
+		KeepAlive: l.b.opts.of(mqtt.KeepAlive), ConnectTimeout: l.b.opts.of(mqtt.ConnectTimeout),
+		FirstPause: l.b.opts.of(mqtt.FirstPause), LastPause: l.b.opts.of(mqtt.LastPause),
 		FailFirst: l.b.opts.Faithful, OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost,
 		Clock: l.b.opts.Clock, Logger: l.log,
 	})
@@ -91,7 +93,7 @@ func (t *mqttTunnel) connected(first bool) {
 		ask = wireOldMaster{Name: o.Name, Version: o.Version}
 	}
 	t.publish("queryBaseline", ask)
-	delay := o.InitialDelay + time.Duration(t.l.b.share()*float64(o.HeartbeatJitter))
+	delay := o.of(o.InitialDelay + time.Duration(t.l.b.share()*float64(o.HeartbeatJitter)))
 	if delay == 0 {
 		t.heartbeat(t.l.b.opts.Clock.Now())
 		return

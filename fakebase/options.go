@@ -82,9 +82,9 @@ type Options struct {
 	// Faithful keeps the flaws of the real base: heartbeats end for ever after
 	// a failed publish, bad JSON over HTTP is never answered, an asynchronous
 	// conflict keeps its record and loses the lock, a hanging download never ends,
-	// the actuator has the names and the arithmetic of the runtime's code, and is
-	// DOWN for ever after a module's stop failed, no errorCode is sent, and a first
-	// connection that fails ends Start.
+	// a module whose stop failed is gone, the actuator has the names and the arithmetic
+	// of the runtime's code, and is DOWN for ever after a module's stop failed, no
+	// errorCode is sent, and a first connection that fails ends Start.
 	// False = all of that is put right.
 	Faithful bool
 	// WithAllBizReadiness lets hot deployments count for the health of the base,
@@ -92,7 +92,9 @@ type Options struct {
 	WithAllBizReadiness bool
 	// AutoUninstallWhenFailed removes a module whose start failed; nil = true.
 	AutoUninstallWhenFailed *bool
-	// RemoveWhenStopFailed removes a module whose stop failed; nil = true.
+	// RemoveWhenStopFailed removes a module whose stop failed, as a real base does unless it is
+	// told otherwise. False = the module stays, BROKEN: so the documents have
+	// Arklet.UninstallBizFailed. Nil = what Faithful says.
 	RemoveWhenStopFailed *bool
 
 	// Catalogue says what is behind the URLs of modules; nil = an empty one.
@@ -113,6 +115,11 @@ type Options struct {
 	// HeartbeatJitter adds a random share of it to InitialDelay, so that many
 	// bases do not beat at the same instant; zero = none.
 	HeartbeatJitter time.Duration
+
+	// Speed divides every period of the base: heartbeats, pauses before it connects again, the times of
+	// its catalogue, delays and lengths of faults; 1 to 20, zero = 1. What a module works on a request,
+	// and the clock, are as they are.
+	Speed int
 
 	// Faults are there from the start; more come and go by Inject and Clear.
 	Faults []fault.Fault
@@ -196,6 +203,9 @@ func (o Options) normalise() (Options, error) {
 	if o.Web == nil {
 		o.Web = &WebOptions{}
 	}
+	if o.RemoveWhenStopFailed == nil {
+		o.RemoveWhenStopFailed = &o.Faithful
+	}
 	o.Metaspace = o.Metaspace.normalise()
 
 	for _, f := range []struct{ name, value string }{{"Identity", o.Identity}, {"Env", o.Env}} {
@@ -224,6 +234,9 @@ func (o Options) normalise() (Options, error) {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("option %s %s: must not be negative", d.name, d.value))
 		}
+	}
+	if o.Speed < 0 || o.Speed > fastest {
+		errs = append(errs, fmt.Errorf("option Speed %d: must be 1 to %d", o.Speed, fastest))
 	}
 	errs = append(errs, o.Metaspace.validate(), o.MQTT.validate(), o.HTTP.validate())
 	for i, f := range o.Faults {
@@ -277,6 +290,14 @@ func validTopicLevel(s string) error {
 		return errors.New("must not contain '+', '#', '/' or NUL, it is a part of MQTT topics")
 	}
 	return nil
+}
+
+// fastest is the highest Options.Speed.
+const fastest = 20
+
+// of is how long a period takes at the base's speed.
+func (o *Options) of(d time.Duration) time.Duration {
+	return d / time.Duration(max(o.Speed, 1))
 }
 
 // isTrue reads an optional switch that is on unless turned off.

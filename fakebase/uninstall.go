@@ -36,7 +36,7 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
-	if !l.sleep(pause.Draw(l.b.share)) {
+	if !l.sleep(l.b.opts.of(pause.Draw(l.b.share))) {
 		return clientResponse{}, errGone
 	}
 	ex := fs.fail(stepStop, sub)
@@ -95,6 +95,28 @@ func (l *life) uninstallOthers(sub subject) *exception {
 		}
 	}
 	return nil
+}
+
+// uninstallUntold takes away the modules that a fault is about, without an answer to anybody.
+func (l *life) uninstallUntold() {
+	l.b.mu.Lock()
+	modules := l.container.List()
+	l.b.mu.Unlock()
+	for _, m := range modules {
+		sub := subject{biz: m.Name, version: m.Version}
+		f, hit := l.b.faults.fire(fault.KindUninstalled, sub)
+		if !hit {
+			continue
+		}
+		l.spawn(func() {
+			if !l.sleep(f.wait) {
+				return
+			}
+			if _, ex := l.uninstall(sub); ex != nil && ex != errGone {
+				l.log.Info("a biz could not be uninstalled", "biz", m.ID(), "err", ex.message())
+			}
+		})
+	}
 }
 
 // failStop is an uninstall whose stop handler throws.

@@ -395,12 +395,12 @@ func (l *life) heartbeat(port int) any {
 func (o *Options) heartbeatInterval(overHTTP bool) time.Duration {
 	switch {
 	case o.HeartbeatInterval > 0:
-		return o.HeartbeatInterval
+		return o.of(o.HeartbeatInterval)
 	case overHTTP:
-		return 12 * time.Second
+		return o.of(12 * time.Second)
 	case o.Generation == GenerationA:
-		return 120 * time.Second
+		return o.of(120 * time.Second)
 	default:
-		return 10 * time.Second
+		return o.of(10 * time.Second)
 	}
 }

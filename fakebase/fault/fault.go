@@ -57,6 +57,9 @@ const (
 	// KindActuatorDown makes a health check DOWN: that of the modules that
 	// match, or of the base if Match names none (state).
 	KindActuatorDown Kind = "actuatorDown"
+	// KindUninstalled takes the modules that match, or all if Match names none, off the base, Delay
+	// after the fault came, as somebody does who asks the base himself: nobody else is told.
+	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
 	// KindStartFailed makes the base itself fail to start: it never gets
@@ -152,9 +155,13 @@ var kindSpecs = map[Kind]kindSpec{
 	KindFlapping:      {state: true, biz: true},
 	KindMetaspaceFull: {state: true},
 	KindActuatorDown:  {state: true, biz: true},
+	KindUninstalled:   {delay: true, biz: true},
 	KindWebRefuse:     {state: true},
 	KindStartFailed:   {state: true},
 }
+
+// Lasts tells whether faults of the kind hold for as long as they are there.
+func (k Kind) Lasts() bool { return kindSpecs[k].state }
 
 // Kinds lists the kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kindSpecs)) }

@@ -44,7 +44,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "base-version", Category: catBase, EnvVars: env("BASE_VERSION"), Value: "1.0.0", Usage: "version of the base"},
 		&cli.StringFlag{Name: "cluster", Category: catBase, EnvVars: env("CLUSTER"), Value: "default", Usage: "name of its cluster"},
 		&cli.StringFlag{Name: "env", Category: catBase, EnvVars: env("ENV"), Value: "dev", Usage: "environment, the first part of topics"},
-		&cli.StringFlag{Name: "ip", Category: catBase, EnvVars: env("IP"), Value: "198.18.0.1", Usage: "address that the first base reports; further bases count up"},
+		&cli.StringFlag{Name: "ip", Category: catBase, EnvVars: env("IP"), Value: "198.18.0.1", Usage: "address that the first base reports; further bases count up, and listen on theirs if it is a loopback address. Over HTTP a base reports where it listens unless this is given"},
 		&cli.StringFlag{Name: "host-name", Category: catBase, EnvVars: env("HOST_NAME"), Usage: "host name that the base reports; with --count a number is added"},
 		&cli.StringFlag{Name: "generation", Category: catBase, EnvVars: env("GENERATION"), Value: "C", Usage: "line of the runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later)"},
 		&cli.BoolFlag{Name: "faithful", Category: catBase, EnvVars: env("FAITHFUL"), Usage: "keep the flaws of the real base"},

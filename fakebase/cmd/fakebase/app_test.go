@@ -264,6 +264,49 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	}
 }
 
+// A base is reached at the address that it reports.
+func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
+	for name, args := range map[string][]string{
+		"counted up":               {"--ip", "127.0.0.1"},
+		"by default":               nil,
+		"with a port":              {"--http-addr", "127.0.0.1:0", "--ip", "127.0.0.1"},
+		"on all addresses":         {"--http-addr", "0.0.0.0:0", "--ip", "127.0.0.1"},
+		"on an address that it is": {"--http-addr", "127.0.0.9:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			beat := make(chan string, 100)
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				beat <- string(body)
+			})}
+			go func() { _ = srv.Serve(ln) }()
+			t.Cleanup(func() { _ = srv.Close() })
+			running(t, append([]string{"--http", "http://" + ln.Addr().String(), "--count", "2", "--identity", "b"}, args...)...)
+			reached := map[string]bool{}
+			for len(reached) < 2 {
+				var said struct {
+					LocalIP      string
+					Port         int
+					BaseMetadata struct{ Identity string }
+				}
+				if err := json.Unmarshal([]byte(<-beat), &said); err != nil {
+					t.Fatal(err)
+				}
+				var answer struct{ BaseIdentity string }
+				call(t, "POST", fmt.Sprintf("http://%s:%d/health", said.LocalIP, said.Port), "{}", 200, &answer)
+				if answer.BaseIdentity != said.BaseMetadata.Identity {
+					t.Errorf("%s answers at the address of %s", answer.BaseIdentity, said.BaseMetadata.Identity)
+				}
+				reached[answer.BaseIdentity] = true
+			}
+		})
+	}
+}
+
 func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
 	beat := make(chan string, 100)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

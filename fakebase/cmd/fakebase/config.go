@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -87,6 +88,11 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		} else if count > 1 {
 			o.Identity += "-" + strconv.Itoa(i+1)
 		}
+		if o.HTTP != nil {
+			if o.HTTP, o.IP, err = listensWhereItSays(*o.HTTP, ip, c.IsSet("ip")); err != nil {
+				return nil, err
+			}
+		}
 		if o.HostName != "" && count > 1 {
 			o.HostName += "-" + strconv.Itoa(i+1)
 		}
@@ -99,6 +105,30 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		}
 	}
 	return out, nil
+}
+
+// listensWhereItSays returns where the arklet of one base listens and what it reports: a controller
+// dials what a base reports. A loopback address that is asked for is listened on too, unless it is
+// listened on by all addresses anyway. If none is asked for, the base reports where it listens.
+func listensWhereItSays(h fakebase.HTTPOptions, ip netip.Addr, asked bool) (*fakebase.HTTPOptions, string, error) {
+	host, port := "127.0.0.1", ""
+	if h.Addr != "" {
+		var err error
+		if host, port, err = net.SplitHostPort(h.Addr); err != nil {
+			return nil, "", fmt.Errorf("--http-addr %s: must be host:port: %w", h.Addr, err)
+		}
+	}
+	at, err := netip.ParseAddr(host)
+	all := host == "" || err == nil && at.IsUnspecified()
+	switch {
+	case !asked && (all || host == "localhost"):
+		return &h, "127.0.0.1", nil
+	case !asked && err == nil:
+		return &h, host, nil
+	case asked && ip.IsLoopback() && !all:
+		h.Addr = net.JoinHostPort(ip.String(), port)
+	}
+	return &h, ip.String(), nil
 }
 
 func mqttOptions(c *cli.Context) (*fakebase.MQTTOptions, error) {

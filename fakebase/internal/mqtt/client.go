@@ -16,6 +16,7 @@
 package mqtt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,9 +40,14 @@ var ErrTooManyInFlight = errors.New("mqtt: too many publishes in flight")
 var ErrRefused = errors.New("mqtt: connection refused by broker")
 
 const (
-	// firstBackoff and lastBackoff are paho's reconnect delays.
-	firstBackoff = time.Second
-	lastBackoff  = 128 * time.Second
+	// FirstPause is paho's first pause before it connects again; it doubles from there.
+	FirstPause = time.Second
+	// LastPause is the longest such pause.
+	LastPause = 128 * time.Second
+	// KeepAlive is paho's default.
+	KeepAlive = 60 * time.Second
+	// ConnectTimeout is paho's default.
+	ConnectTimeout = 30 * time.Second
 	// MaxInFlight is what arklet sets as max in-flight.
 	MaxInFlight = 1000
 	// maxPacket bounds what a broker may send: far above any command.
@@ -59,6 +65,9 @@ type Options struct {
 	KeepAlive time.Duration
 	// ConnectTimeout bounds dial and handshake together; zero = 30 s, paho's default.
 	ConnectTimeout time.Duration
+	// FirstPause and LastPause are the shortest and the longest pause before it connects again; zero =
+	// paho's.
+	FirstPause, LastPause time.Duration
 	// FailFirst makes Run return when the very first connection fails.
 	FailFirst bool
 	// OnConnect is called on the goroutine of Run after every handshake; first
@@ -86,11 +95,10 @@ type Client struct {
 
 // New returns a client that connects when Run is called.
 func New(opts Options) *Client {
-	if opts.KeepAlive == 0 {
-		opts.KeepAlive = 60 * time.Second
-	}
-	if opts.ConnectTimeout == 0 {
-		opts.ConnectTimeout = 30 * time.Second
+	for d, paho := range map[*time.Duration]time.Duration{
+		&opts.KeepAlive: KeepAlive, &opts.ConnectTimeout: ConnectTimeout, &opts.FirstPause: FirstPause, &opts.LastPause: LastPause,
+	} {
+		*d = cmp.Or(*d, paho)
 	}
 	return &Client{opts: opts}
 }
@@ -98,7 +106,7 @@ func New(opts Options) *Client {
 // Run connects, serves the connection and reconnects until ctx ends, and then
 // returns nil. With FailFirst it returns the error of a failed first attempt.
 func (c *Client) Run(ctx context.Context) error {
-	first, backoff := true, firstBackoff
+	first, backoff := true, c.opts.FirstPause
 	for {
 		if !c.awaitRelease(ctx) {
 			return nil
@@ -114,12 +122,12 @@ func (c *Client) Run(ctx context.Context) error {
 			return err
 		case err != nil:
 			level := slog.LevelDebug
-			if backoff == firstBackoff {
+			if backoff == c.opts.FirstPause {
 				level = slog.LevelWarn // once per outage
 			}
 			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", backoff, "err", err)
 		default:
-			backoff = firstBackoff
+			backoff = c.opts.FirstPause
 			lost := c.serve(ctx, cn, first)
 			first = false
 			if c.opts.OnLost != nil && ctx.Err() == nil {
@@ -129,7 +137,7 @@ func (c *Client) Run(ctx context.Context) error {
 		if !c.sleep(ctx, backoff) {
 			return nil
 		}
-		backoff = min(2*backoff, lastBackoff)
+		backoff = min(2*backoff, c.opts.LastPause)
 	}
 }
 
