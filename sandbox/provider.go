@@ -51,6 +51,10 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
 		return ""
 	}
+	if spec.Speed > 1 {
+		spec.Provider = v1alpha1.ProviderEmbedded
+		return "the provider is embedded, because a speed needs it"
+	}
 	image, err := kind.AtHand(ctx, string(spec.Kind.Engine))
 	if err != nil {
 		spec.Provider = v1alpha1.ProviderEmbedded

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -36,7 +37,7 @@ type (
 	// RemoveRequest names the bases that Client is to remove.
 	RemoveRequest = control.RemoveRequest
 	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
-	Action = control.Action
+	Action = component.Action
 	// ControllerRequest says what module controllers Client is to provide.
 	ControllerRequest = control.ControllerRequest
 	// WatchRequest says what a stream of Client's events is to tell.

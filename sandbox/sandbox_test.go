@@ -197,7 +197,7 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	}
 	select {
 	case <-closed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the connection to the daemon is still open")
 	}
 }

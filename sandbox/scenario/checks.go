@@ -2,25 +2,14 @@ package scenario
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// checks are the built-in checks of a run.
-type checks struct {
-	expect map[string]v1alpha1.Expectation
-
-	mu    sync.Mutex
-	judge *judge.Judge
-	over  bool // the verdict is known; what comes is the clean-up
-}
-
-func newChecks(s *v1alpha1.Scenario) *checks {
-	c := &s.Spec.Checks
+// expectations says what the built-in checks of a scenario must find.
+func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
 		judge.ActiveVersion: c.ActiveVersion, judge.Truth: c.Truth, judge.Order: c.Order,
 		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored,
@@ -28,48 +17,63 @@ func newChecks(s *v1alpha1.Scenario) *checks {
 	if c.MaxPodWrites != nil {
 		expect[judge.MaxPodWrites] = v1alpha1.Holds
 	}
-	return &checks{expect: expect, judge: judge.New(judge.Options{MaxPodWrites: c.MaxPodWrites})}
+	return expect
 }
 
-// observe hears of every event.
-func (c *checks) observe(e timeline.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.over {
-		c.judge.Observe(e)
+// judgeOptions are the times that the controller of a scenario is given. Settings of the sandbox
+// itself are not known here: one that is slower by them needs them in its scenarios too.
+func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
+	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, Speed: speed}
+	if s.Controller == nil {
+		return o
 	}
-}
-
-// results ends the checks.
-func (c *checks) results(end time.Time) []judge.Result {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = true
-	return c.judge.Results(end)
-}
-
-// verdicts puts what the checks have found into the report. One that is not as the
-// scenario expects fails the run.
-func (e *execution) verdicts() {
-	for _, r := range e.kept.results(time.Now()) {
-		expect := e.kept.expect[r.Name]
-		c := checkOf(r, expect)
-		e.check(c)
-		if c.Verdict == Failed {
-			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
+	for name, to := range map[string]*time.Duration{
+		"LIST_INTERVAL": &o.ListEvery, "BASE_UNREACHABLE_AFTER": &o.SilentAfter,
+		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin,
+	} {
+		if d, err := time.ParseDuration(s.Controller.Env[name]); err == nil && d > 0 {
+			*to = d
 		}
+	}
+	return o
+}
+
+// verdicts puts what the checks have found until then into the report. One that is not as the
+// scenario expects fails the run, and one that nobody can judge makes it an error, unless it has
+// failed.
+func (e *execution) verdicts(end time.Time) {
+	expect, doubt := expectations(&e.in.Spec.Checks), ""
+	for _, r := range judge.Judge(e.world.Events(), end, judgeOptions(&e.in.Spec, e.r.status.Speed)) {
+		c := checkOf(r, expect[r.Name])
+		e.check(c)
+		switch {
+		case c.Verdict == Failed:
+			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
+		case c.Verdict == Errored && doubt == "":
+			doubt = fmt.Sprintf("check %s: %s", r.Name, c.Summary)
+		}
+	}
+	if doubt != "" {
+		e.fail(Errored, doubt)
 	}
 }
 
 // checkOf judges what a check has found by what the scenario expects. One that had
 // nothing to compare proves nothing: it is skipped, unless it was to find a
-// violation.
+// violation. One whose verdict depends on what may have been told late has none.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary, Compared: r.Compared}
-	for _, v := range r.Violations {
+	found := r.Violations
+	if len(found) == 0 && expect != v1alpha1.Ignored {
+		found = r.Doubtful
+	}
+	for _, v := range found {
 		c.Violations = append(c.Violations, Violation{Time: v.Time, Length: v.Length, Base: v.Base, Pod: v.Pod, Message: v.Message})
 	}
 	switch {
+	case expect == v1alpha1.Ignored && r.Compared > 0:
+	case len(r.Violations) == 0 && len(r.Doubtful) > 0:
+		c.Verdict, c.Summary = Errored, inconclusive+r.Doubtful[0].Message
 	case expect == v1alpha1.Violated && len(r.Violations) == 0:
 		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+r.Summary
 	case expect == v1alpha1.Holds && len(r.Violations) > 0:

@@ -26,13 +26,17 @@ func TestCheckOf(t *testing.T) {
 		{"violated, as it should", judge.Result{Compared: 1, Summary: "s", Violations: violations}, v1alpha1.Violated, Passed, "s"},
 		{"not violated", judge.Result{Compared: 1, Summary: "s"}, v1alpha1.Violated, Failed, "it was to find a violation and found none: s"},
 		{"nothing to violate", judge.Result{Summary: "s"}, v1alpha1.Violated, Failed, "it was to find a violation and found none: s"},
+		{"it depends on the watch", judge.Result{Compared: 1, Summary: "s", Doubtful: violations}, v1alpha1.Holds, Errored, "inconclusive: m"},
+		{"violated, or it depends on the watch", judge.Result{Compared: 1, Summary: "s", Doubtful: violations}, v1alpha1.Violated, Errored, "inconclusive: m"},
+		{"one of them does not depend on it", judge.Result{Compared: 1, Summary: "s", Violations: violations, Doubtful: violations}, v1alpha1.Holds, Failed, "s"},
+		{"ignored, whatever it depends on", judge.Result{Compared: 1, Summary: "s", Violations: violations, Doubtful: violations}, v1alpha1.Ignored, Passed, "s"},
 		{"ignored", judge.Result{Compared: 1, Summary: "s", Violations: violations}, v1alpha1.Ignored, Passed, "s"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.result.Name = judge.Truth
 			want := Check{Name: judge.Truth, Expect: string(tt.expect), Verdict: tt.want, Summary: tt.says, Compared: tt.result.Compared}
-			if len(tt.result.Violations) > 0 {
+			if len(tt.result.Violations)+len(tt.result.Doubtful) > 0 {
 				want.Violations = []Violation{{Length: time.Second, Base: "base-1", Message: "m"}}
 			}
 			if diff := cmp.Diff(want, checkOf(tt.result, tt.expect)); diff != "" {

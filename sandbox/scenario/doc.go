@@ -9,6 +9,7 @@
 //	steps.go       steps and groups of steps: if, repeat, background, parallel, timeout
 //	invariant.go   always and never, at every event
 //	checks.go      the built-in checks
+//	lag.go         how late the run sees what happens, and what that makes of verdicts
 //	evidence.go    what helps to understand a failure
 //	cleanup.go     everything goes, or is kept
 //	result.go      Report: what a run leads to

@@ -15,8 +15,8 @@ const (
 	Passed  Verdict = "passed"
 	Failed  Verdict = "failed"
 	Skipped Verdict = "skipped"
-	// Errored: the run could not be judged, because of the scenario itself or of
-	// the sandbox.
+	// Errored: the run could not be judged, because of the scenario itself, of the
+	// sandbox, or of a machine so busy that what happened was seen too late.
 	Errored Verdict = "errored"
 )
 
@@ -71,6 +71,8 @@ type Run struct {
 	Steps     []*Step       `json:"steps"`
 	Checks    []Check       `json:"checks,omitempty"`
 	Traffic   []Traffic     `json:"traffic,omitempty"`
+	// Lag is how late, at most, the run was told of what had happened, as far as that is known.
+	Lag time.Duration `json:"lag,omitempty"`
 	// Failure says why the run has not passed, in one sentence; Details have what
 	// helps to understand it: the diff, the Pod's events, what the base said.
 	Failure string   `json:"failure,omitempty"`

@@ -34,7 +34,7 @@ type execution struct {
 	in    *instance
 	world *observe.World
 	stage *action.Stage
-	kept  *checks
+	bases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
 
 	stop   context.CancelFunc // ends the watches
 	ended  sync.WaitGroup     // of the watches
@@ -48,7 +48,9 @@ type execution struct {
 }
 
 func newExecution(r *runner, i *instance) *execution {
-	return &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
+	e := &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
+	e.bases = e.basesNow
+	return e
 }
 
 // errBroken is the cause with which a run ends that can no longer see what happens.
@@ -59,7 +61,7 @@ var errStopped = errors.New("stopped")
 
 // errored tells whether an error says nothing about the scenario.
 func errored(err error) bool {
-	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped)
+	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) || errors.Is(err, errLate)
 }
 
 // perform makes the run and returns its report; what it has made is there still.
@@ -96,7 +98,11 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.stage.Repair(last))
 		e.awaitPods(last)
 	}
-	e.verdicts()
+	end := time.Now()
+	if !blind {
+		e.must(e.catchUp(last))
+	}
+	e.verdicts(end)
 	e.evidence(last)
 	return e.finish(last)
 }
@@ -155,8 +161,11 @@ func (e *execution) body(ctx context.Context) error {
 	if err == nil {
 		err = e.joinAll()
 	}
+	if err == nil {
+		err = e.seen(guarded, len(spec.Always)+len(spec.Never))
+	}
 	if broken := release(); broken != nil && !errors.Is(err, broken) {
-		return broken
+		return e.doubt(nil, broken)
 	}
 	if err == nil && e.from != "" {
 		return fmt.Errorf("there is no step %q to begin with", e.from)
@@ -246,7 +255,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 		e.run.Traffic = e.streams(ctx)
 	}
 	if e.world != nil {
-		e.run.Timeline = e.world.Events()
+		e.run.Timeline, e.run.Lag = e.world.Events(), e.world.Lag()
 	}
 	e.run.Elapsed = time.Since(e.run.Started)
 	return e.run

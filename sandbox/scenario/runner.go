@@ -41,6 +41,9 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if r.plan, err = plan(o, status.Env); err != nil {
 		return nil, err
 	}
+	if err := r.speedFits(); err != nil {
+		return nil, err
+	}
 	if r.kube, err = kube.Open(o.Sandbox.Kubeconfig); err != nil {
 		return nil, err
 	}
@@ -50,6 +53,18 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		r.report.Runs = append(r.report.Runs, newRun(i))
 	}
 	return r, nil
+}
+
+// speedFits refuses scenarios that need a sandbox of another speed.
+func (r *runner) speedFits() error {
+	have := max(r.status.Speed, 1)
+	for _, s := range r.o.Scenarios {
+		if want := s.Scenario.Spec.Speed; want != 0 && want != have {
+			return fmt.Errorf("scenario %s needs a sandbox of speed %d, and %s has %d: bring one up with --speed %d",
+				s.Scenario.Metadata.Name, want, r.o.Sandbox.Name, have, want)
+		}
+	}
+	return nil
 }
 
 func newRun(i *instance) *Run {

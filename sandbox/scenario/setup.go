@@ -27,8 +27,7 @@ const runLabel = "sandbox.koupleless.io/scenario"
 // setUp makes what the run needs, at once as far as it can. broken is called when
 // the run can no longer be watched.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
-	e.kept = newChecks(e.in.Scenario)
-	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, Observe: e.kept.observe, Logger: e.r.o.Logger})
+	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, LastWrite: e.lastWrite, Logger: e.r.o.Logger})
 	var err error
 	e.stage, err = action.New(action.Options{
 		Sandbox: sandboxOf{e.r.o.Sandbox.Client}, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,

@@ -133,6 +133,7 @@ func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done
 // once does a step and completes its report.
 func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
 	message, skipped, err := e.judged(ctx, s, at, done)
+	err = e.doubt(s, err)
 	switch {
 	case err != nil && errored(err):
 		e.close(done, at, Errored, err.Error())
@@ -169,6 +170,9 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 		return "", false, err
 	}
 	message, err = e.do(guarded, s, at, done)
+	if err == nil {
+		err = e.seen(guarded, len(s.Always)+len(s.Never))
+	}
 	if broken := release(); broken != nil {
 		return "", false, broken
 	}

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/action"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
@@ -44,7 +46,7 @@ func begin(t *testing.T, o Options, spec string) *execution {
 		t.Fatal(err)
 	}
 	e := newExecution(&runner{o: o}, runs[0])
-	e.kept = newChecks(e.in.Scenario)
+	e.bases = func(context.Context) ([]control.Base, error) { return nil, nil }
 	e.world = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
 	e.stage, err = action.New(action.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
 		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir()})

@@ -214,9 +214,10 @@ func (s *State) synced() {
 	}
 }
 
-// waits tells whether a Pod wants a version of a module that is not active on its base.
+// waits tells whether a Pod wants a version of a module that is not active on its base: also one
+// that cannot be, because it is not named any more.
 func (s *State) waits(p *PodStatus, name string) bool {
-	i := slices.IndexFunc(p.Modules, func(m ModuleRef) bool { return m.Name == name && m.Version != "" })
+	i := slices.IndexFunc(p.Modules, func(m ModuleRef) bool { return m.Name == name })
 	b := s.Bases.Get(p.Base)
 	return i >= 0 && (b == nil || !slices.ContainsFunc(b.Modules, func(m ModuleStatus) bool {
 		return m.ModuleRef == p.Modules[i] && m.State == ModuleActivated
@@ -231,9 +232,10 @@ type Left struct {
 
 // Left returns the modules on bases that run which are not the base's own and which no Pod on the
 // base wants, sorted by base, name and version. A Pod that is being deleted still answers for its
-// modules; one that names no version of a module answers for none, since none is installed for it. One
-// that was changed in place answers for the earlier version while its new one is not active there: a base
-// goes on with the old one until the new one serves.
+// modules; one that names no version of a module answers for none, since none is installed for it.
+// One that was changed in place answers for the earlier version while its new one is not active
+// there: a base goes on with the old one until the new one serves, and if the new one cannot even
+// be installed, as long as the Pod is there.
 func (s *State) Left() []Left {
 	type on struct {
 		base string

@@ -200,6 +200,8 @@ func TestLeft(t *testing.T) {
 		"wanted on another base":          {[]Event{pod(3, "p", "b", nothing)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"a Pod that names no version":     {[]Event{pod(3, "p", "a", named(""))}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"changed in place, not yet there": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("3"))}, []string{"a biz:2 DEACTIVATED"}},
+		"changed in place, to nothing":    {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named(""))}, []string{"a biz:2 DEACTIVATED"}},
+		"the same, and then gone":         {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("")), pod(5, "p", "a", gone)}, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
 		"changed in place, and back":      {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
 		"the base has ended":              {[]Event{base(BaseDown, "")}, nil},
 		"they were there before":          {[]Event{{Kind: Synced}}, nil},

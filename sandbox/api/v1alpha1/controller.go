@@ -17,7 +17,7 @@ import (
 // ownVariables are set by the sandbox for the controller; another value would cut the controller
 // off.
 var ownVariables = []string{
-	"KUBECONFIG", "ENV", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
+	"KUBECONFIG", "ENV", "TIME_SCALE", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL", "MQTT_BROKER", "MQTT_PORT",
 	"MQTT_USERNAME", "MQTT_PASSWORD", "MQTT_CLIENT_PREFIX", "MQTT_CA_PATH",
 	"ENABLE_HTTP_TUNNEL", "HTTP_TUNNEL_LISTEN_HOST", "HTTP_TUNNEL_LISTEN_PORT", "HTTP_TUNNEL_PROXY", "CLIENT_ID", "IS_CLUSTER",
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY", "KUBELET_CLIENT_CA",
@@ -43,6 +43,7 @@ type ControllerValues struct {
 	Replicas       int
 	Files          string
 	Gateway        string
+	Speed          int
 }
 
 // ControllerProcess is a controller of the user's own with its values filled in: one process.
@@ -138,7 +139,7 @@ func templateProblem(err error) string {
 var sampleValues = ControllerValues{
 	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user", BrokerPassword: "password", BrokerCA: "/ca.crt",
 	HTTPTunnelPort: 7777, Env: "dev", ClientID: "id", ClientPrefix: "koupleless", MetricsAddr: "127.0.0.1:9090", HealthAddr: "127.0.0.1:8081",
-	Name: "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080",
+	Name: "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080", Speed: 1,
 }
 
 // Unmet says what a scenario needs of the module controller that a controller of the user's own may

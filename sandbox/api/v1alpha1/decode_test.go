@@ -48,6 +48,7 @@ func TestFullFile(t *testing.T) {
 		Spec: v1alpha1.Spec{
 			Provider: v1alpha1.ProviderExisting,
 			Cluster:  v1alpha1.Cluster{Kubeconfig: "/home/me/.kube/config", Context: "kind-demo", Consent: true},
+			Speed:    1,
 			Durable:  true,
 			Env:      "test",
 			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
@@ -74,6 +75,7 @@ func TestDefaults(t *testing.T) {
 		Metadata: v1alpha1.Metadata{Name: "koup"},
 		Spec: v1alpha1.Spec{
 			Provider: v1alpha1.ProviderAuto,
+			Speed:    1,
 			Env:      "dev",
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
 				Activation: v1alpha1.ActivationNewModule, Runtime: v1alpha1.RuntimeProcess},

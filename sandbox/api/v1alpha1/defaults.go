@@ -18,6 +18,7 @@ func SetDefaults(s *Sandbox) {
 	if s.Spec.Broker.URL == "" { // on somebody's broker that could be somebody's environment
 		def(&s.Spec.Env, "dev")
 	}
+	def(&s.Spec.Speed, 1)
 	moveUser(&s.Spec.Broker)
 	def(&s.Spec.Bases.ClusterName, s.Metadata.Name)
 	if s.Spec.Provider == ProviderKind {

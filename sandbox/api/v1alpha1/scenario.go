@@ -54,6 +54,9 @@ type ScenarioSpec struct {
 	// Controller says what module controller the scenario needs. Default: the one that the sandbox
 	// has. A scenario that needs another one runs alone.
 	Controller *ControllerNeeds `json:"controller,omitempty"`
+	// Speed is that of the sandbox that the scenario needs. Times in its steps are real ones, those of
+	// faults and bases are divided. Default: any sandbox will do.
+	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker
 	// or the API server or Controller is set; else false.
 	Exclusive *bool `json:"exclusive,omitempty"`

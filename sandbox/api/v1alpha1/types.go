@@ -72,6 +72,11 @@ type Spec struct {
 	// Cluster names the cluster of the provider existing; it must be empty for every other
 	// provider.
 	Cluster Cluster `json:"cluster,omitzero"`
+	// Speed divides every period of the system: heartbeats, silence, leases, timeouts, drains, pauses
+	// between attempts, the times of bases and of their faults, and those of Kubernetes' node
+	// lifecycle. It makes outages of minutes testable in seconds, and needs the provider embedded.
+	// Default: 1.
+	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Durable makes etcd write to disk safely, so that the sandbox survives a power cut; it costs
 	// speed. Default: false.
 	Durable bool `json:"durable,omitempty"`
@@ -220,7 +225,8 @@ type Controller struct {
 	// the URL of the HTTP proxy by which commands reach bases with the tunnel http.
 	// {{.MetricsAddr}} and {{.HealthAddr}} are free addresses, host:port. {{.Name}} is the name of
 	// the replica (module-controller, module-controller-2, ...), {{.Index}} its number from 1,
-	// {{.Replicas}} how many there are. {{.Files}} is the folder with Files. Default: none, the
+	// {{.Replicas}} how many there are. {{.Files}} is the folder with Files, {{.Speed}} that of
+	// the sandbox. Default: none, the
 	// sandbox's own controller.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
 	// Args follow those of Command, for what differs from one use to the next. One that a template

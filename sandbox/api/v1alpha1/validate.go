@@ -49,6 +49,9 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	} else if s.Bases.Runtime == RuntimeContainer && *s.Bases.Count > MaxContainers {
 		v.invalid(bases.Child("count"), *s.Bases.Count, "must not exceed %d with spec.bases.runtime container; process runs up to %d", MaxContainers, MaxBases)
 	}
+	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
+		v.invalid(path.Child("speed"), s.Speed, "is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to embedded, or remove this")
+	}
 	if s.Provider != ProviderKind {
 		for _, name := range given(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image, Version: s.Kind.Version}) {
 			v.forbid(kind.Child(name), "is for the provider kind only: set spec.provider to kind, or remove it")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -93,8 +94,8 @@ func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest)
 }
 
 // Act does something to a component.
-func (c *Client) Act(ctx context.Context, component string, action Action) error {
-	_, err := act.Call(ctx, &c.rpc, actRequest{component, action})
+func (c *Client) Act(ctx context.Context, name string, action component.Action) error {
+	_, err := act.Call(ctx, &c.rpc, actRequest{name, action})
 	return err
 }
 

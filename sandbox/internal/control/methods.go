@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -44,8 +45,8 @@ type (
 		RestartRequest
 	}
 	actRequest struct {
-		Component string `json:"component"`
-		Action    Action `json:"action"`
+		Component string           `json:"component"`
+		Action    component.Action `json:"action"`
 	}
 	injectRequest struct {
 		Base  string          `json:"base"`

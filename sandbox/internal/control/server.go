@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -28,7 +29,7 @@ type Service interface {
 	AddBases(ctx context.Context, r AddRequest) ([]Base, error)
 	RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error)
 	RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error)
-	Act(ctx context.Context, component string, action Action) error
+	Act(ctx context.Context, name string, action component.Action) error
 	Inject(base string, fault json.RawMessage) (string, error)
 	ClearFaults(base string, ids []string) error
 	Faults(base string) ([]Fault, error)
@@ -72,7 +73,7 @@ func Handler(s Service) http.Handler {
 		return s.RestartBase(ctx, r.Base, r.RestartRequest)
 	})
 	act.Handle(mux, func(ctx context.Context, r actRequest) (rpc.None, error) {
-		if !slices.Contains(Actions, r.Action) {
+		if !slices.Contains(component.Actions, r.Action) {
 			return rpc.None{}, rpc.Errorf(http.StatusNotFound, "unknown action %s", r.Action)
 		}
 		return rpc.None{}, s.Act(ctx, r.Component, r.Action)

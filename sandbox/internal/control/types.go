@@ -41,6 +41,8 @@ type Status struct {
 	// Version of the Kubernetes API; empty until it answers.
 	Version string `json:"version,omitempty"`
 	Env     string `json:"env"`
+	// Speed divides the periods of the system; 0 = 1.
+	Speed int `json:"speed,omitempty"`
 	// StartedAt is when the daemon started.
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// Kubeconfig and Logs are paths.
@@ -192,25 +194,8 @@ type Fault struct {
 	Fault json.RawMessage `json:"fault"`
 }
 
-type (
-	// Component is one part of a sandbox.
-	Component = component.Component
-	// Action on a component.
-	Action = component.Action
-)
-
-// The actions.
-const (
-	Kill    = component.Kill
-	Pause   = component.Pause
-	Resume  = component.Resume
-	Restart = component.Restart
-	Stop    = component.Stop
-	Start   = component.Start
-)
-
-// Actions lists all actions.
-var Actions = component.Actions
+// Component is one part of a sandbox.
+type Component = component.Component
 
 // Error is a failure that the daemon reports. Its Code is an HTTP status.
 type Error = rpc.Error

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -96,13 +95,13 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	own, login := a.config.Spec.Bases, a.link.Base()
 	f := fleet.New(fleet.Options{
 		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
-		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases,
+		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
 		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, Runtimes: runtimes,
 		Logger: d.log.With("component", fleetName),
 	})
-	listener, err := net.Listen("tcp", net.JoinHostPort(atHome, "0"))
+	listener, err := a.listen(atHome, "of the gateway")
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the gateway's port: %w", err)
+		return nil, nil, err
 	}
 	targets := &targets{ctx: a.life, fleet: f}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
@@ -124,7 +123,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	}
 	var more []graph.Step
 	if s.runner, more, err = a.runner(s, gateway); err != nil {
-		return nil, nil, errors.Join(err, listener.Close())
+		return nil, nil, err
 	}
 	return s, append(append(services, more...), a.basesSteps(s)...), nil
 }
@@ -182,7 +181,10 @@ func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet
 // runner makes what runs the controllers, and the steps that start them.
 func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunner, []graph.Step, error) {
 	d, c, controller := a.d, a.cluster, a.config.Spec.Controller
-	kubeconfig, admit := c.ControllerKubeconfig(), "Granting the controller its rights"
+	admit := "Granting the controller its rights"
+	told := host.Sandbox{
+		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: c.ControllerKubeconfig(),
+	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
 		r     ControllerRunner
@@ -194,7 +196,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		if !ok {
 			return nil, nil, errNoNodes
 		}
-		proxy, serving, err := openCommands(c.Host(), gateway)
+		proxy, serving, err := a.openCommands(c.Host(), gateway)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -208,14 +210,11 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		r, needs = cluster, append(needs, imageLoaded)
 		steps = append(steps, d.service("the proxy for commands", serving))
 	case len(controller.Command) > 0: // what rights it needs, only its author knows
-		kubeconfig, admit = c.Cluster().Kubeconfig, ""
-		r = a.onHost(&host.Command{
-			Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Kubeconfig: kubeconfig,
-		})
+		admit, told.Kubeconfig = "", c.Cluster().Kubeconfig
+		r = a.onHost(&host.Command{Sandbox: told})
 	default:
 		r = a.onHost(&host.Controller{
-			Path: d.o.Programs.Controller, Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env,
-			Kubeconfig: kubeconfig, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
+			Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
 		})
 	}
 	follow := d.service("the runner of controllers", r.Start)

@@ -176,15 +176,28 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
 		gone, err := f.Remove(r.Bases...)
-		return running.describe(gone), asNotFound(err)
+		if err != nil || len(gone) < 2 {
+			return running.describe(gone), asNotFound(err)
+		}
+		return d.ended(ctx, running, gone), nil
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
-		return running.describe(f.RemoveYoungest(r.Count)), nil
+		return d.ended(ctx, running, f.RemoveYoungest(r.Count)), nil
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
 		running.flows.Drop(ctx, r.Group)
-		return running.describe(f.RemoveGroup(r.Group)), nil
+		return d.ended(ctx, running, f.RemoveGroup(r.Group)), nil
 	default:
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}
 	}
+}
+
+// ended has the Nodes of bases go that will not come back: many that fall silent at once would be
+// taken for a fault of the way to them. A single one that is removed by its name is gone as a real
+// base is.
+func (d *Daemon) ended(ctx context.Context, running *running, gone []*fleet.Member) []control.Base {
+	if err := running.nodes.Ended(ctx, identities(gone)); err != nil {
+		d.log.Warn("Nodes of bases that ended are left to the controller", "err", err)
+	}
+	return running.describe(gone)
 }
 
 // RestartBase ends a base's process and starts it again.

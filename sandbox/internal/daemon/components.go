@@ -11,7 +11,7 @@ import (
 )
 
 // Act does something to a component. Start and restart return when it is ready.
-func (d *Daemon) Act(ctx context.Context, name string, action control.Action) error {
+func (d *Daemon) Act(ctx context.Context, name string, action component.Action) error {
 	ctx, release, err := d.changing(ctx)
 	if err != nil {
 		return err

@@ -273,7 +273,7 @@ func TestUpAndDown(t *testing.T) {
 func TestUpAgain(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
-	if err := b.Act(t.Context(), "module-controller", control.Kill); err != nil {
+	if err := b.Act(t.Context(), "module-controller", component.Kill); err != nil {
 		t.Fatal(err)
 	}
 	status, err := b.Status(t.Context(), false)
@@ -386,7 +386,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Act(t.Context(), "broker", control.Stop); err != nil {
+	if err := b.Act(t.Context(), "broker", component.Stop); err != nil {
 		t.Fatal(err)
 	}
 	status, err := b.Status(t.Context(), false)
@@ -396,7 +396,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 	if status.Healthy || components(status)["broker"] != "exited false" {
 		t.Errorf("status without a broker: %v", components(status))
 	}
-	if err := b.Act(t.Context(), "broker", control.Start); err != nil {
+	if err := b.Act(t.Context(), "broker", component.Start); err != nil {
 		t.Fatal(err)
 	}
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until it is connected
@@ -451,7 +451,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 			t.Errorf("%s holds the password, or %v", file, err)
 		}
 	}
-	if err := b.Act(t.Context(), broker.Component, control.Kill); err != nil {
+	if err := b.Act(t.Context(), broker.Component, component.Kill); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -462,7 +462,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if err := b.Act(t.Context(), broker.Component, control.Start); err != nil {
+	if err := b.Act(t.Context(), broker.Component, component.Start); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -518,8 +518,8 @@ func TestBasesAndFaults(t *testing.T) {
 		}},
 		"unknown field":     {http.StatusBadRequest, func() error { _, err := b.Inject(t.Context(), "base-1", []byte(`{"kinds": 1}`)); return err }},
 		"unknown fault":     {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), "base-1", "nope") }},
-		"unknown component": {http.StatusNotFound, func() error { return b.Act(t.Context(), "nope", control.Restart) }},
-		"no process":        {http.StatusConflict, func() error { return b.Act(t.Context(), "bases", control.Kill) }},
+		"unknown component": {http.StatusNotFound, func() error { return b.Act(t.Context(), "nope", component.Restart) }},
+		"no process":        {http.StatusConflict, func() error { return b.Act(t.Context(), "bases", component.Kill) }},
 		"unknown action":    {http.StatusNotFound, func() error { return b.Act(t.Context(), "broker", "explode") }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,6 +78,7 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		Binary:     o.programs.ControlPlane,
 		Supervisor: o.supervisor,
 		Durable:    o.config.Spec.Durable,
+		Speed:      o.config.Spec.Speed,
 		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
 		LogDir:     o.dir.Logs(),
 		Kubeconfig: o.dir.Kubeconfig(),

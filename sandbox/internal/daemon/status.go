@@ -27,7 +27,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	if config != nil {
 		status.Provider = EffectiveProvider(config)
-		status.Env = config.Spec.Env
+		status.Env, status.Speed = config.Spec.Env, config.Spec.Speed
 		status.Broker.TLS = config.Spec.Broker.TLS
 	}
 	if assembled {

@@ -18,23 +18,43 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// serve serves a part of the gateway until ctx ends.
+// serve serves a part of the gateway until ctx ends, or the listener is closed.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // nobody is left to hear of it
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
+// port is a listener of an assembly. It may be closed again.
+type port struct{ net.Listener }
+
+func (p port) Close() error {
+	if err := p.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// listen opens a port that is closed at the latest with all that the assembly has opened.
+func (a *assembly) listen(host, what string) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the port %s: %w", what, err)
+	}
+	a.opened = append(a.opened, port{l})
+	return port{l}, nil
+}
+
 // openCommands opens the way to bases for controllers that are not on this machine, at an address
 // of it in their network. It returns the URL with its password, and what serves it until its
 // context ends.
-func openCommands(host string, gateway *traffic.Gateway) (proxy string, start func(context.Context) error, err error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+func (a *assembly) openCommands(host string, gateway *traffic.Gateway) (proxy string, start func(context.Context) error, err error) {
+	l, err := a.listen(host, "for commands to bases")
 	if err != nil {
-		return "", nil, fmt.Errorf("opening the port for commands to bases: %w", err)
+		return "", nil, err
 	}
 	password := rand.Text()
 	u := url.URL{Scheme: "http", User: url.UserPassword(runner.Name, password), Host: l.Addr().String()}

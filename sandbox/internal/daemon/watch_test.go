@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -116,12 +117,12 @@ func TestWatchAGroup(t *testing.T) {
 	}
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
-	for _, action := range []control.Action{control.Pause, control.Resume, control.Stop, control.Start} {
+	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
 		if err := b.Act(t.Context(), "broker", action); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Act(t.Context(), "module-controller", control.Kill); err != nil {
+	if err := b.Act(t.Context(), "module-controller", component.Kill); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {

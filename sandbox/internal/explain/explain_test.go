@@ -66,7 +66,7 @@ func TestAllTopics(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	for topic, want := range map[string]string{
 		"colour":           `there is no topic "colour"`,
-		"spec.basis":       "there is no field spec.basis; the fields there are: description, source, vars, matrix, bases, controller, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
+		"spec.basis":       "there is no field spec.basis; the fields there are: description, source, vars, matrix, bases, controller, speed, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
 		"spec.timeout.min": "there is no field spec.timeout.min: spec.timeout has none",
 	} {
 		if _, err := explainer(t).Topic(topic); err == nil || err.Error() != want {

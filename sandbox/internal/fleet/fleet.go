@@ -35,6 +35,8 @@ type Options struct {
 	// Apart is added to every environment but Env, on a broker where somebody else
 	// may have one of that name. Default: nothing.
 	Apart string
+	// Speed divides the periods of all bases; 0 = 1.
+	Speed int
 	// Username and Password for the broker; without a user name there is none.
 	Username, Password string
 	// ClientPrefix begins each client id. Default: koupleless.

@@ -71,7 +71,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		errs = append(errs, fmt.Errorf("activation %q: use newModule, default or multi", b.Activation))
 	}
 	o := fakebase.Options{
-		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: env, Activation: activation,
+		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: env, Activation: activation, Speed: f.o.Speed,
 		Faithful: b.Faithful, StaticBiz: b.Modules, StartupTime: duration(b.StartupTime),
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,

@@ -109,6 +109,7 @@ var kinds = map[string]func() any{
 	"StatefulSet": func() any { return &appsv1.StatefulSet{} },
 	"ReplicaSet":  func() any { return &appsv1.ReplicaSet{} },
 	"Job":         func() any { return &batchv1.Job{} },
+	"CronJob":     func() any { return &batchv1.CronJob{} },
 }
 
 // typed reads the kinds that modules are made of. What can be read is kept, whatever the error is.
@@ -137,6 +138,8 @@ func (l *linter) typed(o object, text []byte) error {
 		w.template, w.selector = x.Spec.Template, x.Spec.Selector
 	case *batchv1.Job:
 		w.template, w.selector = x.Spec.Template, x.Spec.Selector
+	case *batchv1.CronJob:
+		w.at, w.template = "spec.jobTemplate.spec.template", x.Spec.JobTemplate.Spec.Template
 	}
 	l.workloads = append(l.workloads, w)
 	if w.module() {

@@ -70,6 +70,8 @@ func (l *linter) tolerations(w *workload) {
 		l.find("toleration-virtual-node", &w.object, at, "the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending", labels.TaintVirtualNode)
 	}
 	switch {
+	case !tolerates(labels.TaintEnv, "") && w.kind == "DaemonSet":
+		l.find("daemonset-toleration-env", &w.object, at, "the taint %s of every base is not tolerated: a DaemonSet makes Pods by its template alone, so it makes none, whatever the controller adds to Pods", labels.TaintEnv)
 	case !tolerates(labels.TaintEnv, ""):
 		l.find("toleration-env", &w.object, at, "the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration as this one does", labels.TaintEnv)
 	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):

@@ -6,12 +6,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
 // unknown tells whether a value is an expression of a scenario.
@@ -22,6 +24,7 @@ func (l *linter) pod(w *workload) {
 	l.component(w)
 	l.olderLabels(w)
 	l.selects(w)
+	l.ignored(w)
 	for i, c := range w.template.Spec.Containers {
 		l.container(w, c, w.in(fmt.Sprintf("spec.containers[%d]", i)))
 	}
@@ -34,6 +37,16 @@ func (l *linter) component(w *workload) {
 		l.find("component-missing", &w.object, w.in("metadata.labels"), "its Pods look like modules, but do not bear the label %s: %s, so the module controller leaves them alone", labels.Component, labels.Module)
 	default:
 		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), "the label component of its Pods is %q, so the module controller leaves them alone", value)
+	}
+}
+
+// ignored reports what a base does not do.
+func (l *linter) ignored(w *workload) {
+	for _, f := range unsupported.Of(w.template.Spec, unsupported.Controller) {
+		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
+	}
+	if w.kind == "Job" || w.kind == "CronJob" {
+		l.find("job-never-ends", &w.object, unsupported.Job.Path, "%s", unsupported.Job.Why)
 	}
 }
 
@@ -55,7 +68,7 @@ func (l *linter) olderLabels(w *workload) {
 // selects compares a workload's selector with its template.
 func (l *linter) selects(w *workload) {
 	if w.selector == nil {
-		if w.at != "" && w.kind != "Job" {
+		if w.at != "" && w.kind != "Job" && w.kind != "CronJob" {
 			l.find("selector-mismatch", &w.object, "spec", "it has no selector, so the API server refuses it")
 		}
 		return
@@ -95,6 +108,9 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if !given {
 		l.find("version-missing", &w.object, at, "the container %s does not set %s, so nobody knows which version of the module to install", c.Name, labels.VersionEnv)
 	}
+	if strings.ContainsFunc(v, unicode.IsSpace) && !unknown(v) {
+		l.find("version-spaces", &w.object, at, "%s of the container %s is %q, with spaces", labels.VersionEnv, c.Name, v)
+	}
 	if unknown(c.Image) {
 		return
 	}
@@ -110,7 +126,7 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 		l.find("image-no-jar", &w.object, at+".image", "the image %s is no file, http or https URL, so no base can fetch it", c.Image)
 		return
 	}
-	if name := path.Base(u.Path); v != "" && !unknown(v) && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
+	if name := path.Base(u.Path); v != "" && !unknown(v) && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, strings.TrimSpace(v)) {
 		l.find("version-differs", &w.object, at+".image", "%s is %s, but the jar is called %s", labels.VersionEnv, v, name)
 	}
 }

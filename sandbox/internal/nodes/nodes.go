@@ -199,6 +199,32 @@ func Remove(ctx context.Context, client kubernetes.Interface, selector string, o
 	return err
 }
 
+// Ended deletes the Nodes of bases that have ended, if a controller of this project serves them: it
+// takes that for a sign that nobody waits for the base, and removes what is left.
+func (n *Watch) Ended(ctx context.Context, identities []string) error {
+	var group errgroup.Group
+	group.SetLimit(removedAtOnce)
+	for _, id := range identities {
+		n.mu.Lock()
+		name := n.ready[id].name
+		n.mu.Unlock()
+		if name == "" {
+			continue
+		}
+		group.Go(func() error {
+			node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err == nil && node.Annotations[labels.Holder] != "" {
+				err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+			}
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("removing Node %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
 func removeNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, name, metav1.DeleteOptions{})
 	if err == nil || apierrors.IsNotFound(err) {

@@ -8,6 +8,12 @@ import (
 	"unicode"
 )
 
+// FirstLine returns the first line of a text, without the white space around it.
+func FirstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
 // Text returns the text as one line in which no character is more than a character: control
 // characters, line ends and tabs among them, and those that change the direction of writing are
 // shown as Go escapes, such as \n or \x1b. Bytes that are no UTF-8 become U+FFFD.

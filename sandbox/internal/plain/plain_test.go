@@ -32,3 +32,11 @@ func TestText(t *testing.T) {
 		})
 	}
 }
+
+func TestFirstLine(t *testing.T) {
+	for text, want := range map[string]string{"": "", "one": "one", "one\ntwo": "one", "\n one \r\ntwo\n": "one", " \n": ""} {
+		if got := plain.FirstLine(text); got != want {
+			t.Errorf("the first line of %q is %q, want %q", text, got, want)
+		}
+	}
+}

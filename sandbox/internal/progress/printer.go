@@ -148,8 +148,3 @@ func (p *Printer) erase() {
 func round(d time.Duration) string {
 	return fmt.Sprintf("%.1fs", d.Seconds())
 }
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // Kind of an Event.
@@ -67,7 +69,7 @@ func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) 
 	err := fn(ctx)
 	e := Event{Kind: Done, Step: name, Elapsed: s.clock.Since(start)}
 	if err != nil {
-		e.Kind, e.Error = Failed, firstLine(err.Error())
+		e.Kind, e.Error = Failed, plain.FirstLine(err.Error())
 	}
 	s.sink(e)
 	return err

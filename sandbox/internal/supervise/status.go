@@ -3,6 +3,7 @@ package supervise
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -149,7 +151,8 @@ type NotReadyError struct {
 	// LastLines of what it logged since this start; empty if it said nothing.
 	LastLines []string
 
-	cause error
+	offset int64 // of the log at this start
+	cause  error
 }
 
 // Error names the component, the reason and the last log lines.
@@ -164,6 +167,17 @@ func (e *NotReadyError) Error() string {
 
 // Unwrap returns the end of the context that was waited with, or nil if the process exited.
 func (e *NotReadyError) Unwrap() error { return e.cause }
+
+// addressInUse is what a program logs when somebody has its port, in any language.
+var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
+
+// PortTaken tells whether err says that a component exited, and its log since this start that an
+// address was in use. Whoever had it may be gone by now: a connection, for instance, that the kernel
+// gave this port for a moment.
+func PortTaken(err error) bool {
+	var e *NotReadyError
+	return errors.As(err, &e) && e.Exited && logs(e.LogFile, e.offset, addressInUse)
+}
 
 // tail returns the last lines of a log file after offset: at most 10, from its last 8 KiB.
 func tail(path string, offset int64) []string {

@@ -258,7 +258,8 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 	failed := func(reason string, cause error) error {
 		return &NotReadyError{
-			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset), cause: cause,
+			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset),
+			offset: r.logOffset, cause: cause,
 		}
 	}
 	attempt, cancel := context.WithCancel(ctx) // ends with the process too, so that a hanging Ready does not hide its exit

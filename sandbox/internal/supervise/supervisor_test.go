@@ -363,6 +363,42 @@ func eventually(t *testing.T, look func() error) {
 	check.Eventually(t, 10*time.Second, look)
 }
 
+// Only what exited, and said so since its start, has found its port taken.
+func TestPortTaken(t *testing.T) {
+	const said = "echo 'java.net.BindException: Address already in use (Bind failed)'; "
+	for name, tc := range map[string]struct {
+		before, script string
+		want           bool
+	}{
+		"it says so and exits":      {"", said + "for i in $(seq 60); do echo \"  at line $i\"; done; exit 1", true},
+		"it says something else":    {"", "echo disk on fire; exit 1", false},
+		"it said so at other times": {"address already in use\n", "exit 1", false},
+		"it goes on":                {"", said + "exec sleep 60", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			log := filepath.Join(b.dir, "script.log")
+			if err := os.WriteFile(log, []byte(tc.before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log, Ready: func(context.Context) error {
+				if logs(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
+					cancel()
+				}
+				return errors.New("not ready")
+			}}
+			if err := b.Start(ctx, spec); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.WaitReady(ctx, "script"); PortTaken(err) != tc.want {
+				t.Errorf("taken: %t, for the error %v", PortTaken(err), err)
+			}
+		})
+	}
+}
+
 // A program that is not ours may leave others behind: with Group they go with it, and it is ready by what it logs.
 func TestGroup(t *testing.T) {
 	dir := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -21,6 +22,9 @@ type TextOptions struct {
 	// texts. Default: one line for a run that has passed.
 	Verbose bool
 }
+
+// lateFrom is from when on the report tells how late a run saw what happened.
+const lateFrom = time.Second
 
 // WriteText writes all runs and the summary for people.
 func WriteText(w io.Writer, r *scenario.Report, o TextOptions) error {
@@ -72,6 +76,9 @@ func (p *printer) run(run *scenario.Run) {
 	row := fmt.Sprintf("%-52s %6s", plain.Text(Name(run)), seconds(run.Elapsed))
 	if text := requests(run); text != "" {
 		row += "  " + text
+	}
+	if run.Lag > lateFrom {
+		row += "  seen up to " + seconds(run.Lag) + " late"
 	}
 	if run.Verdict == scenario.Skipped {
 		row += "  skipped: " + plain.Text(run.Failure)

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -103,6 +104,11 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("etcd-certfile", c.pki.crt("apiserver-etcd-client"))
 	f.add("etcd-keyfile", c.pki.key("apiserver-etcd-client"))
 
+	if c.o.Speed > 1 { // what admission adds to Pods, 300 s
+		seconds := strconv.Itoa(int(c.period(300 * time.Second).Seconds()))
+		f.add("default-not-ready-toleration-seconds", seconds)
+		f.add("default-unreachable-toleration-seconds", seconds)
+	}
 	f.add("authorization-mode", "Node,RBAC")
 	f.add("enable-admission-plugins", "NodeRestriction")
 	f.add("allow-privileged", "true")
@@ -148,6 +154,11 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	// ttl-controller writes an annotation to every Node, and again to all of them whenever their
 	// number passes 100, 500 or 1,000. Only kubelets read it.
 	f.add("controllers", "*,-ttl-controller")
+	if c.o.Speed > 1 {
+		f.add("node-monitor-period", c.period(5*time.Second).String())
+		f.add("node-monitor-grace-period", max(c.period(50*time.Second), shortestGrace).String())
+		f.add("node-startup-grace-period", max(c.period(time.Minute), shortestGrace).String())
+	}
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
 		f.add("concurrent-"+resource+"-syncs", "20")
 	}
@@ -200,6 +211,15 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 	f.add("tls-cert-file", c.pki.crt(name))
 	f.add("tls-private-key-file", c.pki.key(name))
 	return f
+}
+
+// shortestGrace is the least silence after which Kubernetes takes a Node for dead: the controller
+// renews its Lease every 20 s at speed 1, and a busy machine needs a second.
+const shortestGrace = 4 * time.Second
+
+// period is how long a period of Kubernetes' own takes at the cluster's speed.
+func (c *ControlPlane) period(d time.Duration) time.Duration {
+	return d / time.Duration(max(c.o.Speed, 1))
 }
 
 func (c *ControlPlane) pkiDir() string    { return filepath.Join(c.o.Dir, "pki") }

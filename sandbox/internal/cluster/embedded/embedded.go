@@ -40,6 +40,8 @@ type Options struct {
 	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the
 	// machine; false is faster, and survives the end of the processes only.
 	Durable bool
+	// Speed divides the periods of the node lifecycle; 0 means 1.
+	Speed int
 	// Wipe throws the data of an earlier start away; false keeps it.
 	Wipe bool
 	// LogDir receives <component>.log; empty means Dir/logs.
@@ -262,7 +264,7 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
-		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !saysTaken(err) {
+		if !exited(err) || attempt == portAttempts || !c.at.Load().ports.taken(name) && !supervise.PortTaken(err) {
 			return err
 		}
 		c.o.Logger.Info("port was taken, starting again", "component", name, "port", c.port(name))

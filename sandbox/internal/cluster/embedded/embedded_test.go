@@ -201,6 +201,7 @@ func TestDamagedData(t *testing.T) {
 func TestPortTakenInBetween(t *testing.T) {
 	for _, name := range componentNames {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // much of a start is waiting
 			c := newControlPlane(t, t.TempDir(), nil)
 			steps := c.Steps()
 			must(t, steps[0].Run(t.Context()))

@@ -8,25 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const (
-	// probeTimeout bounds one readiness question; a paused component accepts connections and never
-	// answers.
-	probeTimeout = 2 * time.Second
-	// takenLines is how far back in its log a component that has exited says why; etcd prints a
-	// stack after that.
-	takenLines = 50
-)
+// probeTimeout bounds one readiness question; a paused component accepts connections and never
+// answers.
+const probeTimeout = 2 * time.Second
 
 func (c *ControlPlane) etcdReady(ctx context.Context) error {
 	return c.ask(ctx, etcd, "/readyz")
@@ -128,14 +120,4 @@ func failedChecks(body string) string {
 func exited(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && notReady.Exited
-}
-
-// saysTaken tells whether a component that has exited says in its log that its port was taken: who
-// had it may have been there for a moment only, such as a connection that the kernel gave this
-// port.
-func saysTaken(err error) bool {
-	var notReady *supervise.NotReadyError
-	return errors.As(err, &notReady) && slices.ContainsFunc(state.Tail(notReady.LogFile, takenLines), func(line string) bool {
-		return strings.Contains(line, syscall.EADDRINUSE.Error())
-	})
 }

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 const markPath = "/api/v1/namespaces/kube-system/configmaps"
@@ -177,7 +178,7 @@ func TestGuard(t *testing.T) {
 			api := &fakeAPI{mark: tc.mark}
 			server := httptest.NewServer(api)
 			defer server.Close()
-			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent})
+			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent, Dir: state.Dir(t.TempDir())})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +236,7 @@ func TestClusterIsTheNamedContext(t *testing.T) {
 	server := httptest.NewServer(&fakeAPI{})
 	defer server.Close()
 	path := kubeconfig(t, server.URL)
-	p, err := New(Options{Sandbox: "demo", Kubeconfig: path, Context: "laptop", Consent: true})
+	p, err := New(Options{Sandbox: "demo", Kubeconfig: path, Context: "laptop", Consent: true, Dir: state.Dir(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

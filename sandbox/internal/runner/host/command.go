@@ -8,28 +8,13 @@ import (
 	"strconv"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a module controller of the user's own as a Program: spec.controller.command. All
-// fields are required.
-type Command struct {
-	// Dir is the sandbox's state folder.
-	Dir state.Dir
-	// Broker is where the bases are; it listens.
-	Broker runner.Broker
-	// ClientPrefix begins MQTT client ids.
-	ClientPrefix string
-	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
-	Gateway string
-	// Env is the environment that bases share with the controller.
-	Env string
-	// Kubeconfig has the administrator's rights: what rights the command needs, only its author
-	// knows.
-	Kubeconfig string
-}
+// Command is a module controller of the user's own as a Program: spec.controller.command. Its
+// Kubeconfig has the administrator's rights: what rights the command needs, only its author knows.
+type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
 
@@ -114,6 +99,6 @@ func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
 		HTTPTunnelPort: heartbeats, Gateway: "http://" + c.Gateway,
 		Env: c.Env, ClientID: i.ClientID, ClientPrefix: c.ClientPrefix,
 		MetricsAddr: i.Metrics, HealthAddr: i.Health,
-		Name: i.Name, Index: i.Index, Replicas: *i.Config.Replicas, Files: c.files(i),
+		Name: i.Name, Index: i.Index, Replicas: *i.Config.Replicas, Files: c.files(i), Speed: max(c.Speed, 1),
 	})
 }

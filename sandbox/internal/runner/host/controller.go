@@ -6,9 +6,9 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"time"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -19,20 +19,9 @@ const stopTime = 3 * time.Second
 // Controller is the sandbox's own module-controller as a Program. All fields are required, but
 // KubeletClientCA.
 type Controller struct {
+	Sandbox
 	// Path of the program.
 	Path string
-	// Dir is the sandbox's state folder.
-	Dir state.Dir
-	// Broker is where the bases are; it listens.
-	Broker runner.Broker
-	// ClientPrefix begins MQTT client ids.
-	ClientPrefix string
-	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
-	Gateway string
-	// Env is the environment that bases share with the controller.
-	Env string
-	// Kubeconfig of the controller.
-	Kubeconfig string
 	// Host is the address of this machine at which the API server reaches the controller for logs
 	// and exec of module Pods.
 	Host string
@@ -73,6 +62,9 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	}
 	if ca := c.Broker.CAFile(); ca != "" {
 		env["MQTT_CA_PATH"] = ca
+	}
+	if c.Speed > 1 {
+		env["TIME_SCALE"] = strconv.Itoa(c.Speed)
 	}
 	if *i.Config.Replicas > 1 {
 		env["IS_CLUSTER"] = "true"

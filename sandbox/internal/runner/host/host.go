@@ -115,7 +115,8 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 		r.o.Heartbeats(x.name, instance.Heartbeats)
 		err = r.o.Supervisor.WaitReady(ctx, x.name)
 		var notReady *supervise.NotReadyError
-		if !errors.As(err, &notReady) || !notReady.Exited || !taken(addrs) || attempt == portAttempts {
+		exited := errors.As(err, &notReady) && notReady.Exited
+		if !exited || !taken(addrs) && !supervise.PortTaken(err) || attempt == portAttempts {
 			if err == nil {
 				x.settings = settings
 			}

@@ -2,6 +2,8 @@ package host
 
 import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -28,4 +30,22 @@ type Program interface {
 	Settings(i Instance) (map[string]string, error)
 	// Process describes the process of an instance. It may write files that the process reads.
 	Process(i Instance) (supervise.Spec, error)
+}
+
+// Sandbox is what every Program is told of its sandbox. All fields are required.
+type Sandbox struct {
+	// Dir is the sandbox's state folder.
+	Dir state.Dir
+	// Broker is where the bases are; it listens.
+	Broker runner.Broker
+	// ClientPrefix begins MQTT client ids.
+	ClientPrefix string
+	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
+	Gateway string
+	// Env is the environment that bases share with the controller.
+	Env string
+	// Speed divides the controller's periods; 0 = 1.
+	Speed int
+	// Kubeconfig of the controller.
+	Kubeconfig string
 }

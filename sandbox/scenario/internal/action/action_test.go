@@ -3,16 +3,20 @@ package action
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -67,6 +71,44 @@ func TestAssertWaitsUntilItIsSo(t *testing.T) {
 	r.update(configMaps, strings.Replace(configMap, `a: "1"`, `a: "2"`, 1))
 	if err := <-done; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What must stay so is not taken for so as long as the watch has not told of all that happened.
+func TestAssertForWaitsForALateWatch(t *testing.T) {
+	r := newRig(t)
+	late := watch.NewFake()
+	r.dynamic.PrependWatchReactor("pods", func(k8stesting.Action) (bool, watch.Interface, error) { return true, late, nil })
+	pod := func(version, phase string) string {
+		return `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: run-x, resourceVersion: "` + version + `"}, status: {phase: ` + phase + `}}`
+	}
+	lists := func() (n int) {
+		for _, a := range r.dynamic.Actions() {
+			if a.Matches("list", "pods") {
+				n++
+			}
+		}
+		return n
+	}
+	r.create(observe.Pods, pod("5", "Running"))
+	r.well(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`, "it is true")
+	r.update(observe.Pods, pod("7", "Failed"))
+	before, done := lists(), make(chan error, 1)
+	go func() {
+		_, err := r.do(`assert: {for: 50ms, cel: "pods.all(p, p.status.phase == 'Running')"}`, time.Second)
+		done <- err
+	}()
+	for lists() == before { // until it asks what there is
+		select {
+		case err := <-done:
+			t.Fatalf("it has asked nobody: %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	late.Modify(apitest.Object(t, pod("7", "Failed")))
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "it is not true") {
+		t.Errorf("it was taken for so: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -140,7 +141,8 @@ func (s *Stage) condition(p *expr.Program) check {
 	}
 }
 
-// hold waits until good has been true for the time, at every change in it.
+// hold waits until good has been true for the time, at every change in it: also at those that the
+// watches tell late. An API that is away tells nothing that could be waited for.
 func (s *Stage) hold(ctx context.Context, least time.Duration, good func(observe.View) bool) error {
 	if least <= 0 {
 		return s.o.World.Until(ctx, func(v observe.View) (bool, error) { return good(v), nil })
@@ -169,7 +171,17 @@ func (s *Stage) hold(ctx context.Context, least time.Duration, good func(observe
 				timer.Reset(least)
 			}
 		case <-timer.C:
-			return nil
+			if err := s.o.World.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+				return err
+			}
+			select {
+			case is := <-turned:
+				if is { // but not all the time
+					timer.Reset(least)
+				}
+			default:
+				return nil
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

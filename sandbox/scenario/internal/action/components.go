@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 )
 
 // The names of components.
@@ -26,16 +26,16 @@ func controllerName(a *v1alpha1.ComponentAction) string {
 }
 
 // repair is what brings a component back to what it was.
-type repair control.Action
+type repair component.Action
 
 // repairs says what undoes an action on a component; empty = nothing is to be undone any more.
-var repairs = map[control.Action]repair{
-	control.Kill: repair(control.Start), control.Stop: repair(control.Start), control.Pause: repair(control.Resume),
-	control.Resume: "", control.Restart: "", control.Start: "",
+var repairs = map[component.Action]repair{
+	component.Kill: repair(component.Start), component.Stop: repair(component.Start), component.Pause: repair(component.Resume),
+	component.Resume: "", component.Restart: "", component.Start: "",
 }
 
 func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.ComponentAction) (string, error) {
-	action := control.Action(a.Do)
+	action := component.Action(a.Do)
 	undo, known := repairs[action]
 	if !known {
 		return "", fail("do: %q is nothing that can be done to a component", a.Do)
@@ -60,7 +60,7 @@ func (s *Stage) Repair(ctx context.Context) error {
 		if left[name] == "" {
 			continue
 		}
-		if err := s.o.Sandbox.Act(ctx, name, control.Action(left[name])); err != nil {
+		if err := s.o.Sandbox.Act(ctx, name, component.Action(left[name])); err != nil {
 			errs = append(errs, fmt.Errorf("%s of %s: %w", left[name], name, err))
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
@@ -102,10 +103,10 @@ func (f *fakeSandbox) ClearFaults(_ context.Context, base string, ids ...string)
 	return f.note("clear %s %v", base, ids)
 }
 
-func (f *fakeSandbox) Act(_ context.Context, component string, action control.Action) error {
+func (f *fakeSandbox) Act(_ context.Context, name string, action component.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("%s %s", action, component)
+	return f.note("%s %s", action, name)
 }
 
 func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {

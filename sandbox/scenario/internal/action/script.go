@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
@@ -53,7 +54,7 @@ func (s *Stage) script(ctx context.Context, a *v1alpha1.Script) (string, error) 
 				s.outputs[a.Output] = strings.TrimSuffix(r.stdout, "\n")
 				s.mu.Unlock()
 			}
-			return firstLine(r.stdout), nil
+			return plain.FirstLine(r.stdout), nil
 		}
 		if until == nil {
 			return "", evidence(f, r)
@@ -124,9 +125,4 @@ type limited struct{ bytes.Buffer }
 func (l *limited) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), max(mostOutput-l.Len(), 0))])
 	return len(p), nil
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
 }

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -40,7 +41,7 @@ type Sandbox interface {
 	RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error)
 	Inject(ctx context.Context, base string, fault []byte) (string, error)
 	ClearFaults(ctx context.Context, base string, ids ...string) error
-	Act(ctx context.Context, component string, action control.Action) error
+	Act(ctx context.Context, name string, action component.Action) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)

@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -19,15 +20,21 @@ import (
 //     had no Ready Pod anywhere when the base lost it (delete first, install after).
 //
 // It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
-// later is a first installation. It is excused if the base's process ended; until the module is
-// active again, or nobody wants it any more. No other fault takes a module away by itself: what an
-// error or a delay makes of a rollout counts.
+// later is a first installation.
+//
+// It is excused if the base's process ended: what does not run has nothing. Of a base that is back,
+// while a Pod bound to its process wants the module, the excuse ends within Options.listed of its
+// first word and Options.TruthWithin, 18.5 s by the defaults, unless an installation has begun by
+// then, or a fault has struck one; and Options.InstallWithin after each, 5 min, within which a
+// command has an answer or is given up. No other fault takes a module away by itself: what an error
+// or a delay makes of a rollout counts.
 type activeCheck struct {
 	tracks map[track]*served
 	ever   map[track]struct{} // that have been looked at
 	found  []gap
 	// overlaps are the times in which the old and the new version were both active.
 	overlaps []time.Duration
+	doubtful []gap // nobody may have wanted the module
 }
 
 type track struct{ base, module string }
@@ -44,23 +51,44 @@ type gap struct {
 	track
 	from, to time.Time
 	excused  bool // the base's process has ended
-	free     bool // nobody has wanted the module so far
-	alone    bool // it had no Ready Pod anywhere at the beginning
+	// since is when the base was back, or the last installation began, and within is how long the
+	// next may be in coming; zero = the base is not back.
+	since  time.Time
+	within time.Duration
+	bound  bool // a Pod that is bound to the base's process wants the module
+	idle   bool // none has begun within the time
+	free   bool // nobody has wanted the module so far
+	alone  bool // it had no Ready Pod anywhere at the beginning
 }
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
 	if c.tracks == nil {
 		c.tracks, c.ever = map[track]*served{}, map[track]struct{}{}
 	}
+	c.overdue(w, e.Time)
+	defer c.bind(w, e, o)
 	switch e.Kind {
+	case timeline.Fault:
+		if timeline.FaultChange(e.State) == timeline.FaultFired {
+			c.began(track{base: e.Base}, e.Time, o)
+		}
+	case timeline.Command:
+		if e.Name == timeline.CommandInstall {
+			c.began(track{e.Base, e.Module}, e.Time, o)
+		}
 	case timeline.Base:
-		if change := timeline.BaseChange(e.State); change != timeline.BaseDown && change != timeline.BaseUp {
+		switch timeline.BaseChange(e.State) {
+		case timeline.BaseReady, timeline.BaseConnected:
+			c.back(e, o)
+			return
+		case timeline.BaseDown, timeline.BaseUp:
+		default:
 			return
 		}
 		for t, s := range c.tracks {
 			if t.base == e.Base {
 				clear(s.active)
-				c.look(w, t, e.Time, o, true, nil)
+				c.look(w, t, e, o, true)
 			}
 		}
 	case timeline.Module:
@@ -78,8 +106,60 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 			if e.stayed && (e.pod.Deleting || e.pod.Gone) {
 				s.last = e.pod
 			}
-			c.look(w, t, e.Time, o, false, e.pod)
+			c.look(w, t, e, o, false)
 			c.lookBack(s, e.pod, m.Name, e.Time, o)
+		}
+	}
+}
+
+// back notes that a base whose process had ended speaks again.
+func (c *activeCheck) back(e change, o *Options) {
+	for t, s := range c.tracks {
+		if g := s.gap; t.base == e.Base && g != nil && g.excused && g.since.IsZero() {
+			g.since, g.within = e.Time, o.listed()+o.TruthWithin
+		}
+	}
+}
+
+// bind notes whether a Pod of the base's process wants a module that the base is without.
+func (c *activeCheck) bind(w *world, e change, o *Options) {
+	if e.Kind != timeline.Pod && e.Kind != timeline.Base {
+		return
+	}
+	for t, s := range c.tracks {
+		g := s.gap
+		if t.base != cmp.Or(e.Base, baseOf(e.pod)) || g == nil || !g.excused {
+			continue
+		}
+		is := w.wantedNow(t.base, t.module)
+		if is && !g.bound && !g.since.IsZero() && !g.idle {
+			g.since, g.within = e.Time, o.listed()+o.TruthWithin
+		}
+		g.bound = is
+	}
+}
+
+func baseOf(p *timeline.PodStatus) string {
+	if p == nil {
+		return ""
+	}
+	return p.Base
+}
+
+// began notes that an installation has begun, or, without a module, that a fault has struck.
+func (c *activeCheck) began(on track, now time.Time, o *Options) {
+	for t, s := range c.tracks {
+		if g := s.gap; t.base == on.base && (on.module == "" || t.module == on.module) && g != nil && !g.since.IsZero() {
+			g.since, g.within = now, o.InstallWithin
+		}
+	}
+}
+
+// overdue notes where no installation has begun in time.
+func (c *activeCheck) overdue(w *world, now time.Time) {
+	for t, s := range c.tracks {
+		if g := s.gap; g != nil && g.excused && g.bound && !g.since.IsZero() && w.outages.countable(t.base, g.since, now) > g.within {
+			g.idle = true
 		}
 	}
 }
@@ -91,7 +171,7 @@ func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module strin
 		return
 	}
 	s.ended = nil
-	if now.Sub(g.to) <= o.Window && s.replacedBy(came, g, o, g.to) {
+	if now.Sub(g.to) <= o.ToldWithin && s.replacedBy(came, g, o, g.to) {
 		g.free = false
 		c.found = append(c.found, *g)
 	}
@@ -100,6 +180,9 @@ func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module strin
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
 	s := c.tracks[t]
+	if timeline.ModuleState(e.State) == timeline.ModuleResolved {
+		c.began(t, e.Time, o)
+	}
 	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
 		if s == nil {
 			s = &served{active: map[string]time.Time{}}
@@ -120,12 +203,12 @@ func (c *activeCheck) module(w *world, e change, o *Options) {
 			}
 		}
 	}
-	c.look(w, t, e.Time, o, false, nil)
+	c.look(w, t, e, o, false)
 }
 
-// look opens, closes and judges the gap of a track. came is the Pod that has changed, if one has.
-func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended bool, came *timeline.PodStatus) {
-	s := c.tracks[t]
+// look opens, closes and judges the gap of a track.
+func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) {
+	s, now := c.tracks[t], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
 		if g := s.gap; g != nil && now.Equal(g.from) && !g.excused {
@@ -143,13 +226,19 @@ func (c *activeCheck) look(w *world, t track, now time.Time, o *Options, ended b
 	case g == nil:
 		s.gap = &gap{track: t, from: now, excused: ended, free: !wanted, alone: !w.serves(t.module)}
 	case ended:
-		g.excused = true
-	case g.free && wanted && came != nil && s.replacedBy(came, g, o, now):
+		g.excused, g.since = true, time.Time{}
+	case g.free && wanted && e.pod != nil && s.replacedBy(e.pod, g, o, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks, t) // a first installation begins
 	case !g.free && !wanted:
-		c.close(g, now)
+		switch meant := !g.from.Before(now.Add(-e.Late)); { // the Pod's deletion may have come first
+		case !meant || g.excused:
+			c.close(g, now)
+		case e.Late > o.TruthWithin:
+			g.to = now
+			c.doubtful = append(c.doubtful, *g)
+		}
 		s.gap = &gap{track: t, from: now, excused: g.excused, free: true, alone: g.alone}
 	}
 }
@@ -175,9 +264,10 @@ func (s *served) replacedBy(p *timeline.PodStatus, g *gap, o *Options, now time.
 	return g.alone && s.last.Version(g.module) != p.Version(g.module)
 }
 
-func (c *activeCheck) result(end time.Time) Result {
+func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.ever), Figures: map[string]float64{}}
 	var longest, longestExcused time.Duration
+	c.overdue(w, end)
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
@@ -188,6 +278,11 @@ func (c *activeCheck) result(end time.Time) Result {
 		}
 		if g.excused {
 			v.Message += ", since its process ended"
+		}
+		if g.idle {
+			v.Message += fmt.Sprintf(", and no installation began within %v of its return", brief(o.listed()+o.TruthWithin))
+		}
+		if g.excused && !g.idle {
 			r.Excused = append(r.Excused, v)
 			longestExcused = max(longestExcused, v.Length)
 			return
@@ -198,6 +293,10 @@ func (c *activeCheck) result(end time.Time) Result {
 	for _, g := range c.found {
 		add(g, false)
 	}
+	for _, g := range c.doubtful {
+		r.Doubtful = append(r.Doubtful, Violation{Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
+			Message: fmt.Sprintf("%s has no active version of %s for %v; its Pod may have been deleted before, for the watch was late", g.base, g.module, brief(g.to.Sub(g.from)))})
+	}
 	for _, s := range c.tracks {
 		if g := s.gap; g != nil && !g.free {
 			last := *g
@@ -205,7 +304,7 @@ func (c *activeCheck) result(end time.Time) Result {
 			add(last, true)
 		}
 	}
-	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
+	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
 	r.Summary = many(r.Compared, "module") + " on bases"
 	r.Figures["handovers"] = float64(len(c.overlaps))
 	if len(c.overlaps) > 0 {

@@ -87,6 +87,38 @@ func removed(ms int, where string) []timeline.Event {
 	return []timeline.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
 }
 
+// uninstalled ends an active version by a command.
+func uninstalled(ms int, where string) []timeline.Event {
+	return append(removed(ms, where), command(ms+6, where, "uninstallBiz", "", 7*time.Millisecond))
+}
+
+// switched is a swap by a command.
+func switched(ms int, base string) []timeline.Event {
+	return append(swap(ms, base), command(ms+1, "2@"+base, "installBiz", "", 12*time.Millisecond))
+}
+
+// asked is a list that a base tells.
+func asked(ms int, base string) timeline.Event {
+	return timeline.Event{Time: at(ms), Kind: timeline.Command, Base: base, Name: "queryAllBiz"}
+}
+
+// fires is a fault that happens.
+func fires(ms int, base, kind string) timeline.Event {
+	return timeline.Event{Time: at(ms), Kind: timeline.Fault, Base: base, Name: "f", State: "fired", Message: kind}
+}
+
+// late is an event that may have happened earlier.
+func late(by time.Duration, e timeline.Event) timeline.Event {
+	e.Late = by
+	return e
+}
+
+// identity is an event of a base's process.
+func identity(id string, e timeline.Event) timeline.Event {
+	e.Identity = id
+	return e
+}
+
 // swap is the moment at which version 2 replaces version 1.
 func swap(ms int, base string) []timeline.Event {
 	return []timeline.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
@@ -109,11 +141,12 @@ func script(parts ...any) list {
 
 // judged returns the result of one check at 60 s.
 func judged(name string, o Options, events list) Result {
-	j := New(o)
-	for _, e := range events {
-		j.Observe(e)
-	}
-	for _, r := range j.Results(at(60_000)) {
+	return judgedAt(60_000, name, o, events)
+}
+
+// judgedAt returns it at another moment.
+func judgedAt(ms int, name string, o Options, events list) Result {
+	for _, r := range Judge(events, at(ms), o) {
 		if r.Name == name {
 			return r
 		}

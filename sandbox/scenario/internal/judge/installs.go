@@ -10,16 +10,17 @@ import (
 // installCheck looks for installations of what is installed: an installBiz that came after the
 // version had come to the base, other than the one that had brought it, while it was neither gone,
 // by an uninstall, a failure or a restart, nor broken; or, where commands are not told, a version
-// that is resolved twice. A repetition is excused if, since the version came, the base was
-// disconnected, a fault happened or was set there, or a component ended or was paused: the answer
-// to the first one may never have arrived.
+// that is resolved twice.
+//
+// A repetition is excused if the answer to the first one may not have arrived, and no list can have
+// told since: since the version came, the base was disconnected, a fault happened there or lasted,
+// or a component was away, and the repetition came meanwhile or within Options.listed of it, and
+// after an outage within the recovery of that.
 type installCheck struct {
-	lives map[install]*life
-	// disturbed is when something may last have swallowed an answer, by base; "" = anywhere.
-	disturbed map[string]time.Time
-	installs  int
-	repeats   []Violation
-	excused   []Violation
+	lives    map[install]*life
+	installs int
+	repeats  []Violation
+	excused  []Violation
 }
 
 type install struct {
@@ -34,9 +35,9 @@ type life struct {
 	broken   bool
 }
 
-func (c *installCheck) note(_ *world, e change) {
+func (c *installCheck) note(w *world, e change, _ *Options) {
 	if c.lives == nil {
-		c.lives, c.disturbed = map[install]*life{}, map[string]time.Time{}
+		c.lives = map[install]*life{}
 	}
 	key := install{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
 	switch e.Kind {
@@ -48,19 +49,9 @@ func (c *installCheck) note(_ *world, e change) {
 					delete(c.lives, k)
 				}
 			}
-		case timeline.BaseDisconnected:
-			c.disturbed[e.Base] = e.Time
-		}
-	case timeline.Fault:
-		if timeline.FaultChange(e.State) != timeline.FaultCleared {
-			c.disturbed[e.Base] = e.Time
-		}
-	case timeline.Component:
-		if timeline.ComponentState(e.State) != timeline.ComponentRunning {
-			c.disturbed[""] = e.Time
 		}
 	case timeline.Module:
-		c.module(key, e)
+		c.module(w, key, e)
 	case timeline.Command:
 		l := c.lives[key]
 		if e.Name != timeline.CommandInstall || l == nil || l.broken {
@@ -71,19 +62,19 @@ func (c *installCheck) note(_ *world, e change) {
 		case e.Code == "" && !l.answered:
 			l.answered = true
 		case began.After(l.since):
-			c.repeated(key, l, began, "was installed again after %v, and answered: "+answerOf(e))
+			c.repeated(w, key, l, began, "was installed again after %v, and answered: "+answerOf(e))
 		}
 	}
 }
 
-func (c *installCheck) module(key install, e change) {
+func (c *installCheck) module(w *world, key install, e change) {
 	l := c.lives[key]
 	switch state := timeline.ModuleState(e.State); {
 	case state.Gone():
 		delete(c.lives, key)
 	case state == timeline.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(key, l, e.Time, "was resolved again after %v")
+			c.repeated(w, key, l, e.Time, "was resolved again after %v")
 		}
 		c.installs++
 		c.lives[key] = &life{since: e.Time}
@@ -96,9 +87,9 @@ func (c *installCheck) module(key install, e change) {
 	}
 }
 
-func (c *installCheck) repeated(key install, l *life, at time.Time, how string) {
+func (c *installCheck) repeated(w *world, key install, l *life, at time.Time, how string) {
 	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, brief(at.Sub(l.since)))}
-	if !c.disturbed[""].Before(l.since) || !c.disturbed[key.base].Before(l.since) {
+	if w.outages.swallowed(key.base, l.since, at) {
 		v.Message += " (the first answer may have been lost)"
 		c.excused = append(c.excused, v)
 		return

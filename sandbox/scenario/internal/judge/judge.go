@@ -18,11 +18,11 @@ const (
 	MaxPodWrites  = "maxPodWrites"
 )
 
-// Options of a Judge.
+// Options of a judgement. A zero duration means its default.
 type Options struct {
-	// TruthWithin is how long Ready may differ from what the base serves. Between the base's change
-	// and the controller's write lie an answer, a query and a write, some milliseconds each; a
-	// kubelet that probes at its defaults takes 10 s to 30 s. Default: 1s.
+	// TruthWithin is how long Ready may differ from what the base serves, once the controller can
+	// know. Between what a list or an answer says and the controller's write lie some milliseconds;
+	// a kubelet that probes at its defaults takes 10 s to 30 s. Default: 1s.
 	TruthWithin time.Duration
 	// SwitchWithin is the same where another version serves: requests are answered, and the
 	// handover needs its writes one after the other. Default: 5s.
@@ -33,12 +33,37 @@ type Options struct {
 	// AloneWithin is how long another base's Pod must have been Ready so that the old Pod of a
 	// handover was not alone: the controller decides before it writes. Default: 250ms.
 	AloneWithin time.Duration
-	// Window is how late an event may come behind younger ones: the bases' come on another way than
-	// those of the API. Default: 1s.
-	Window time.Duration
+	// ToldWithin is how late the watch may tell of the Pod whose module has come. Default: 1s.
+	ToldWithin time.Duration
+	// ListEvery is how often the controller asks a base for its modules, its LIST_INTERVAL.
+	// Default: 15s.
+	ListEvery time.Duration
+	// SilentAfter is the silence after which it takes a base for unreachable, its
+	// BASE_UNREACHABLE_AFTER. Default: 25s.
+	SilentAfter time.Duration
+	// InstallWithin is how long a command may take at most, its INSTALL_TIMEOUT. Default: 5m.
+	InstallWithin time.Duration
+	// UninstallWithin is how long an uninstall may take at most, its UNINSTALL_TIMEOUT. Default: 1m.
+	UninstallWithin time.Duration
+	// Speed divides the times above that are the system's, those that are set, too, and the recoveries
+	// that have no setting; 0 = 1. What a watch or a write takes is not divided.
+	Speed int
 	// MaxPodWrites is how often a Pod may be written. Default: any number.
 	MaxPodWrites *int
 }
+
+// sweep is how often the controller looks who is due for a question, or has been silent.
+const sweep = time.Second
+
+// of is how long a period takes at the speed.
+func (o *Options) of(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
+
+// listed is within what time a list tells the controller what a base has: the interval, the tenth
+// that spreads the bases over it, and a sweep.
+func (o *Options) listed() time.Duration { return o.ListEvery + o.ListEvery/10 + o.of(sweep) }
+
+// silent is within what time the controller knows that a base says nothing any more.
+func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(sweep) }
 
 // Result is what a check has found.
 type Result struct {
@@ -48,8 +73,11 @@ type Result struct {
 	Compared int
 	// Violations in the order of time.
 	Violations []Violation
-	// Excused are others that look like violations but are the end of a base's process, or short
-	// enough, in the order of time.
+	// Doubtful are violations only if the watch told at once: what ended them may have been written
+	// in time, and told late. In the order of time.
+	Doubtful []Violation
+	// Excused are others that look like violations but were over before the controller could know,
+	// or short enough, in the order of time.
 	Excused []Violation
 	// Summary is a sentence with the figures.
 	Summary string
@@ -66,10 +94,9 @@ type Violation struct {
 	Message string
 }
 
-// Judge looks at the events of one run. Its methods must not be called concurrently.
-type Judge struct {
+// court is what looks at the events of one run, in the order of their times.
+type court struct {
 	o       Options
-	pending []timeline.Event // by time
 	w       world
 	active  activeCheck
 	truth   truthCheck
@@ -77,55 +104,42 @@ type Judge struct {
 	install installCheck
 }
 
-// New returns a Judge who has seen nothing.
-func New(o Options) *Judge {
+// Judge returns what the checks find in the events of a run until end, always in the same order.
+// What lasts is as long as it is then. Events may come in any order: the bases' come on another way
+// than those of the API, and each way may be late. Those of one moment count as they come.
+func Judge(events []timeline.Event, end time.Time, o Options) []Result {
 	for p, d := range map[*time.Duration]time.Duration{
 		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second,
-		&o.AloneWithin: 250 * time.Millisecond, &o.Window: time.Second,
+		&o.AloneWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second, &o.ListEvery: 15 * time.Second,
+		&o.SilentAfter: 25 * time.Second, &o.InstallWithin: 5 * time.Minute, &o.UninstallWithin: time.Minute,
 	} {
 		if *p == 0 {
 			*p = d
 		}
 	}
-	return &Judge{o: o, w: newWorld()}
-}
-
-// Observe takes the next event. Events may come a little out of order; see Options.Window.
-func (j *Judge) Observe(e timeline.Event) {
-	at := len(j.pending)
-	for at > 0 && j.pending[at-1].Time.After(e.Time) {
-		at--
+	for _, p := range []*time.Duration{&o.ListEvery, &o.SilentAfter, &o.InstallWithin, &o.UninstallWithin} {
+		*p = o.of(*p)
 	}
-	j.pending = slices.Insert(j.pending, at, e)
-	newest := j.pending[len(j.pending)-1].Time
-	ripe := 0
-	for ripe < len(j.pending) && newest.Sub(j.pending[ripe].Time) > j.o.Window {
-		j.take(j.pending[ripe])
-		ripe++
+	c := court{o: o, w: newWorld()}
+	ordered := slices.Clone(events)
+	slices.SortStableFunc(ordered, func(a, b timeline.Event) int { return a.Time.Compare(b.Time) })
+	for _, e := range ordered {
+		c.take(e)
 	}
-	j.pending = slices.Delete(j.pending, 0, ripe)
-}
-
-// take lets every check look at an event, in the order of times.
-func (j *Judge) take(e timeline.Event) {
-	c := j.w.apply(e)
-	j.active.note(&j.w, c, &j.o)
-	j.truth.note(&j.w, c)
-	j.order.note(&j.w, c, &j.o)
-	j.install.note(&j.w, c)
-}
-
-// Results returns what the checks have found until end, always in the same order. What lasts is as
-// long as it is then. More events may follow.
-func (j *Judge) Results(end time.Time) []Result {
-	for _, e := range j.pending {
-		j.take(e)
-	}
-	j.pending = nil
 	return []Result{
-		j.active.result(end), j.truth.result(end, &j.o), j.order.result(end),
-		j.install.result(), nothingLeft(&j.w, end), podWrites(&j.w, j.o.MaxPodWrites),
+		c.active.result(&c.w, end, &c.o), c.truth.result(&c.w, end, &c.o), c.order.result(end),
+		c.install.result(), nothingLeft(&c.w, end, &c.o), podWrites(&c.w, o.MaxPodWrites),
 	}
+}
+
+// take lets every check look at an event.
+func (c *court) take(e timeline.Event) {
+	x := c.w.apply(e)
+	c.w.disturb(x, &c.o)
+	c.active.note(&c.w, x, &c.o)
+	c.truth.note(&c.w, x, &c.o)
+	c.order.note(&c.w, x, &c.o)
+	c.install.note(&c.w, x, &c.o)
 }
 
 // sorted puts violations in the order of time, then of place: those of one moment came in an order

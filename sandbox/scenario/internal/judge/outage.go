@@ -1,60 +1,232 @@
 package judge
 
 import (
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// How long after its return a component has to catch up.
 const (
-	// A controller may have to wait for the Lease of the one before, 40 s, and looks every 10 s.
+	// controllerRecovery is how long a controller that is back may take, or the one that takes its
+	// bases over: it may have to wait for the Lease of the one before, 40 s, and looks every 10 s.
 	controllerRecovery = 50 * time.Second
-	// Bases connect again after a second, and are asked for their modules every 15 s.
-	otherRecovery = 20 * time.Second
+	// reconnecting is what bases need to connect to a broker that is back: they try every second.
+	reconnecting = 2500 * time.Millisecond
+	// settling is what a controller has after the first list of a base since an outage: after a
+	// start it has all Pods to read, too.
+	settling = 5 * time.Second
+	// listCommand asks a base for its modules.
+	listCommand = "queryAllBiz"
 )
 
-// outage is a time in which a component was away, or a base disconnected.
+// recovery is what anything else has when it is back: then the bases connect again and are asked
+// for their modules within Options.listed. By the defaults these are 20 s.
+func (o *Options) recovery() time.Duration { return reconnecting + o.listed() }
+
+// controllerRecovery is what a controller has. Its Lease holds 4 s at any speed.
+func (o *Options) controllerRecovery() time.Duration {
+	return max(o.of(controllerRecovery), min(controllerRecovery, 4*time.Second+settling))
+}
+
+// outage is a time in which words may have got lost, on a base or, without a name, on all.
 type outage struct {
-	component, base string
-	from, to        time.Time // to is zero as long as it lasts
+	what, base string
+	from, to   time.Time // to is zero as long as it lasts
+	// most is how long it may excuse anybody; zero = as long as it lasts.
+	most time.Duration
+	// recovery is how long it goes on excusing when it is over.
+	recovery time.Duration
+	// listed is when a base has first told a list since it is over, by base: for that one the
+	// recovery ends settling later. Nil = no list ends it.
+	listed map[string]time.Time
+	// hides tells that nobody can know or write meanwhile what the base serves. Faults do not: they
+	// may swallow an answer.
+	hides bool
 }
 
 // outages are in the order of their beginnings.
 type outages []outage
 
-// note keeps when a component or the connection of a base goes and comes back.
-func (all *outages) note(component, base string, away bool, now time.Time) {
-	for i := range *all {
-		if o := &(*all)[i]; o.component == component && o.base == base && o.to.IsZero() {
-			if !away {
-				o.to = now
-			}
-			return
-		}
-	}
-	if away {
-		*all = append(*all, outage{component: component, base: base, from: now})
+// begin notes an outage, unless it lasts already.
+func (all *outages) begin(o outage) {
+	if all.lasting(o.what, o.base) == nil {
+		*all = append(*all, o)
 	}
 }
 
-// countable is how much of a time on a base lies in no outage.
-func (all outages) countable(base string, from, to time.Time) time.Duration {
-	counted, at, end := time.Duration(0), time.Duration(0), to.Sub(from)
-	for _, o := range all { // in the order of their beginnings
-		if o.base != "" && o.base != base {
-			continue
-		}
-		if began := o.from.Sub(from); began > at {
-			counted += min(began, end) - at
-		}
-		if o.to.IsZero() {
-			return counted
-		}
-		recovery := otherRecovery
-		if strings.HasPrefix(o.component, controller) {
-			recovery = controllerRecovery
-		}
-		at = max(at, min(end, o.to.Add(recovery).Sub(from)))
+// end notes that an outage is over, if there is one.
+func (all *outages) end(what, base string, now time.Time) {
+	if o := all.lasting(what, base); o != nil {
+		o.to = now
 	}
-	return counted + max(0, end-at)
+}
+
+func (all *outages) lasting(what, base string) *outage {
+	for i := range *all {
+		if o := &(*all)[i]; o.what == what && o.base == base && o.to.IsZero() {
+			return o
+		}
+	}
+	return nil
+}
+
+// told notes that a base has told a list.
+func (all outages) told(base string, now time.Time) {
+	for i := range all {
+		if o := &all[i]; o.listed != nil && !o.to.IsZero() && o.listed[base].IsZero() {
+			o.listed[base] = now
+		}
+	}
+}
+
+// excuses are the times in which an outage excuses what is about a base, until end at most.
+func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
+	to := o.to
+	if to.IsZero() || to.After(end) {
+		to = end
+	}
+	limit := to
+	if o.most > 0 && o.from.Add(o.most).Before(to) {
+		limit = o.from.Add(o.most)
+	}
+	out := [][2]time.Time{{o.from, limit}}
+	if !o.to.IsZero() {
+		recovered := o.to.Add(o.recovery)
+		if at, is := o.listed[base]; is && at.Add(settling).Before(recovered) {
+			recovered = at.Add(settling)
+		}
+		out = append(out, [2]time.Time{o.to, recovered})
+	}
+	return out
+}
+
+// countable is how much of a time on a base lies in nothing that hides it.
+func (all outages) countable(base string, from, to time.Time) time.Duration {
+	var hidden [][2]time.Time
+	for i := range all {
+		if o := &all[i]; o.hides && (o.base == "" || o.base == base) {
+			hidden = append(hidden, o.excuses(base, to)...)
+		}
+	}
+	slices.SortFunc(hidden, func(a, b [2]time.Time) int { return a[0].Compare(b[0]) })
+	counted := time.Duration(0)
+	for _, h := range hidden {
+		if h[0].After(to) {
+			break
+		}
+		counted += max(0, h[0].Sub(from))
+		if h[1].After(from) {
+			from = h[1]
+		}
+	}
+	return counted + max(0, to.Sub(from))
+}
+
+// swallowed tells whether an answer of a base, given since then, may not have been known yet at a
+// later moment.
+func (all outages) swallowed(base string, since, at time.Time) bool {
+	return slices.ContainsFunc(all, func(o outage) bool {
+		return (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) &&
+			slices.ContainsFunc(o.excuses(base, at), func(t [2]time.Time) bool { return !at.Before(t[0]) && !at.After(t[1]) })
+	})
+}
+
+// disturb notes the outages that an event begins or ends.
+func (w *world) disturb(e change, o *Options) {
+	switch e.Kind {
+	case timeline.Component:
+		w.component(e, o)
+	case timeline.Command:
+		if e.Name == listCommand && e.Code == "" {
+			w.outages.told(e.Base, e.Time)
+		}
+	case timeline.Fault:
+		switch change := timeline.FaultChange(e.State); {
+		case change == timeline.FaultFired:
+			w.outages = append(w.outages, outage{what: e.Name, base: e.Base, from: e.Time, to: e.Time, recovery: o.listed()})
+		case change == timeline.FaultSet && fault.Kind(e.Message).Lasts():
+			w.outages.begin(outage{what: e.Name, base: e.Base, from: e.Time, recovery: o.listed()})
+		case change == timeline.FaultCleared:
+			w.outages.end(e.Name, e.Base, e.Time)
+		}
+	case timeline.Base:
+		switch timeline.BaseChange(e.State) {
+		case timeline.BaseDown, timeline.BaseRemoved, timeline.BaseUp: // that has rules of its own
+			if x := w.outages.lasting(connection, e.Base); x != nil {
+				x.to, x.recovery = e.Time, 0
+			}
+		case timeline.BaseDisconnected: // its silence is noticed
+			if w.ended(e.Base) {
+				break
+			}
+			w.outages.begin(outage{what: connection, base: e.Base, from: e.Time, most: o.silent(), recovery: o.recovery(), listed: map[string]time.Time{}, hides: true})
+		case timeline.BaseConnected:
+			w.outages.end(connection, e.Base, e.Time)
+		}
+		w.silence(e.Time, o)
+	}
+}
+
+const (
+	connection = "connection"
+	silence    = "mass silence"
+	broker     = "broker"
+	scheduler  = "kube-scheduler" // no status of a Pod depends on it
+)
+
+// component notes that a component is away, or back. A controller beside which another one runs is
+// replaced by that.
+func (w *world) component(e change, o *Options) {
+	if e.Name == scheduler {
+		return
+	}
+	if timeline.ComponentState(e.State) == timeline.ComponentRunning {
+		w.outages.end(e.Name, "", e.Time)
+		return
+	}
+	x := outage{what: e.Name, from: e.Time, recovery: o.recovery(), hides: true}
+	if e.Name == broker {
+		x.listed = map[string]time.Time{}
+	}
+	if strings.HasPrefix(e.Name, controller) {
+		x.recovery, x.listed = o.controllerRecovery(), map[string]time.Time{}
+		for other := range w.Components.All() {
+			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) && other.State == timeline.ComponentRunning {
+				x.most = o.controllerRecovery()
+			}
+		}
+	}
+	w.outages.begin(x)
+}
+
+// silence notes since when a base is silent together with so many that a controller may take it for
+// a fault of the way to them, and leave everything as it is: half or more of at least three. When
+// others are back, the silence of those that are not counts from then.
+func (w *world) silence(now time.Time, o *Options) {
+	var silent []string
+	all := 0
+	for b := range w.Bases.All() {
+		switch {
+		case b.Removed:
+			w.outages.end(silence, b.Name, now)
+			continue
+		case !b.Running || w.outages.lasting(connection, b.Name) != nil:
+			silent = append(silent, b.Name)
+		default:
+			w.outages.end(silence, b.Name, now)
+		}
+		all++
+	}
+	for _, name := range silent {
+		x := w.outages.lasting(silence, name)
+		switch mass := all >= 3 && 2*len(silent) >= all; {
+		case mass:
+			w.outages.begin(outage{what: silence, base: name, from: now, hides: true})
+		case x != nil:
+			x.to, x.recovery = now, o.silent()
+		}
+	}
 }

@@ -3,18 +3,35 @@ package judge
 import (
 	"fmt"
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
+// draining is how long the module of a deleted Pod that was Ready stays, the controller's
+// MODULE_DRAIN.
+const draining = 2 * time.Second
+
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
-// timeline.State.Left.
-func nothingLeft(w *world, end time.Time) Result {
+// timeline.State.Left. A Pod that is being deleted answers for its modules as long as their
+// uninstall may take: MODULE_DRAIN, Options.UninstallWithin and Options.listed, 79.5 s by the
+// defaults.
+func nothingLeft(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: NothingLeft, Figures: map[string]float64{}}
 	for b := range w.Bases.All() {
 		if b.Running && w.worked[b.Name] {
 			r.Compared++
 		}
 	}
-	for _, m := range w.Left() {
+	there := w.Copy()
+	for _, key := range there.Pods.Names() {
+		p := there.Pods.Get(key)
+		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(draining)+o.UninstallWithin+o.listed() {
+			gone := p.PodState
+			gone.Gone = true
+			there.Apply(timeline.Event{Time: end, Kind: timeline.Pod, Pod: &gone})
+		}
+	}
+	for _, m := range there.Left() {
 		r.Violations = append(r.Violations, Violation{
 			Time: m.Since, Length: end.Sub(m.Since), Base: m.Base,
 			Message: fmt.Sprintf("%s:%s is left on %s, %s, and no Pod there wants it", m.Name, m.Version, m.Base, m.State),

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +11,24 @@ import (
 // truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
 // and an endpoint that is ready, must have each of its modules active, in its version.
 //
-// Each disagreement is reported with its length. It is a violation if it is longer than
-// Options.TruthWithin, or, as long as another version serves, than Options.SwitchWithin; or if a
-// request to this base was lost in it. It is excused if the base's process ended: see the package.
-// Time does not count in which a component was away, or the base disconnected, and until it can
-// have caught up: nobody could know, or write, what has changed.
+// Each disagreement is reported with its length. It counts from the moment at which the controller
+// can know of it at the latest, by the next list or by what the base says itself:
+//   - a module that a command took away, or that was not there yet: at once, the answer tells;
+//   - one that is gone although nobody was told: within Options.listed, by the next list. With the
+//     defaults 15 s, a tenth of it by which lists are spread, and a sweep of 1 s make 17.5 s;
+//   - the end of the base's process: within Options.silent, by its silence, 25 s and a sweep; or,
+//     when it is back under its identity, within Options.listed of its first word.
+//
+// It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
+// another version serves, than Options.SwitchWithin; or if a request to this base was lost in that
+// time, but by a timeout, which says nothing of a module: the machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base that has died, and
+// for more than 18.5 s on one that has lost its module.
+//
+// Time does not count in which a component was away, and until it can have caught up, which the
+// base's next list shows of a controller and of the broker: nobody could know, or write, what has
+// changed. Nor does the time in which the base was disconnected, until its
+// silence must have been noticed, or in which half of the bases were silent, which a controller may
+// take for its own blindness.
 type truthCheck struct {
 	open  map[claim]*mismatch
 	known map[claim]struct{} // claims that hold at present
@@ -24,7 +36,7 @@ type truthCheck struct {
 	compared   int
 	mismatches []mismatch
 	lost       []loss
-	outages    outages
+	told       []order // commands that may have taken a module away
 }
 
 // claim is a Pod that says it is Ready, or an endpoint of a Service for it.
@@ -33,12 +45,21 @@ type claim struct{ service, pod, uid, base string }
 type mismatch struct {
 	claim
 	from, to time.Time
+	// late is how much earlier than to it may have ended: the watch told then.
+	late     time.Duration
 	missing  string
-	excused  bool
+	modules  []string // names of those that are missing
+	ended    bool     // the base's process
+	silent   bool     // and nothing has been heard of it since
+	vanished bool     // modules went while the process ran
+	// known is when the controller can know of it at the latest; zero = from the beginning.
+	known time.Time
 	// bare is how long no version at all served, since when if it lasts.
-	bare      time.Duration
+	bare      []span
 	bareSince time.Time
 }
+
+type span struct{ from, to time.Time }
 
 // serve notes whether some version of each module serves.
 func (l *mismatch) serve(serves bool, now time.Time) {
@@ -46,9 +67,27 @@ func (l *mismatch) serve(serves bool, now time.Time) {
 	case !serves && l.bareSince.IsZero():
 		l.bareSince = now
 	case serves && !l.bareSince.IsZero():
-		l.bare, l.bareSince = l.bare+now.Sub(l.bareSince), time.Time{}
+		l.bare, l.bareSince = append(l.bare, span{l.bareSince, now}), time.Time{}
 	}
 }
+
+// bareFor is how long no version served within a time.
+func (l *mismatch) bareFor(from, to time.Time) time.Duration {
+	var sum time.Duration
+	for _, s := range l.bare {
+		if s.from.Before(from) {
+			s.from = from
+		}
+		if s.to.After(to) {
+			s.to = to
+		}
+		sum += max(0, s.to.Sub(s.from))
+	}
+	return sum
+}
+
+// timedOut is the result of a request that nobody answered: a base without the module answers.
+const timedOut = "timeout"
 
 // loss is a request that was lost on a base.
 type loss struct {
@@ -56,67 +95,96 @@ type loss struct {
 	from, to time.Time
 }
 
-func (c *truthCheck) note(w *world, e change) {
+// order is a command that a base answered.
+type order struct {
+	track
+	from, to time.Time
+}
+
+func (c *truthCheck) note(w *world, e change, o *Options) {
 	if c.open == nil {
 		c.open, c.known = map[claim]*mismatch{}, map[claim]struct{}{}
 	}
 	switch e.Kind {
 	case timeline.Request:
-		if e.Base != "" {
+		if e.Base != "" && e.State != timedOut {
 			c.lost = append(c.lost, loss{e.Base, e.Time.Add(-e.Elapsed), e.Time})
 		}
-	case timeline.Component:
-		c.outages.note(e.Name, "", timeline.ComponentState(e.State) != timeline.ComponentRunning, e.Time)
-	case timeline.Base, timeline.Module:
-		if change := timeline.BaseChange(e.State); change == timeline.BaseDisconnected || change == timeline.BaseConnected {
-			c.outages.note("", e.Base, change == timeline.BaseDisconnected, e.Time)
-		}
-		c.compare(w, e.Time, func(k claim) bool { return k.base == e.Base })
+	case timeline.Command:
+		c.told = append(c.told, order{track{e.Base, e.Module}, e.Time.Add(-e.Elapsed), e.Time})
+	case timeline.Base:
+		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
+		c.heard(w, e, o)
+	case timeline.Module:
+		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
 	case timeline.Pod:
 		if e.pod != nil {
-			c.compare(w, e.Time, func(k claim) bool { return k.uid == e.Pod.UID })
+			c.compare(w, e, o, func(k claim) bool { return k.uid == e.Pod.UID })
 		}
 	case timeline.Endpoints:
-		c.compare(w, e.Time, func(k claim) bool { return k.service == e.Name })
+		c.compare(w, e, o, func(k claim) bool { return k.service == e.Name })
+	}
+}
+
+// heard notes that a base whose process had ended speaks again. Of a new identity says nothing of
+// the old one.
+func (c *truthCheck) heard(w *world, e change, o *Options) {
+	if change := timeline.BaseChange(e.State); change != timeline.BaseReady && change != timeline.BaseConnected {
+		return
+	}
+	for k, l := range c.open {
+		if k.base != e.Base || !l.silent {
+			continue
+		}
+		if p := w.Pods.Get(k.uid); p != nil && w.another(p) {
+			continue
+		}
+		if l.silent = false; e.Time.Before(l.known) {
+			l.known = e.Time.Add(o.listed())
+		}
 	}
 }
 
 // compare looks at the claims that may be concerned.
-func (c *truthCheck) compare(w *world, now time.Time, concerned func(claim) bool) {
+func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(claim) bool) {
+	now := e.Time
 	claims := w.claims(concerned)
 	for k := range c.known {
 		if _, ok := claims[k]; !ok && concerned(k) {
 			delete(c.known, k)
-			c.close(k, now)
+			c.close(k, e)
 		}
 	}
 	for k, p := range claims {
-		if _, ok := c.known[k]; !ok {
+		_, held := c.known[k]
+		if !held {
 			c.known[k] = struct{}{}
 			c.compared++
 		}
 		b, ended := w.Bases.Get(k.base), w.ended(k.base)
-		missing := missing(b, p)
+		missing, names := missing(b, p)
 		l := c.open[k]
-		switch {
-		case missing == "":
-			c.close(k, now)
-		case l == nil:
-			l = &mismatch{claim: k, from: now, missing: missing, excused: ended}
+		if missing == "" {
+			c.close(k, e)
+			continue
+		}
+		if l == nil {
+			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
+			// What was there when somebody said so, and is not any more, went now.
+			l.vanished = held && !ended && e.Kind == timeline.Module
 			c.open[k] = l
-		case ended:
-			l.excused = true
 		}
-		if missing != "" {
-			l.serve(servesAll(b, p), now)
+		if ended && !l.silent {
+			l.ended, l.silent, l.known = true, true, now.Add(o.silent())
 		}
+		l.serve(servesAll(b, p), now)
 	}
 }
 
-func (c *truthCheck) close(k claim, now time.Time) {
+func (c *truthCheck) close(k claim, e change) {
 	if l := c.open[k]; l != nil {
-		l.to = now
-		l.serve(true, now)
+		l.to, l.late = e.Time, e.Late
+		l.serve(true, e.Time)
 		c.mismatches = append(c.mismatches, *l)
 		delete(c.open, k)
 	}
@@ -147,94 +215,20 @@ func (w *world) claims(concerned func(claim) bool) map[claim]*timeline.PodStatus
 	return out
 }
 
-// missing names the modules of the Pod that are not active on the base.
-func missing(b *timeline.BaseStatus, p *timeline.PodStatus) string {
+// missing names the modules of the Pod that are not active on the base, with their versions in one
+// text, and without.
+func missing(b *timeline.BaseStatus, p *timeline.PodStatus) (text string, names []string) {
 	var out []string
 	for _, m := range p.Modules {
 		if !b.Active(m.Name, m.Version) {
-			out = append(out, m.String())
+			out, names = append(out, m.String()), append(names, m.Name)
 		}
 	}
 	slices.Sort(out)
-	return strings.Join(out, " and ")
+	return strings.Join(out, " and "), names
 }
 
 // servesAll tells whether some version of each module of the Pod is active.
 func servesAll(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
 	return !slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return !b.Active(m.Name, "") })
-}
-
-func (c *truthCheck) result(end time.Time, o *Options) Result {
-	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
-	mismatches := slices.Clone(c.mismatches)
-	for _, l := range c.open {
-		last := *l
-		last.to = end
-		last.serve(true, end)
-		mismatches = append(mismatches, last)
-	}
-	var longest, longestExcused time.Duration
-	disagreements := 0
-	for _, l := range mismatches {
-		if l.to.Equal(l.from) {
-			continue // told in one moment
-		}
-		length := l.to.Sub(l.from)
-		what := "Pod " + l.pod + " is Ready"
-		if l.service != "" {
-			what = "the endpoint of Pod " + l.pod + " in Service " + l.service + " is ready"
-		}
-		v := Violation{
-			Time: l.from, Length: length, Base: l.base, Pod: l.pod,
-			Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
-		}
-		if l.bare == 0 {
-			v.Message += ", where another version serves"
-		}
-		lost := 0
-		for _, q := range c.lost {
-			if q.base == l.base && !q.from.After(l.to) && !q.to.Before(l.from) {
-				lost++
-			}
-		}
-		if lost > 0 {
-			v.Message += fmt.Sprintf(", in which %s lost", many(lost, "request")+was(lost))
-		}
-		if l.excused {
-			v.Message += ", since its process ended"
-			r.Excused = append(r.Excused, v)
-			longestExcused = max(longestExcused, length)
-			continue
-		}
-		disagreements++
-		longest = max(longest, length)
-		counted := c.outages.countable(l.base, l.from, l.to)
-		if counted < length {
-			v.Message += fmt.Sprintf(", %v of it while something was away", brief(length-counted))
-		}
-		if lost > 0 && counted == length || counted > o.SwitchWithin || l.bare > o.TruthWithin && counted > o.TruthWithin {
-			r.Violations = append(r.Violations, v)
-		} else {
-			r.Excused = append(r.Excused, v)
-		}
-	}
-	r.Violations, r.Excused = sorted(r.Violations), sorted(r.Excused)
-	r.Figures["disagreements"], r.Figures["longest"] = float64(disagreements), milliseconds(longest)
-	r.Summary = many(c.compared, "time") + " something became Ready"
-	if disagreements == 0 {
-		r.Summary += ", always true"
-	} else {
-		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), brief(longest))
-	}
-	if longestExcused > 0 {
-		r.Summary += fmt.Sprintf("; where a process ended, up to %v", brief(longestExcused))
-	}
-	return r
-}
-
-func was(n int) string {
-	if n == 1 {
-		return " was"
-	}
-	return " were"
 }

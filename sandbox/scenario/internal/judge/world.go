@@ -3,6 +3,8 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -11,6 +13,7 @@ const (
 	controller  = "module-controller" // and -2, and so on
 	daemonSet   = "DaemonSet/"
 	statefulSet = "StatefulSet/"
+	nodePrefix  = "vnode." // the identity of the base's process follows
 )
 
 // world is what there is, and what of the past counts at the end.
@@ -18,6 +21,10 @@ type world struct {
 	timeline.State
 	worked map[string]bool                // bases that have had a module
 	ever   map[string]*timeline.PodStatus // all Pods, as they were last
+	// outages so far.
+	outages outages
+	// ending is since when a Pod is being deleted, by its key.
+	ending map[string]time.Time
 }
 
 // change is what an event has changed.
@@ -30,7 +37,7 @@ type change struct {
 }
 
 func newWorld() world {
-	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}}
+	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, ending: map[string]time.Time{}}
 }
 
 func (w *world) apply(e timeline.Event) change {
@@ -50,6 +57,9 @@ func (w *world) apply(e timeline.Event) change {
 			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base)}
 		}
 		w.ever[key] = c.pod
+		if _, known := w.ending[key]; e.Pod.Deleting && !known {
+			w.ending[key] = e.Time
+		}
 	}
 	return c
 }
@@ -60,10 +70,27 @@ func (w *world) ended(base string) bool {
 	return b != nil && !b.Running
 }
 
+// another tells whether a Pod's Node is that of an earlier process of its base, which had another
+// identity. What is not known is taken for the same.
+func (w *world) another(p *timeline.PodStatus) bool {
+	b := w.Bases.Get(p.Base)
+	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, nodePrefix) && p.Node != nodePrefix+b.Identity
+}
+
 // wanted tells whether a Pod on the base wants the module.
 func (w *world) wanted(base, module string) bool {
 	for p := range w.Pods.All() {
 		if p.Base == base && p.Wants(module) {
+			return true
+		}
+	}
+	return false
+}
+
+// wantedNow tells whether one does that is bound to the process which the base has now.
+func (w *world) wantedNow(base, module string) bool {
+	for p := range w.Pods.All() {
+		if p.Base == base && p.Wants(module) && !w.another(p) {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@
 //
 //	world.go   World: notes events, tells watchers, lets others wait
 //	table.go   the objects of one kind, followed by a watch
+//	clock.go   when the API's objects were written, however late the watch tells
 //	record.go  objects -> events of the timeline
 //	base.go    bases as the daemon tells of them
 //	switch.go  two events that are one change

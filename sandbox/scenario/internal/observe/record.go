@@ -21,15 +21,21 @@ var (
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record notes the event of a change, if its kind has any, and describes the change. w.mu is held.
-func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool) string {
+// record notes the event of a change, if its kind has any, and describes the change. since is the
+// newest write that was told before, if others may have been missed. w.mu is held.
+func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, since uint64) string {
+	var e timeline.Event
+	switch r {
+	case Pods, Nodes, EndpointSlices:
+		e.Time, e.Late = w.when(versionOf(o), since)
+	}
 	switch r {
 	case Pods:
-		return w.recordPod(o, gone)
+		return w.recordPod(e, o, gone)
 	case Nodes:
-		return w.recordNode(o, gone)
+		return w.recordNode(e, o, gone)
 	case EndpointSlices:
-		return w.recordEndpoints(o)
+		return w.recordEndpoints(e, o)
 	}
 	verb := "written"
 	if gone {
@@ -38,7 +44,7 @@ func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructur
 	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
 }
 
-func (w *World) recordPod(o *unstructured.Unstructured, gone bool) string {
+func (w *World) recordPod(e timeline.Event, o *unstructured.Unstructured, gone bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
 		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
@@ -52,14 +58,14 @@ func (w *World) recordPod(o *unstructured.Unstructured, gone bool) string {
 	if !gone {
 		state.Writes++
 	}
-	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Pod, Base: w.state.BaseOf(pod.Spec.NodeName), Pod: state}
+	e.Kind, e.Base, e.Pod = timeline.Pod, w.state.BaseOf(pod.Spec.NodeName), state
 	w.apply(e)
 	return Describe(e)
 }
 
-func (w *World) recordNode(o *unstructured.Unstructured, gone bool) string {
-	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Node, Base: w.shortName(o.GetLabels()[labels.BaseHost]),
-		Identity: o.GetAnnotations()[labels.Identity], Name: o.GetName()}
+func (w *World) recordNode(e timeline.Event, o *unstructured.Unstructured, gone bool) string {
+	e.Kind, e.Name = timeline.Node, o.GetName()
+	e.Base, e.Identity = w.shortName(o.GetLabels()[labels.BaseHost]), o.GetAnnotations()[labels.Identity]
 	if e.Base == "" {
 		e.Base = w.state.BaseOf(e.Name)
 	}
@@ -94,9 +100,9 @@ func NodeStateOf(node *unstructured.Unstructured) timeline.NodeState {
 }
 
 // recordEndpoints tells all endpoints of the Service that a slice belongs to.
-func (w *World) recordEndpoints(changed *unstructured.Unstructured) string {
+func (w *World) recordEndpoints(e timeline.Event, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
-	e := timeline.Event{Time: w.o.Now(), Kind: timeline.Endpoints, Name: service, Endpoints: []timeline.Endpoint{}}
+	e.Kind, e.Name, e.Endpoints = timeline.Endpoints, service, []timeline.Endpoint{}
 	t := w.tables[Subject{Resource: EndpointSlices, Namespace: w.o.Namespace}]
 	if t == nil {
 		return Describe(e)

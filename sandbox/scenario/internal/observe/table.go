@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,7 @@ type table struct {
 	objects map[string]*unstructured.Unstructured // by name
 	former  map[string]*unstructured.Unstructured // gone, as they were last, by name
 	version uint64                                // the newest resource version that was told
+	missed  uint64                                // while a list is told: the newest version before it, or beginning
 	filled  bool
 	synced  chan struct{} // closed when filled
 }
@@ -108,25 +110,62 @@ func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructure
 	})
 }
 
-// CatchUp blocks until the watch of a subject has told what the API has now. The watches of two
-// kinds are not in step: that of a workload may tell that its rollout is complete before that of
-// the Pods tells of the last Pod.
-func (w *World) CatchUp(ctx context.Context, s Subject) error {
-	list, err := apiOf(w.o.Client, s).List(ctx, metav1.ListOptions{LabelSelector: s.Selector})
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", s.Resource.Resource, err)
-	}
-	for i := range list.Items {
-		if err := w.Seen(ctx, s, &list.Items[i]); err != nil {
+// CatchUpAll does so for all subjects that are followed.
+func (w *World) CatchUpAll(ctx context.Context) error {
+	w.mu.Lock()
+	all := slices.Collect(maps.Keys(w.tables))
+	w.mu.Unlock()
+	for _, s := range all {
+		if err := w.CatchUp(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// ErrNoList is why CatchUp does not know what there is.
+var ErrNoList = errors.New("the API gives no list")
+
+// CatchUp blocks until the watch of a subject has told what the API has now. The watches of two
+// kinds are not in step: that of a workload may tell that its rollout is complete before that of
+// the Pods tells of the last Pod. The error is ErrNoList when the API does not say what it has.
+// What nobody follows needs no catching up.
+func (w *World) CatchUp(ctx context.Context, s Subject) error {
+	w.mu.Lock()
+	t := w.tables[s]
+	w.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	list, err := apiOf(w.o.Client, s).List(asking, metav1.ListOptions{LabelSelector: s.Selector})
+	if err != nil {
+		return fmt.Errorf("%w of %s: %w", ErrNoList, s.Resource.Resource, err)
+	}
+	listed := map[string]bool{}
+	for i := range list.Items {
+		listed[list.Items[i].GetName()] = true
+		if err := w.Seen(ctx, s, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	at := numberOf(list.GetResourceVersion())
+	return w.Until(ctx, func(View) (bool, error) { // what was gone by then
+		for name, o := range t.objects {
+			if !listed[name] && versionOf(o) <= at {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
 // versionOf reads a resource version: a number that grows with each write of the whole cluster.
-func versionOf(o *unstructured.Unstructured) uint64 {
-	n, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+func versionOf(o *unstructured.Unstructured) uint64 { return numberOf(o.GetResourceVersion()) }
+
+func numberOf(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil {
 		return 0
 	}
@@ -195,7 +234,7 @@ func (t *table) put(u *unstructured.Unstructured) {
 	}
 	t.objects[u.GetName()] = u
 	t.version = max(t.version, versionOf(u))
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false, t.missed))
 }
 
 // Delete is called by the reflector for an object that is gone.
@@ -217,7 +256,7 @@ func (t *table) Delete(o any) error {
 func (t *table) take(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
 	t.former[u.GetName()] = u
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true))
+	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true, t.missed))
 }
 
 // Replace is called by the reflector with all objects that there are, at the beginning and after a
@@ -225,6 +264,11 @@ func (t *table) take(u *unstructured.Unstructured) {
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
+	t.missed = beginning
+	if t.filled {
+		t.missed = t.version
+	}
+	defer func() { t.missed = 0 }()
 	left := maps.Clone(t.objects)
 	there := make([]*unstructured.Unstructured, len(list))
 	for i, o := range list {
@@ -242,9 +286,7 @@ func (t *table) Replace(list []any, version string) error {
 	for _, u := range there {
 		t.put(u)
 	}
-	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
-		t.version = max(t.version, n)
-	}
+	t.version = max(t.version, numberOf(version))
 	if !t.filled {
 		t.filled = true
 		close(t.synced)

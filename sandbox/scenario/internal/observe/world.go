@@ -22,9 +22,10 @@ type Options struct {
 	Client dynamic.Interface
 	// Namespace and Group of the run. Required.
 	Namespace, Group string
-	// Observe hears of every event, one at a time and in order, with the World locked: it must be
-	// quick and must not call it. Default: nobody.
-	Observe func(timeline.Event)
+	// LastWrite asks the API for the number of its last write, of whatever object: the resource
+	// version of a list. It is called often, and must return when its context ends. Default: nobody
+	// knows when the API's objects were written.
+	LastWrite func(context.Context) (uint64, error)
 	// Now tells the time. Default: time.Now.
 	Now func() time.Time
 	// Logger for watches that break. Default: nothing is logged.
@@ -45,8 +46,11 @@ type World struct {
 	watchers []*watcher
 	change   chan struct{}             // closed at the next change
 	held     map[string]timeline.Event // halves of switches, by base
-	launch   func(*cache.Reflector)    // nil while Start does not run
-	waiting  []*cache.Reflector        // for Start
+	clock    clock
+	lag      time.Duration          // the greatest so far
+	synced   bool                   // the daemon has told what was
+	launch   func(*cache.Reflector) // nil while Start does not run
+	waiting  []*cache.Reflector     // for Start
 }
 
 type watcher struct{ changed func(Change) }
@@ -66,9 +70,6 @@ type View struct{ w *World }
 
 // New returns a World that has seen nothing.
 func New(o Options) *World {
-	if o.Observe == nil {
-		o.Observe = func(timeline.Event) {}
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -91,6 +92,9 @@ func (w *World) Start(ctx context.Context) error {
 		w.launch(r)
 	}
 	w.mu.Unlock()
+	if w.o.LastWrite != nil {
+		following.Go(func() { w.keepTime(ctx) })
+	}
 	<-ctx.Done()
 	w.mu.Lock()
 	w.launch = nil
@@ -101,11 +105,15 @@ func (w *World) Start(ctx context.Context) error {
 
 // Note takes an event of the daemon or of the run itself.
 func (w *World) Note(e timeline.Event) {
-	if e.Kind == timeline.Synced {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if e.Kind == timeline.Synced {
+		w.synced = true
+		return
+	}
+	if w.synced && !e.Time.IsZero() {
+		w.lag = max(w.lag, w.o.Now().Sub(e.Time))
+	}
 	if w.hold(e) {
 		return
 	}
@@ -133,7 +141,6 @@ func (w *World) apply(e timeline.Event) {
 	}
 	w.events = append(w.events, e)
 	w.state.Apply(e)
-	w.o.Observe(e)
 }
 
 // changed tells watchers and those who wait. w.mu is held.

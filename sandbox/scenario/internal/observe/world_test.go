@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -279,6 +280,30 @@ func TestCatchUpWaitsForWhatTheAPIHas(t *testing.T) {
 		must(t, pods.Update(pod(t, "7", "b", "vnode.id-1", "True")))
 		must(t, <-done)
 		must(t, w.CatchUp(t.Context(), pods.subject)) // nothing is new
+	})
+}
+
+func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := newWorld(t)
+		must(t, pods.Replace([]any{pod(t, "3", "a", "", "True")}, "4"))
+		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+			list := &unstructured.UnstructuredList{}
+			list.SetResourceVersion("9")
+			return true, list, nil
+		})
+		done := make(chan error, 1)
+		go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("it has caught up before the end of the Pod was told: %v", err)
+		default:
+		}
+		must(t, pods.Delete(pod(t, "8", "a", "", "True")))
+		must(t, <-done)
+		must(t, pods.Add(pod(t, "10", "b", "", "True"))) // one that came later
+		must(t, w.CatchUp(t.Context(), pods.subject))
 	})
 }
 

@@ -87,7 +87,7 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 		return s.tellPlan(scenarios, c.Int("repeat"))
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
-	up, down, err := s.sandboxFor(c)
+	up, down, err := s.sandboxFor(c, scenarios)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *commands) needsUp(c *cli.Context) error {
 
 // sandboxFor returns the sandbox to run in, and what ends it if it was brought up
 // for this.
-func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, error) {
+func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sandbox.Sandbox, func() error, error) {
 	nothing := func() error { return nil }
 	if !c.Bool("up") {
 		up, err := open(c)
@@ -134,6 +134,9 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 	}
 	config, defaultBases, err := configOf(c)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := speedFor(c, config, scenarios); err != nil {
 		return nil, nil, err
 	}
 	folder, err := home(c)
@@ -166,6 +169,24 @@ func (s *commands) sandboxFor(c *cli.Context) (*sandbox.Sandbox, func() error, e
 		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
 		return err
 	}, nil
+}
+
+// speedFor gives a sandbox the speed that scenarios need, unless the user has set one.
+func speedFor(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
+	need := 0
+	for _, s := range scenarios {
+		switch want := s.Scenario.Spec.Speed; {
+		case want == 0 || want == need:
+		case need != 0:
+			return usageError{fmt.Errorf("scenarios need sandboxes of speed %d and of speed %d: run them one after the other", need, want)}
+		default:
+			need = want
+		}
+	}
+	if need != 0 && config.Spec.Speed == 1 && !c.IsSet("speed") {
+		config.Spec.Speed = need
+	}
+	return nil
 }
 
 // asWanted says of a sandbox that was up already that it may have other settings, and refuses one

@@ -21,6 +21,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
+const active = string(timeline.ModuleActivated)
+
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
 // The scenarios are a part of the program: a mistake in them is one of it.
@@ -61,9 +63,10 @@ func TestHandover(t *testing.T) {
 			[]string{"! base-1: 1 is removed, nobody answers", "! base-1: 2 answers after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &place{states: map[string]string{}}
+			p := &place{}
 			var got []string
 			for _, e := range tc.events {
+				e.Base = "group-base-1"
 				text, bad := p.change("base-1", e)
 				if bad {
 					text = "! " + text

@@ -7,33 +7,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-const active = "ACTIVATED"
-
 // instant is how far the two events of one switch may be apart.
 const instant = 5 * time.Millisecond
 
 // place is a base: which version answers there, and since when none does.
 type place struct {
-	states map[string]string // by version
-	since  time.Time         // of the gap; zero = there is none
-	before string            // the version before the gap
-	told   bool              // the gap was told
+	state  timeline.State
+	since  time.Time // of the gap; zero = there is none
+	before string    // the version before the gap
+	told   bool      // the gap was told
 }
 
 // change takes a change of a module and returns what is worth telling; empty if
 // nothing is.
 func (p *place) change(base string, e timeline.Event) (text string, bad bool) {
-	was := p.answering()
-	if e.State == "" {
-		delete(p.states, e.Version)
-	} else {
-		p.states[e.Version] = e.State
-	}
-	is := p.answering()
+	was := p.version(e.Base, timeline.ModuleActivated)
+	p.state.Apply(e)
+	is := p.version(e.Base, timeline.ModuleActivated)
 	switch {
 	case was != "" && is == "":
 		p.since, p.before, p.told = e.Time, was, false
-		if !p.coming() {
+		if p.version(e.Base, timeline.ModuleResolved) == "" { // none is on its way
 			p.told = true
 			return fmt.Sprintf("%s: %s is removed, nobody answers", base, was), true
 		}
@@ -45,28 +39,20 @@ func (p *place) change(base string, e timeline.Event) (text string, bad bool) {
 			return fmt.Sprintf("%s switches from %s to %s", base, before, is), false
 		}
 		return fmt.Sprintf("%s: %s answers after %d ms", base, is, gap.Milliseconds()), true
-	case was != "" && e.State == active && e.Version != was:
+	case was != "" && e.State == string(timeline.ModuleActivated) && e.Version != was:
 		return fmt.Sprintf("%s switches from %s to %s", base, was, e.Version), false
 	}
 	return "", false
 }
 
-// answering returns the version that is active; empty if none is.
-func (p *place) answering() string {
-	for version, state := range p.states {
-		if state == active {
-			return version
+// version returns the first version in a state; empty if none is.
+func (p *place) version(base string, state timeline.ModuleState) string {
+	if b := p.state.Bases.Get(base); b != nil {
+		for _, m := range b.Modules {
+			if m.State == state {
+				return m.Version
+			}
 		}
 	}
 	return ""
-}
-
-// coming tells whether a version is about to become active.
-func (p *place) coming() bool {
-	for _, state := range p.states {
-		if state == "RESOLVED" {
-			return true
-		}
-	}
-	return false
 }

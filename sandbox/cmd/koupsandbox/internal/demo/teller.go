@@ -126,7 +126,7 @@ func (t *teller) seen(e timeline.Event) {
 		base := strings.TrimPrefix(e.Base, c.group+"-")
 		p := c.places[base]
 		if p == nil {
-			p = &place{states: map[string]string{}}
+			p = &place{}
 			c.places[base] = p
 		}
 		if text, bad := p.change(base, e); bad {

@@ -1,0 +1,121 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// helperEnv turns the test binary into a controller: its value says how it behaves.
+const helperEnv = "HOST_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(helperEnv); how != "" {
+		fmt.Fprintln(os.Stderr, "controller:", serve(how, os.Args[1]))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// serve answers on an address until a minute has passed. One that is "late" finds it taken by
+// somebody who goes together with it.
+func serve(how, addr string) error {
+	if how == "broken" {
+		return errors.New("disk on fire")
+	}
+	if how == "late" {
+		if _, err := net.Listen("tcp", addr); err != nil {
+			return err
+		}
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	time.AfterFunc(time.Minute, func() { os.Exit(9) }) // one that the test lost must not stay for ever
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	return server.Serve(l)
+}
+
+// helpers is a Program whose processes behave in turn as it says, the last for ever.
+type helpers struct {
+	dir     string
+	ways    []string
+	occupy  func(addr string) // called with the address of the first process
+	started []Instance
+}
+
+func (h *helpers) Settings(Instance) (map[string]string, error) { return map[string]string{}, nil }
+
+func (h *helpers) Process(i Instance) (supervise.Spec, error) {
+	how := h.ways[min(len(h.started), len(h.ways)-1)]
+	if len(h.started) == 0 && h.occupy != nil {
+		h.occupy(i.Health)
+	}
+	h.started = append(h.started, i)
+	return supervise.Spec{
+		Name: i.Name, Path: os.Args[0], Args: []string{i.Health}, Env: []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
+		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: answers("http://" + i.Health),
+	}, nil
+}
+
+// A controller whose port is taken when it wants to listen, for good or only at that moment, starts
+// again with others. One that ends for another reason does not.
+func TestPortTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ways   []string
+		occupy bool
+		starts int
+		ready  bool
+	}{
+		"nobody has it":            {ways: []string{"good"}, starts: 1, ready: true},
+		"somebody has it":          {ways: []string{"good"}, occupy: true, starts: 2, ready: true},
+		"somebody had it":          {ways: []string{"late", "good"}, starts: 2, ready: true},
+		"somebody always has it":   {ways: []string{"late"}, starts: portAttempts},
+		"it ends for its own ills": {ways: []string{"broken"}, starts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &helpers{dir: t.TempDir(), ways: tc.ways}
+			if tc.occupy {
+				h.occupy = func(addr string) {
+					l, err := net.Listen("tcp", addr)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+				}
+			}
+			heartbeats := map[string]string{}
+			s := supervise.New(supervise.Options{Dir: filepath.Join(h.dir, "run")})
+			r := New(Options{Program: h, Supervisor: s, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+			t.Cleanup(func() {
+				if err := r.End(context.Background(), true); err != nil {
+					t.Error(err)
+				}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			one := 1
+			err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one})
+			if (err == nil) != tc.ready || ctx.Err() != nil {
+				t.Errorf("ready: %t, want %t: %v", err == nil, tc.ready, err)
+			}
+			if len(h.started) != tc.starts {
+				t.Fatalf("started %d times, want %d", len(h.started), tc.starts)
+			}
+			last := h.started[len(h.started)-1]
+			if heartbeats[last.Name] != last.Heartbeats {
+				t.Errorf("heartbeats go to %v, not to %s", heartbeats, last.Heartbeats)
+			}
+		})
+	}
+}

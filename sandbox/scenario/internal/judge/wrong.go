@@ -1,0 +1,126 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// knownAt is when the controller could know of a mismatch at the latest.
+func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
+	switch {
+	case l.ended:
+		return l.known
+	case l.vanished && !slices.ContainsFunc(c.told, func(x order) bool {
+		return x.base == l.base && slices.Contains(l.modules, x.module) && !x.from.After(l.from) && !x.to.Before(l.from)
+	}):
+		return l.from.Add(o.listed())
+	}
+	return l.from
+}
+
+// long tells whether a mismatch that ended then took too long, with the outages out of account.
+func (c *truthCheck) long(w *world, l *mismatch, known, to time.Time, o *Options) bool {
+	counted := w.outages.countable(l.base, known, to)
+	return counted > o.SwitchWithin || counted > o.TruthWithin && l.bareFor(known, to) > o.TruthWithin
+}
+
+// harmful tells whether requests were lost by it, and no outage.
+func (c *truthCheck) harmful(w *world, l *mismatch, known, to time.Time) bool {
+	return c.lostIn(l.base, known, to) > 0 && w.outages.countable(l.base, known, to) == to.Sub(known)
+}
+
+// lostIn counts the requests that were lost on a base within a time.
+func (c *truthCheck) lostIn(base string, from, to time.Time) int {
+	n := 0
+	for _, q := range c.lost {
+		if q.base == base && !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
+	r := Result{Name: Truth, Compared: c.compared, Figures: map[string]float64{}}
+	mismatches := slices.Clone(c.mismatches)
+	for _, l := range c.open {
+		last := *l
+		last.to, last.bare = end, slices.Clone(l.bare)
+		last.serve(true, end)
+		mismatches = append(mismatches, last)
+	}
+	var longest, longestEnded time.Duration
+	disagreements := 0
+	for i := range mismatches {
+		l := &mismatches[i]
+		if l.to.Equal(l.from) {
+			continue // told in one moment
+		}
+		known := c.knownAt(l, o)
+		v := c.violation(w, l, known)
+		if l.ended {
+			longestEnded = max(longestEnded, v.Length)
+		} else {
+			disagreements++
+			longest = max(longest, v.Length)
+		}
+		switch earliest := l.to.Add(-l.late); {
+		case c.long(w, l, known, earliest, o) || c.harmful(w, l, known, earliest):
+			r.Violations = append(r.Violations, v)
+		case c.long(w, l, known, l.to, o) || l.late > o.TruthWithin && c.harmful(w, l, known, l.to):
+			v.Message += fmt.Sprintf("; it may have ended %v earlier, for the watch was late", brief(l.late))
+			r.Doubtful = append(r.Doubtful, v)
+		default:
+			r.Excused = append(r.Excused, v)
+		}
+	}
+	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
+	r.Figures["disagreements"], r.Figures["longest"] = float64(disagreements), milliseconds(longest)
+	r.Summary = many(c.compared, "time") + " something became Ready"
+	if disagreements == 0 {
+		r.Summary += ", always true"
+	} else {
+		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), brief(longest))
+	}
+	if longestEnded > 0 {
+		r.Summary += fmt.Sprintf("; where a process ended, up to %v", brief(longestEnded))
+	}
+	return r
+}
+
+// violation tells of a mismatch.
+func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation {
+	length := l.to.Sub(l.from)
+	what := "Pod " + l.pod + " is Ready"
+	if l.service != "" {
+		what = "the endpoint of Pod " + l.pod + " in Service " + l.service + " is ready"
+	}
+	v := Violation{
+		Time: l.from, Length: length, Base: l.base, Pod: l.pod,
+		Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
+	}
+	if l.bareFor(l.from, l.to) == 0 {
+		v.Message += ", where another version serves"
+	}
+	if lost := c.lostIn(l.base, l.from, l.to); lost > 0 {
+		v.Message += fmt.Sprintf(", in which %s lost", many(lost, "request")+was(lost))
+	}
+	if l.ended {
+		v.Message += ", since its process ended"
+	}
+	if late := known.Sub(l.from); late > 0 {
+		v.Message += fmt.Sprintf(" (the controller could know within %v)", brief(late))
+	}
+	if counted := w.outages.countable(l.base, l.from, l.to); counted < length {
+		v.Message += fmt.Sprintf(", %v of it while something was away", brief(length-counted))
+	}
+	return v
+}
+
+func was(n int) string {
+	if n == 1 {
+		return " was"
+	}
+	return " were"
+}
