@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
 // dump keeps everything that explains a failure in a folder below artifacts, and
@@ -20,13 +20,7 @@ import (
 func dump(ctx context.Context, t *testing.T, b *box.Box) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	folder, err := filepath.Abs(filepath.Join("artifacts", strings.NewReplacer("/", "_", " ", "_").Replace(t.Name())))
-	if err == nil {
-		err = os.RemoveAll(folder)
-	}
-	if err == nil {
-		err = os.MkdirAll(folder, 0o755)
-	}
+	folder, err := check.Artifacts(".", t.Name())
 	if err != nil {
 		t.Logf("nothing is kept of this failure: %v", err)
 		return

@@ -159,6 +159,7 @@ func checkNode(t *testing.T, n *corev1.Node, b baseState) {
 	want := map[corev1.NodeConditionType]corev1.ConditionStatus{
 		corev1.NodeReady: corev1.ConditionTrue, corev1.NodeMemoryPressure: corev1.ConditionFalse, corev1.NodeDiskPressure: corev1.ConditionFalse,
 		corev1.NodePIDPressure: corev1.ConditionFalse, corev1.NodeNetworkUnavailable: corev1.ConditionFalse,
+		"Observed": corev1.ConditionTrue,
 	}
 	if diff := cmp.Diff(want, conditions); diff != "" {
 		t.Errorf("conditions of %s (-want +got):\n%s", n.Name, diff)

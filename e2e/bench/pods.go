@@ -16,11 +16,11 @@ import (
 
 // Targets for 1,000 bases with a module each.
 const (
-	readyTarget         = 7    // seconds from create to all Ready
-	controllerRSSTarget = 120  // MB
-	controllerCPUTarget = 5    // seconds a minute
-	daemonRSSTarget     = 200  // MB
-	idleWritesTarget    = 0.11 // a second and base: a lease every 10 s, and a tenth more
+	readyTarget         = 7     // seconds from create to all Ready
+	controllerRSSTarget = 120   // MB
+	controllerCPUTarget = 5     // seconds a minute
+	daemonRSSTarget     = 200   // MB
+	idleWritesTarget    = 0.055 // a second and base: a lease every 20 s, and a tenth more
 )
 
 const (

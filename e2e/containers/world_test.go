@@ -89,6 +89,20 @@ func nodeIs(ctx context.Context, b *base, ready bool) error {
 	return nil
 }
 
+// isUnobserved checks that the Node of a base says that the controller hears nothing.
+func isUnobserved(ctx context.Context, b *base) error {
+	node, err := kube.CoreV1().Nodes().Get(ctx, "vnode."+b.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == "Observed" && c.Status == corev1.ConditionFalse && c.Reason == "TunnelDown" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the Node of %s has the conditions %v", b.name, node.Status.Conditions)
+}
+
 // nodeIsGone checks that a base has no Node.
 func nodeIsGone(ctx context.Context, b *base) error {
 	_, err := kube.CoreV1().Nodes().Get(ctx, "vnode."+b.name, metav1.GetOptions{})

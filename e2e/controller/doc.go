@@ -13,6 +13,8 @@
 //	rollout_test.go   a rolling update loses no request
 //	peers_test.go     peer Deployments and DaemonSets, baselines, releases for later bases
 //	shard_test.go     several controllers
+//	blind_test.go     a controller that cannot observe its bases leaves them as they are
+//	existing_test.go  taking over from the existing module controller
 //	codes_test.go     error codes
 //	view_test.go      Modules, report hooks, logs and exec
 //	settings_test.go  bad settings, and the samples

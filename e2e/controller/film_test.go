@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func (f *film) said(name string) []said {
 		}
 		for _, c := range one.pod.Status.ContainerStatuses {
 			if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" {
-				if s := (said{w.Reason, w.Message}); len(list) == 0 || list[len(list)-1] != s {
+				if s := of(w.Reason, w.Message); len(list) == 0 || list[len(list)-1] != s {
 					list = append(list, s)
 				}
 			}
@@ -101,3 +102,8 @@ func (f *film) said(name string) []said {
 
 // said is a reason with its message.
 type said struct{ Reason, Message string }
+
+// of leaves out which attempt it was and when the next one is due: attempts never end.
+func of(reason, message string) said { return said{reason, attempt.ReplaceAllString(message, "")} }
+
+var attempt = regexp.MustCompile(`attempt \d+ failed, the next one is at \S+Z: `)

@@ -34,6 +34,9 @@ const (
 var settings = map[string]string{
 	"BASE_UNREACHABLE_AFTER":              unreachableAfter.String(),
 	"BASE_DEAD_AFTER":                     deadAfter.String(),
+	"RECONNECT_GRACE":                     "-1s",
+	"MASS_SILENCE_PERCENT":                "0", // bases of tests that end fall silent all the time
+	"BASE_DELETIONS_PERCENT":              "100",
 	"HEALTH_INTERVAL":                     "1s",
 	"LIST_INTERVAL":                       "2s",
 	"MODULE_DRAIN":                        drain.String(),

@@ -27,20 +27,41 @@ import (
 type area struct {
 	env  string
 	port string // of the broker on 127.0.0.1
+	// stop ends the broker, start runs another at the same port.
+	stop  func()
+	start func(t *testing.T)
 }
 
 func newArea(t *testing.T) area {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
-	must(t, server.AddHook(new(auth.AllowHook), nil))
-	must(t, server.AddListener(listeners.NewNet("tests", listener)))
-	must(t, server.Serve())
-	t.Cleanup(func() { must(t, server.Close()) })
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	return area{env: kind(), port: port}
+	var server *broker.Server
+	a := area{env: kind(), stop: func() {
+		must(t, server.Close())
+		server = nil
+	}}
+	listen := func(t *testing.T, addr string) {
+		t.Helper()
+		var listener net.Listener
+		eventually(t, "the broker's port is free", func(ctx context.Context) (err error) {
+			listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+			return err
+		})
+		server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
+		must(t, server.AddHook(new(auth.AllowHook), nil))
+		must(t, server.AddListener(listeners.NewNet("tests", listener)))
+		must(t, server.Serve())
+		var err error
+		_, a.port, err = net.SplitHostPort(listener.Addr().String())
+		must(t, err)
+	}
+	a.start = func(t *testing.T) { t.Helper(); listen(t, "127.0.0.1:"+a.port) }
+	listen(t, "127.0.0.1:0")
+	t.Cleanup(func() {
+		if server != nil {
+			a.stop()
+		}
+	})
+	return a
 }
 
 // base starts a base in the area.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -250,16 +251,23 @@ func (b *Base) arguments() []string {
 	return append(append(list, o.JVM...), "-jar", o.Jar)
 }
 
+// Ports that systems do not give to connections or to listeners that ask for any: a JVM listens
+// seconds after its ports were picked.
+const firstPort, lastPort = 15000, 30000
+
 // freePorts picks ports; the listeners stay open until all are picked.
 func freePorts(count int) ([]string, error) {
 	var ports []string
-	for range count {
-		l, err := net.Listen("tcp", ":0")
-		if err != nil {
+	for attempts := 100; len(ports) < count; attempts-- {
+		port := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
+		l, err := net.Listen("tcp", ":"+port)
+		switch {
+		case err == nil:
+			defer func() { _ = l.Close() }() // nothing was sent
+			ports = append(ports, port)
+		case attempts == 0:
 			return nil, err
 		}
-		defer func() { _ = l.Close() }() // nothing was sent
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil
 }

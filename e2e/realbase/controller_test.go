@@ -47,6 +47,7 @@ func TestLife(t *testing.T) {
 // A rolling update loses no request: with activate.new.module=true over MQTT, and
 // over HTTP on a base without flags, which the controller switches.
 func TestRollingUpdate(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		tunnel   recording.Tunnel
 		settings recording.Settings
@@ -56,6 +57,7 @@ func TestRollingUpdate(t *testing.T) {
 		"the new version takes over on HTTP": {recording.HTTP, recording.Settings{Activation: "new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b, ns := start(t, options(t, c.tunnel, c.settings)), namespace(t)
 			spec := shop(b, "shop", "1.0.0", fileURL(ShopJar1))
 			module.OnePerBase(&spec)
@@ -70,6 +72,34 @@ func TestRollingUpdate(t *testing.T) {
 			rolled(t, ns, b, "2.0.0")
 			load.lossless(t)
 		})
+	}
+}
+
+// Requests that a base passes on to its module take no thread of its web server while they wait: it
+// has one, and answers them all.
+func TestRequestsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	o := options(t, recording.HTTP, recording.Settings{})
+	o.JVM = []string{"-Dserver.tomcat.threads.max=1", "-Dserver.tomcat.threads.min-spare=1"}
+	b := start(t, o)
+	b.install(t, "1.0.0", ShopJar1)
+	var asked sync.WaitGroup
+	for range 10 {
+		asked.Go(func() {
+			if got, err := b.get(t.Context(), "/front/shop/version"); got != "1.0.0" || err != nil {
+				t.Errorf("the module answers %q, %v", got, err)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+// install installs a version of the module, as no controller does.
+func (b *jvm) install(t *testing.T, version, jar string) {
+	t.Helper()
+	answer, err := b.Command(t.Context(), "installBiz", fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
+	if err != nil || !strings.HasPrefix(answer, `{"code":"SUCCESS"`) {
+		t.Fatalf("installing version %s: %s, %v", version, answer, err)
 	}
 }
 
@@ -220,10 +250,7 @@ func TestMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t, options(t, recording.HTTP, recording.Settings{}))
 	for version, jar := range map[string]string{"1.0.0": ShopJar1, "2.0.0": ShopJar2} {
-		answer, err := b.Command(t.Context(), "installBiz", fmt.Sprintf(`{"bizName":"shop","bizVersion":%q,"bizUrl":%q}`, version, fileURL(jar)))
-		if err != nil || !strings.HasPrefix(answer, `{"code":"SUCCESS"`) {
-			t.Fatalf("installing version %s: %s, %v", version, answer, err)
-		}
+		b.install(t, version, jar)
 	}
 	jvm, err := process.NewProcessWithContext(t.Context(), b.PID())
 	must(t, err)

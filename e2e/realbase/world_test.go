@@ -179,8 +179,14 @@ func remove(t *testing.T, ns, name string) {
 	})
 }
 
+// answerTime bounds one request to a base's web server. It is longer than a base takes to give a
+// request up.
+const answerTime = 30 * time.Second
+
 // get asks the base's web server.
 func (b *jvm) get(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.Web()+path, nil)
 	if err != nil {
 		return "", err

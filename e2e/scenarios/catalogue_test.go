@@ -5,13 +5,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -99,10 +99,7 @@ func text(t *testing.T, r *scenario.Report) string {
 // keep leaves the report and the logs of the sandbox in the artifacts.
 func keep(ctx context.Context, t *testing.T, r *scenario.Report) {
 	t.Helper()
-	folder, err := filepath.Abs(filepath.Join("..", "artifacts", strings.ReplaceAll(t.Name(), "/", "_")))
-	if err == nil {
-		err = os.MkdirAll(folder, 0o750)
-	}
+	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
 		err = report.Save(filepath.Join(folder, "report.html"), r, report.WriteHTML)
 	}

@@ -4,6 +4,7 @@
 //
 //	main_test.go       one sandbox for all; E2E_PROVIDER=embedded|kind says where, E2E_BROKER=mosquitto on which broker
 //	catalogue_test.go  the files, those that need the sandbox for themselves one after the other
+//	long_test.go       outages of minutes, in a sandbox that lives ten times as fast
 //	mosquitto_test.go  what up says about a broker of the user's that it cannot use
 //	mutation_test.go   a controller that is broken on purpose turns scenarios red
 //

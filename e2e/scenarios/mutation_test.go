@@ -1,14 +1,10 @@
 package scenarios
 
 import (
-	"context"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
-
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -28,7 +24,10 @@ func TestMutations(t *testing.T) {
 	}{
 		{"the new Pod turns Ready before the old one turns Not Ready", map[string]string{"MUTATION": "reverse-handover"}, "rolling-update", "order"},
 		{"no drain time", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
+		{"bases are never asked for their modules", map[string]string{"MUTATION": "no-lists"}, "uninstalled-by-others", "truth"},
 		{"commands are retained", map[string]string{"MUTATION": "retain-commands"}, "reconnect", "activeVersion"},
+		{"silence counts whatever the controller can see", map[string]string{"MUTATION": "never-blind"}, "long/broker-away-5m",
+			"the broker is away: a Node is not Ready, or gone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -36,7 +35,7 @@ func TestMutations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := execute(t.Context(), t, mutant(t, bin, c.env), all[0])
+			r := execute(t.Context(), t, ofSpeed(t, bin, c.env, all[0].Scenario.Spec.Speed), all[0])
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
 					return
@@ -60,28 +59,6 @@ func notices(run *scenario.Run, check string) bool {
 		}
 	}
 	return false
-}
-
-// mutant brings up a sandbox of its own with a controller that can be broken.
-func mutant(t *testing.T, bin string, env map[string]string) *sandbox.Sandbox {
-	t.Helper()
-	b := &box.Box{Bin: bin, Home: home, Name: envconf.RandomName("broken", 12)}
-	t.Cleanup(func() {
-		if err := b.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	spec := spec()
-	spec.Controller.Env = maps.Clone(env)
-	if err := b.Up(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
 }
 
 // mutable builds the controller with the tag mutation, beside the other programs as they are.

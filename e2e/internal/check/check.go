@@ -1,11 +1,16 @@
 // Package check has what every e2e test does: fail on an error, wait until
-// something is so, and name a server that is not there.
+// something is so, name a server that is not there, and find a folder for what explains a failure.
 package check
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -47,4 +52,29 @@ func ClosedPort(t *testing.T) string {
 	Must(t, err)
 	Must(t, l.Close())
 	return l.Addr().String()
+}
+
+// longestName of a folder, in bytes. File systems take 255; the names of tests may have more, since
+// descriptions of scenarios are in them.
+const longestName = 120
+
+var unusual = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// Artifacts makes an empty folder for what explains the failure of a test, below artifacts in the
+// folder e2e, and returns its path. A long name of a test is cut, and stays its own.
+func Artifacts(e2e, test string) (string, error) {
+	name := unusual.ReplaceAllString(test, "_")
+	if len(name) > longestName {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(test)) // never fails
+		name = fmt.Sprintf("%s-%08x", name[:longestName], hash.Sum32())
+	}
+	folder, err := filepath.Abs(filepath.Join(e2e, "artifacts", name))
+	if err == nil {
+		err = os.RemoveAll(folder)
+	}
+	if err == nil {
+		err = os.MkdirAll(folder, 0o750)
+	}
+	return folder, err
 }

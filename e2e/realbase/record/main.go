@@ -213,17 +213,11 @@ func (r *recorder) group(ctx context.Context, settings recording.Settings, list 
 		}
 		defer func() { _ = os.Remove(o.Downloads) }() // what the base sees there goes with it
 	}
-	base, err := realbase.New(o)
+	base, kill, err := begin(ctx, o)
 	if err != nil {
 		return err
 	}
-	running, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- base.Start(running) }()
-	defer func() {
-		stop()
-		err = errors.Join(err, <-done)
-	}()
+	defer func() { err = errors.Join(err, kill()) }()
 	starting, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	if err := base.WaitReady(starting); err != nil {

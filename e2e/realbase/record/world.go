@@ -143,18 +143,25 @@ func (w *world) start(ctx context.Context) error {
 	} else {
 		o.Controller = "http://" + w.control.addr
 	}
-	base, err := realbase.New(o)
-	if err != nil {
-		return err
+	base, kill, err := begin(ctx, o)
+	if err == nil {
+		w.base, w.kill = base, kill
+	}
+	return err
+}
+
+// begin starts a base, without waiting for it, and returns what kills it.
+func begin(ctx context.Context, o realbase.Options) (base *realbase.Base, kill func() error, err error) {
+	if base, err = realbase.New(o); err != nil {
+		return nil, nil, err
 	}
 	running, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- base.Start(running) }()
-	w.base, w.kill = base, func() error {
+	return base, func() error {
 		stop()
 		return <-done
-	}
-	return nil
+	}, nil
 }
 
 // controller takes heartbeats over HTTP, at one address.

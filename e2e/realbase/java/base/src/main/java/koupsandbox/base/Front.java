@@ -1,10 +1,11 @@
 package koupsandbox.base;
 
-import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 
 import com.alipay.sofa.ark.api.ArkClient;
 import com.alipay.sofa.ark.spi.model.Biz;
@@ -14,23 +15,30 @@ import org.springframework.web.bind.annotation.GetMapping;
 import org.springframework.web.bind.annotation.PathVariable;
 import org.springframework.web.bind.annotation.RestController;
 
-/** Passes requests for a module on to the web endpoint of the version that is active. */
+/**
+ * Passes requests for a module on to the web endpoint of the version that is active. That is a request to this very
+ * server, so no thread of it waits for the answer: many at once would leave none to give one.
+ */
 @RestController
 public class Front {
-    private final HttpClient http = HttpClient.newHttpClient();
+    /** Less than Tomcat gives an asynchronous request, which is 30 s. */
+    private static final Duration TIMEOUT = Duration.ofSeconds(20);
+
+    private final HttpClient http = HttpClient.newBuilder().connectTimeout(TIMEOUT).build();
 
     @Value("${server.port}")
     private int port;
 
     @GetMapping("/front/{module}/{page}")
-    public ResponseEntity<String> pass(@PathVariable("module") String module, @PathVariable("page") String page)
-        throws IOException, InterruptedException {
+    public CompletableFuture<ResponseEntity<String>> pass(@PathVariable("module") String module, @PathVariable("page") String page) {
         Biz active = ArkClient.getBizManagerService().getActiveBiz(module);
         if (active == null) {
-            return ResponseEntity.status(503).body("no version of " + module + " is active");
+            return CompletableFuture.completedFuture(ResponseEntity.status(503).body("no version of " + module + " is active"));
         }
         URI to = URI.create("http://127.0.0.1:" + port + "/" + active.getWebContextPath() + "/" + page);
-        HttpResponse<String> answer = http.send(HttpRequest.newBuilder(to).build(), HttpResponse.BodyHandlers.ofString());
-        return ResponseEntity.status(answer.statusCode()).body(answer.body());
+        return http.sendAsync(HttpRequest.newBuilder(to).timeout(TIMEOUT).build(), HttpResponse.BodyHandlers.ofString())
+            .handle((answer, failure) -> failure == null
+                ? ResponseEntity.status(answer.statusCode()).body(answer.body())
+                : ResponseEntity.status(504).body(to + ": " + failure));
     }
 }

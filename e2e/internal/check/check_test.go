@@ -1,0 +1,34 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each test has an empty folder of its own, however long its name is.
+func TestArtifacts(t *testing.T) {
+	e2e := t.TempDir()
+	long := strings.Repeat("it waits until the base is back / ", 20)
+	seen := map[string]string{}
+	for _, test := range []string{"TestCatalogue/scale", long + "a", long + "b", "../..", "基座"} {
+		folder, err := Artifacts(e2e, test)
+		if err != nil {
+			t.Fatalf("%s: %v", test, err)
+		}
+		if filepath.Dir(folder) != filepath.Join(e2e, "artifacts") || seen[folder] != "" {
+			t.Errorf("%s has the folder %s, as has %q", test, folder, seen[folder])
+		}
+		seen[folder] = test
+		if err := os.WriteFile(filepath.Join(folder, "report.html"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Artifacts(e2e, test); err != nil || again != folder {
+			t.Errorf("%s has the folder %s and then %s, %v", test, folder, again, err)
+		}
+		if files, err := os.ReadDir(folder); err != nil || len(files) != 0 {
+			t.Errorf("the folder of %s has %v, %v", test, files, err)
+		}
+	}
+}
