@@ -91,23 +91,27 @@ unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 	go test -race -timeout 15m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
-# One package at a time: scenarios judge requests by the millisecond, and other sandboxes would take their processor.
+# The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
+# their processor. The packages before them wait most of the time, two at once.
 e2e: build ## Run the tests that drive a running sandbox
-	go test -race -count=1 -timeout 20m -p 1 ./e2e/...
+	go test -race -count=1 -timeout 20m -p 2 $$(go list ./e2e/... | grep -vE '/e2e/(docs|scenarios)$$')
+	go test -race -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
 .PHONY: record e2e-realbase
 record: realbase ## Record anew what a real base answers, for the conformance test
 	go run ./e2e/realbase/record
 
 e2e-realbase: build realbase ## Let the controller drive real bases
-	E2E_REALBASE=1 go test -race -count=1 -timeout 30m ./e2e/realbase/
+	E2E_REALBASE=1 go test -race -count=1 -timeout 30m -parallel 4 ./e2e/realbase/
 
+# Tests of scenarios that bring an embedded sandbox of their own, whatever the provider is: make e2e runs them.
+EMBEDDED := ^(TestMutations|TestControllers|TestDemo)$$
 # E2E_KIND=required makes it a failure that no engine answers: so does CI.
 .PHONY: e2e-kind
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
 	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \
 	  E2E_KIND=1 go test -race -count=1 -timeout 20m ./e2e/kind; \
-	  E2E_PROVIDER=kind go test -race -count=1 -timeout 20m ./e2e/scenarios; \
+	  E2E_PROVIDER=kind go test -race -count=1 -timeout 20m -skip '$(EMBEDDED)' ./e2e/scenarios; \
 	else \
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
