@@ -97,6 +97,10 @@ e2e: build ## Run the tests that drive a running sandbox
 	go test -race -count=1 -timeout 20m -p 2 $$(go list ./e2e/... | grep -vE '/e2e/(docs|scenarios)$$')
 	go test -race -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
+.PHONY: e2e-long
+e2e-long: build ## Let the broker, the API server, controllers and bases be away for minutes, in scaled time
+	E2E_LONG=1 go test -race -count=1 -timeout 20m -run 'Long|TestNoPodIsEvicted' ./e2e/scenarios
+
 .PHONY: record e2e-realbase
 record: realbase ## Record anew what a real base answers, for the conformance test
 	go run ./e2e/realbase/record
@@ -105,7 +109,7 @@ e2e-realbase: build realbase ## Let the controller drive real bases
 	E2E_REALBASE=1 go test -race -count=1 -timeout 30m -parallel 4 ./e2e/realbase/
 
 # Tests of scenarios that bring an embedded sandbox of their own, whatever the provider is: make e2e runs them.
-EMBEDDED := ^(TestMutations|TestControllers|TestDemo)$$
+EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted|TestSpeed|TestControllers|TestDemo)$$
 # E2E_KIND=required makes it a failure that no engine answers: so does CI.
 .PHONY: e2e-kind
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers

@@ -2,10 +2,17 @@ package scenarios
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -15,27 +22,122 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// Outages of minutes, in a sandbox that lives ten times as fast. One of another speed is refused.
-func TestLongOutages(t *testing.T) {
-	if shared.Provider == v1alpha1.ProviderKind {
-		t.Skip("a speed needs the provider embedded")
-	}
-	all, err := source.Load([]string{filepath.Join(catalogue, "long")}, source.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
+// A sandbox of another speed than a scenario needs is refused.
+func TestSpeed(t *testing.T) {
+	all := loadLong(t)
+	_, err := scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
 	if err == nil || !strings.Contains(err.Error(), "needs a sandbox of speed 10") {
 		t.Errorf("a sandbox of speed 1 is taken: %v", err)
 	}
-	fast := ofSpeed(t, programs, nil, 10)
-	for _, s := range all {
-		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) { passes(t.Context(), t, fast, s) })
+}
+
+// Outages of minutes, each scenario in a sandbox of its own that lives faster.
+func TestLongOutages(t *testing.T) {
+	needsLong(t)
+	for _, s := range loadLong(t) {
+		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) {
+			t.Parallel()
+			fast, _ := ofSpeed(t, programs, nil, s.Scenario.Spec.Speed)
+			passes(t.Context(), t, fast, s)
+		})
 	}
 }
 
+// Kubernetes evicts Pods from Nodes that nobody renews, as long as there is another zone with a
+// healthy Node; every base is a zone of its own. Module Pods stay.
+func TestNoPodIsEvicted(t *testing.T) {
+	needsLong(t)
+	for name, c := range map[string]struct {
+		env  map[string]string
+		want scenario.Verdict
+	}{
+		"the controller lets Pods stay on unreachable Nodes": {nil, scenario.Passed},
+		"without that they go":                              {map[string]string{"LEAVE_POD_TOLERATIONS": "true"}, scenario.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
+			fast, client := ofSpeed(t, programs, c.env, s.Scenario.Spec.Speed)
+			keepNode(t, client)
+			r := execute(t.Context(), t, fast, s)
+			if r.Verdict() != c.want {
+				t.Error(text(t, r))
+			}
+		})
+	}
+}
+
+// keepNode makes a Node that is healthy until the test ends.
+func keepNode(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "ordinary", Labels: map[string]string{corev1.LabelTopologyZone: "ordinary"},
+	}}, metav1.CreateOptions{})
+	must(t, err)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now()}}
+	_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+	must(t, err)
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: n.Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.Name, RenewTime: ptr.To(metav1.NowMicro())},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-tick.C:
+			}
+			lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+			next, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
+			if err != nil && ctx.Err() == nil {
+				done <- err
+				return
+			}
+			lease = next
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the Node was not kept healthy: %v", err)
+		}
+	})
+}
+
+// needsLong skips a test of minutes unless it is asked for.
+func needsLong(t *testing.T) {
+	t.Helper()
+	if os.Getenv("E2E_LONG") == "" {
+		t.Skip("it takes minutes: make e2e-long")
+	}
+}
+
+func loadLong(t *testing.T) []*source.Scenario {
+	t.Helper()
+	all, err := source.Load([]string{filepath.Join(catalogue, "long")}, source.Options{})
+	must(t, err)
+	if len(all) == 0 {
+		t.Fatal("there are no long scenarios")
+	}
+	return all
+}
+
+func load(t *testing.T, file string) *source.Scenario {
+	t.Helper()
+	all, err := source.Load([]string{file}, source.Options{})
+	must(t, err)
+	return all[0]
+}
+
 // ofSpeed brings up a sandbox of its own, with variables of the controller.
-func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) *sandbox.Sandbox {
+func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (*sandbox.Sandbox, kubernetes.Interface) {
 	t.Helper()
 	b := &box.Box{Bin: bin, Home: home, Name: envconf.RandomName("own", 12)}
 	t.Cleanup(func() {
@@ -43,15 +145,15 @@ func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) *sandbo
 			t.Error(err)
 		}
 	})
-	spec := spec()
-	spec.Controller.Env, spec.Speed = env, speed
-	if err := b.Up(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
+	spec := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}, Speed: speed}
+	spec.Controller.Env = env
+	must(t, b.Up(t.Context(), spec))
 	s, err := b.Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(s.Close)
-	return s
+	config, err := b.REST()
+	must(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	return s, client
 }

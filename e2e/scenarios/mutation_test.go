@@ -9,33 +9,52 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
+
+// mutation is a controller that is broken on purpose, and who is to notice it.
+type mutation struct {
+	name     string
+	env      map[string]string
+	scenario string
+	check    string // a check that fails; empty = requests are lost
+}
 
 // A scenario that has never been red proves nothing: with a controller that is
 // broken on purpose one is red, and by the check that is meant for it.
 func TestMutations(t *testing.T) {
-	bin := mutable(t)
-	for _, c := range []struct {
-		name     string
-		env      map[string]string
-		scenario string
-		check    string // a built-in check that fails; empty = requests are lost
-	}{
+	noticed(t, []mutation{
 		{"the new Pod turns Ready before the old one turns Not Ready", map[string]string{"MUTATION": "reverse-handover"}, "rolling-update", "order"},
 		{"no drain time", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
 		{"bases are never asked for their modules", map[string]string{"MUTATION": "no-lists"}, "uninstalled-by-others", "truth"},
 		{"commands are retained", map[string]string{"MUTATION": "retain-commands"}, "reconnect", "activeVersion"},
-		{"silence counts whatever the controller can see", map[string]string{"MUTATION": "never-blind"}, "long/broker-away-5m",
-			"the broker is away: a Node is not Ready, or gone"},
-	} {
+	})
+}
+
+// The same for outages of minutes.
+func TestLongMutations(t *testing.T) {
+	needsLong(t)
+	blind := map[string]string{"MUTATION": "never-blind"}
+	noticed(t, []mutation{
+		{"silence counts while the tunnel is down", blind, "long/broker-away-5m", "the broker is away: a Node is not Ready, or gone"},
+		{"silence counts while the controller starts without a tunnel", blind, "long/broker-away-restart-5m", "the broker is away: a Node is not Ready, or gone"},
+		{"silence counts while the connection is half open", blind, "long/broker-half-open", "nothing passes: a Pod is not Ready, being deleted, or gone"},
+		{"silence counts while the controller stands still", blind, "long/controller-away-5m", "the controller stands still: a Pod is being deleted, or gone"},
+		{"the silence of most bases counts as that of each", map[string]string{"MUTATION": "no-mass"}, "long/half-silent-5m",
+			"half of the bases are silent: a Pod is not Ready, being deleted, or gone"},
+		{"what Pods had put on a base is forgotten", map[string]string{"MUTATION": "forget-placed"}, "long/partitioned-base-10m", "nothingLeft"},
+		{"what no Pod wants goes before what comes instead", map[string]string{"MUTATION": "uninstall-first"}, "long/controller-away-rollout-5m", "activeVersion"},
+	})
+}
+
+func noticed(t *testing.T, mutations []mutation) {
+	t.Helper()
+	bin := mutable(t)
+	for _, c := range mutations {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all, err := source.Load([]string{filepath.Join(catalogue, c.scenario+".yaml")}, source.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := execute(t.Context(), t, ofSpeed(t, bin, c.env, all[0].Scenario.Spec.Speed), all[0])
+			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
+			broken, _ := ofSpeed(t, bin, c.env, s.Scenario.Spec.Speed)
+			r := execute(t.Context(), t, broken, s)
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
 					return

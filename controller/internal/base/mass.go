@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
@@ -40,7 +41,7 @@ type silent struct {
 // window in which at least Percent of all bases did. all counts the bases that are not silent too.
 // It sorts its argument.
 func (o MassOptions) mass(list []silent, all int) map[string]bool {
-	if o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
+	if mutation.NoMass || o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
 		return nil
 	}
 	slices.SortFunc(list, func(a, b silent) int { return a.heard.Compare(b.heard) })

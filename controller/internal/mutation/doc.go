@@ -7,6 +7,9 @@
 //	retain-commands    commands stay in the broker, for whoever subscribes next
 //	no-lists           bases are never asked for their modules unless a command has to know
 //	never-blind        the silence of bases counts whatever the controller can see
+//	no-mass            the silence of most bases at once counts as that of each
+//	forget-placed      what Pods had put on a base is forgotten when the base is served anew
+//	uninstall-first    what no Pod wants goes before what comes instead is active
 //
 // The mutations stand in off.go as constants, and in on.go as variables.
 package mutation

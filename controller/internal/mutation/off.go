@@ -8,4 +8,7 @@ const (
 	RetainCommands  = false
 	NoLists         = false
 	NeverBlind      = false
+	NoMass          = false
+	ForgetPlaced    = false
+	UninstallFirst  = false
 )

@@ -14,6 +14,9 @@ var (
 	RetainCommands  = named("retain-commands")
 	NoLists         = named("no-lists")
 	NeverBlind      = named("never-blind")
+	NoMass          = named("no-mass")
+	ForgetPlaced    = named("forget-placed")
+	UninstallFirst  = named("uninstall-first")
 )
 
 func named(mutation string) bool {

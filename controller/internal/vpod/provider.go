@@ -53,7 +53,8 @@ type Options struct {
 	Asked    func(identity string, r arklet.Request)
 	Answered func(Outcome)
 	// AddTolerationFor names the environment whose toleration a module Pod gets that is not
-	// scheduled and tolerates no environment; empty adds none.
+	// scheduled and tolerates no environment, and has Pods stay on unreachable Nodes; empty leaves
+	// tolerations as they are.
 	AddTolerationFor string
 	// Remembered hears that Ledger has something new to tell of a base; it must not block. Nil hears
 	// nothing.
@@ -229,6 +230,9 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 	pods := slices.DeleteFunc(p.informer.On(nodeName), leaving)
 	p.addPods(identity, pods...)
 	p.informer.Deliver(nodeName)
+	for _, pod := range pods {
+		p.tolerate(pod)
+	}
 	for _, pod := range pods { // one that went meanwhile was not known yet
 		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
 			p.beginDeletion(pod.UID)
@@ -384,9 +388,7 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 	if e, known := p.store.get(pod.UID); known {
 		e.shown(pod)
 	}
-	if needsToleration(pod) && p.opts.AddTolerationFor != "" {
-		p.publishers.background(func(ctx context.Context) { p.tolerate(ctx, pod) })
-	}
+	p.tolerate(pod)
 	if pod.DeletionTimestamp != nil {
 		p.beginDeletion(pod.UID)
 		return

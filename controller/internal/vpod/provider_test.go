@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -377,5 +378,37 @@ func TestTheDocumentsSamplesGetTheirEnvironmentsToleration(t *testing.T) {
 		wantDiff(t, "tolerations of a Pod that tolerates everything", []corev1.Toleration{all}, add("all", "", all))
 		wantDiff(t, "tolerations of a Pod that is not for a base", []corev1.Toleration(nil), add("none", ""))
 		wantDiff(t, "tolerations of a Pod that is scheduled", []corev1.Toleration{virtual}, add("bound", "vnode.b", virtual))
+	})
+}
+
+func TestPodsAreNotEvictedFromUnreachableNodes(t *testing.T) {
+	in(t, "a Pod whose toleration of unreachable Nodes has the limit of admission", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
+		add := func(name, node string, seconds *int64) []corev1.Toleration {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Labels: map[string]string{labels.OlderComponent: labels.Module}},
+				Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{container(name, "1")}, Tolerations: []corev1.Toleration{
+					{Key: "schedule.koupleless.io/virtual-node", Operator: "Exists"},
+					{Key: "schedule.koupleless.io/node-env", Operator: "Exists"},
+					{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: ptr.To[int64](300)},
+					{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: seconds},
+				}},
+			}
+			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Second)
+			return w.pod(name).Spec.Tolerations
+		}
+		limits := func(list []corev1.Toleration) (seconds []int64) {
+			for _, t := range list {
+				seconds = append(seconds, ptr.Deref(t.TolerationSeconds, -1))
+			}
+			return seconds
+		}
+		at, limit := "vnode.a", ptr.To[int64](300)
+		wantDiff(t, "of a Pod that waits for a Node", []int64{-1, -1, 300, 300}, limits(add("waits", "", limit)))
+		wantDiff(t, "of a Pod on a base", []int64{-1, -1, 300, -1}, limits(add("served", at, limit)))
+		wantDiff(t, "of a Pod on another controller's base", []int64{-1, -1, 300, 300}, limits(add("other", "vnode.other", limit)))
+		wantDiff(t, "of a Pod whose author chose a limit", []int64{-1, -1, 300, 60}, limits(add("chosen", at, ptr.To[int64](60))))
 	})
 }
