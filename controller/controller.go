@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/koupleless/koupsandbox/controller/apiwait"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/baseline"
 	"github.com/koupleless/koupsandbox/controller/internal/kubelet"
@@ -80,6 +81,7 @@ func New(opts Options) (*Controller, error) {
 	}
 	config.Wrap(c.metrics.CountRequests)
 	config.Wrap(c.guardRequests)
+	config.Wrap(apiwait.Watches)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -52,7 +53,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 		want scenario.Verdict
 	}{
 		"the controller lets Pods stay on unreachable Nodes": {nil, scenario.Passed},
-		"without that they go":                              {map[string]string{"LEAVE_POD_TOLERATIONS": "true"}, scenario.Failed},
+		"without that they go":                               {map[string]string{"LEAVE_POD_TOLERATIONS": "true"}, scenario.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,8 +75,8 @@ func keepNode(t *testing.T, client kubernetes.Interface) {
 		Name: "ordinary", Labels: map[string]string{corev1.LabelTopologyZone: "ordinary"},
 	}}, metav1.CreateOptions{})
 	must(t, err)
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test", LastHeartbeatTime: metav1.Now()}}
-	_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{})
+	status := `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Test"}]}}`
+	_, err = client.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	must(t, err)
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{

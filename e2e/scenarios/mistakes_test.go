@@ -15,7 +15,7 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const (
 		cannot  = "koupsandbox: the scenarios cannot be run:\n"
-		noFault = `Forbidden: "explode" unknown, use one of actuatorDown, clockSkew, corrupt, crash, deaf, delay, disconnect, duplicate, error, flapping, hang, latency, metaspaceFull, reorder, silent, slowLink, stale, startFailed, webRefuse`
+		noFault = `Forbidden: "explode" unknown, use one of actuatorDown, clockSkew, corrupt, crash, deaf, delay, disconnect, duplicate, error, flapping, hang, latency, metaspaceFull, reorder, silent, slowLink, stale, startFailed, uninstalled, webRefuse`
 	)
 	for name, c := range map[string]struct {
 		scenario string // whose namespace must not be there; empty = another test runs it
@@ -27,7 +27,7 @@ func TestMistakes(t *testing.T) {
 			says: cannot +
 				`testdata/ten-mistakes.yaml:8: spec.timeout: "soon" cannot be read as a time with its unit, such as 90s or 2m` + "\n" +
 				"testdata/ten-mistakes.yaml:9: spec.varz: is not a field; the fields here are: always, bases, checks, controller, description, exclusive, " +
-				"finally, matrix, never, source, stepTimeout, steps, timeout, vars\n" +
+				"finally, matrix, never, source, speed, stepTimeout, steps, timeout, vars\n" +
 				`testdata/ten-mistakes.yaml:11: spec.bases[0].count: must be a whole number, but is "many"` + "\n" +
 				`testdata/ten-mistakes.yaml:12: spec.bases[1].tunnel: Unsupported value: "tcp": supported values: "mqtt", "http"` + "\n" +
 				"testdata/ten-mistakes.yaml:14: spec.steps[0].apply.file: testdata/no-such-file.yaml: there is no such file or folder\n" +

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -16,7 +17,7 @@ type mutation struct {
 	name     string
 	env      map[string]string
 	scenario string
-	check    string // a check that fails; empty = requests are lost
+	check    string // how the name of a check that fails begins; empty = requests are lost
 }
 
 // A scenario that has never been red proves nothing: with a controller that is
@@ -35,12 +36,12 @@ func TestLongMutations(t *testing.T) {
 	needsLong(t)
 	blind := map[string]string{"MUTATION": "never-blind"}
 	noticed(t, []mutation{
-		{"silence counts while the tunnel is down", blind, "long/broker-away-5m", "the broker is away: a Node is not Ready, or gone"},
-		{"silence counts while the controller starts without a tunnel", blind, "long/broker-away-restart-5m", "the broker is away: a Node is not Ready, or gone"},
-		{"silence counts while the connection is half open", blind, "long/broker-half-open", "nothing passes: a Pod is not Ready, being deleted, or gone"},
-		{"silence counts while the controller stands still", blind, "long/controller-away-5m", "the controller stands still: a Pod is being deleted, or gone"},
-		{"the silence of most bases counts as that of each", map[string]string{"MUTATION": "no-mass"}, "long/half-silent-5m",
-			"half of the bases are silent: a Pod is not Ready, being deleted, or gone"},
+		{"silence counts while the tunnel is down", blind, "long/broker-away-5m", "the broker is away: "},
+		{"silence counts while the controller starts without a tunnel", blind, "long/broker-away-restart-5m", "the broker is away: "},
+		{"silence counts while the connection is half open", blind, "long/broker-half-open", "nothing passes: "},
+		{"silence counts while the controller stands still", blind, "long/controller-away-5m", "the controller stands still: "},
+		{"the silence of most bases counts as that of each", map[string]string{"MUTATION": "no-mass"}, "long/most-silent-5m",
+			"most bases are silent: "},
 		{"what Pods had put on a base is forgotten", map[string]string{"MUTATION": "forget-placed"}, "long/partitioned-base-10m", "nothingLeft"},
 		{"what no Pod wants goes before what comes instead", map[string]string{"MUTATION": "uninstall-first"}, "long/controller-away-rollout-5m", "activeVersion"},
 	})
@@ -65,10 +66,10 @@ func noticed(t *testing.T, mutations []mutation) {
 	}
 }
 
-// notices tells whether a check failed, or, without its name, requests were lost.
+// notices tells whether a check failed, or, without the beginning of its name, requests were lost.
 func notices(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
-		if c.Name == check && c.Verdict == scenario.Failed {
+		if check != "" && strings.HasPrefix(c.Name, check) && c.Verdict == scenario.Failed {
 			return true
 		}
 	}

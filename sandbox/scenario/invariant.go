@@ -57,6 +57,10 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 			all = append(all, &invariant{name: prefix + x.Name, program: p, never: i == 1})
 		}
 	}
+	// What was before the scope is no part of it.
+	if err := e.world.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+		return ctx, nil, err
+	}
 	guarded, cancel := context.WithCancelCause(ctx)
 	stop := e.world.Watch(func(c observe.Change) {
 		for _, x := range all {

@@ -249,10 +249,12 @@ type Assert struct {
 	For *metav1.Duration `json:"for,omitempty" jsonschema:"default=0s" check:"notNegative"`
 }
 
-// Sleep does nothing for a time.
+// Sleep does nothing for a time, or until something is seen. That it was not seen is no failure.
 type Sleep struct {
-	// For is how long.
+	// For is how long, at most.
 	For metav1.Duration `json:"for" check:"positive"`
+	// OrUntil is a CEL expression as in Assert that ends the sleep. Default: it lasts its time.
+	OrUntil string `json:"orUntil,omitempty" check:"cel"`
 	// Reason says why nothing else will do.
 	Reason string `json:"reason" need:"say why nothing else will do: waiting for what is meant is faster and surer"`
 }

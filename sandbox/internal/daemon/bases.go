@@ -85,9 +85,9 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// changing takes the right to change a sandbox that is up.
-func (d *Daemon) changing(ctx context.Context) (context.Context, func(), error) {
-	ctx, release, err := d.acquire(ctx)
+// changing takes the right to change a sandbox that is up, or a share of it.
+func (d *Daemon) changing(ctx context.Context, share int64) (context.Context, func(), error) {
+	ctx, release, err := d.acquire(ctx, share)
 	if err != nil {
 		return nil, nil, err
 	}

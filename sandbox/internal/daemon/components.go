@@ -12,7 +12,7 @@ import (
 
 // Act does something to a component. Start and restart return when it is ready.
 func (d *Daemon) Act(ctx context.Context, name string, action component.Action) error {
-	ctx, release, err := d.changing(ctx)
+	ctx, release, err := d.changing(ctx, aShare)
 	if err != nil {
 		return err
 	}

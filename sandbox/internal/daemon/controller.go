@@ -14,7 +14,7 @@ import (
 // SetController brings the module controllers to what is asked, and returns what
 // was before. When they do not get ready it puts that back.
 func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest) (control.ControllerRequest, error) {
-	ctx, release, err := d.changing(ctx)
+	ctx, release, err := d.changing(ctx, whole)
 	if err != nil {
 		return control.ControllerRequest{}, err
 	}

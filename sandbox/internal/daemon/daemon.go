@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -75,8 +77,9 @@ type Daemon struct {
 	events     *events
 	startedAt  time.Time
 
-	// mutex is held by whoever changes the sandbox: up, down, scaling. It has room for one.
-	mutex chan struct{}
+	// changes is held whole by whoever changes the sandbox: up, down, scaling. Whoever acts on one of
+	// its components holds a share: one may have to start the broker for which another waits.
+	changes *semaphore.Weighted
 	// graph has the steps that have brought it up, and take it down.
 	graph *graph.Graph
 	// ending ends with the cause errDown or errUpFailed as soon as the end has begun.
@@ -122,7 +125,7 @@ func New(o Options) *Daemon {
 		log:       o.Logger,
 		events:    newEvents(),
 		startedAt: time.Now(),
-		mutex:     make(chan struct{}, 1),
+		changes:   semaphore.NewWeighted(whole),
 		graph:     graph.New(),
 		stopped:   make(chan struct{}),
 		phase:     control.Idle,
@@ -207,26 +210,35 @@ func listen(path string) (net.Listener, error) {
 
 // acquire takes the right to change the sandbox, and returns a context that ends
 // with the caller's and when the sandbox is taken down.
-func (d *Daemon) acquire(ctx context.Context) (context.Context, func(), error) {
-	select {
-	case d.mutex <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
-	case <-d.ending.Done():
-		return nil, nil, context.Cause(d.ending)
-	}
-	if d.ending.Err() != nil { // both were possible
-		<-d.mutex
-		return nil, nil, context.Cause(d.ending)
-	}
+func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { cancel(errDown) })
-	return ctx, func() {
+	unhook := context.AfterFunc(d.ending, func() { cancel(context.Cause(d.ending)) })
+	give := func() {
 		unhook()
 		cancel(nil)
-		<-d.mutex
+	}
+	if err := d.changes.Acquire(ctx, share); err != nil {
+		err = context.Cause(ctx)
+		give()
+		return nil, nil, err
+	}
+	if ctx.Err() != nil { // both were possible
+		err := context.Cause(ctx)
+		d.changes.Release(share)
+		give()
+		return nil, nil, err
+	}
+	return ctx, func() {
+		give()
+		d.changes.Release(share)
 	}, nil
 }
+
+// The shares of Daemon.changes.
+const (
+	aShare = 1
+	whole  = 1 << 20
+)
 
 // Up brings the sandbox up, or a running one in line with the request.
 func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
@@ -243,7 +255,7 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 }
 
 func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
-	ctx, release, err := d.acquire(ctx)
+	ctx, release, err := d.acquire(ctx, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +302,7 @@ func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
 // stop stops what the first up has started. ending has ended, so whoever changes
 // the sandbox will give way.
 func (d *Daemon) stop(ctx context.Context) {
-	d.mutex <- struct{}{} // for good
+	_ = d.changes.Acquire(context.Background(), whole) // for good; it fails with its context only
 	d.setPhase(control.Stopping)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()

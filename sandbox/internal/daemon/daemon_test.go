@@ -555,7 +555,7 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
 	d.end(errUpFailed)
 	for range 100 { // of two ways that are open, a select takes either
-		if _, _, err := d.acquire(t.Context()); !errors.Is(err, errUpFailed) {
+		if _, _, err := d.acquire(t.Context(), whole); !errors.Is(err, errUpFailed) {
 			t.Fatalf("acquire gave %v", err)
 		}
 	}

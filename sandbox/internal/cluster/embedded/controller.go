@@ -18,7 +18,9 @@ const Host = "127.0.0.1"
 
 // Part shows its processes.
 func (c *ControlPlane) Part() component.Part {
-	return component.Processes{Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) }}
+	return &part{c: c, Processes: component.Processes{
+		Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) },
+	}}
 }
 
 // ControllerKubeconfig is the path of the controller's kubeconfig, of a user of its own.

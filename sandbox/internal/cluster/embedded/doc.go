@@ -12,5 +12,6 @@
 //	ports.go        which ports, and trying others when one was taken in between
 //	pki.go          certificate authorities, keys, certificates
 //	identity.go     kubeconfigs and certificates for others
-//	controller.go   what a module controller gets of it, and how it shows as components
+//	controller.go   what a module controller gets of it
+//	election.go     how it shows as components; those that lose their election with the API server
 package embedded

@@ -124,6 +124,17 @@ func TestAssertCondition(t *testing.T) {
 	r.ill(`assert: {cel: "bases['base-2'].ready"}`, "no such key: base-2")
 }
 
+func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
+	r := newRig(t)
+	r.world.Note(timeline.Event{Kind: timeline.Base, Base: "base-1", State: "ready"})
+	message, err := r.do(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: x}`, patience)
+	if err != nil || !strings.HasPrefix(message, "slept for ") || strings.Contains(message, "not seen") {
+		t.Errorf("%q, error %v", message, err)
+	}
+	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: x}`, "slept for 10ms: x; what was waited for was not seen")
+	r.ill(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`, "not within the time")
+}
+
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `

@@ -209,12 +209,39 @@ func (s *Stage) Expand(value any) (any, error) {
 	return s.env.Expand(value, s.Known())
 }
 
-// sleep does nothing for a time.
+// sleep does nothing for a time, or until a condition is true.
 func (s *Stage) sleep(ctx context.Context, a *v1alpha1.Sleep) (string, error) {
+	if a.OrUntil != "" {
+		return s.sleepUntil(ctx, a)
+	}
 	select {
 	case <-time.After(a.For.Duration):
 		return fmt.Sprintf("slept for %s: %s", a.For.Duration, a.Reason), nil
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+func (s *Stage) sleepUntil(ctx context.Context, a *v1alpha1.Sleep) (string, error) {
+	p, err := s.Compile(a.OrUntil, expr.Condition)
+	if err != nil {
+		return "", err
+	}
+	if err := s.Follow(ctx, p); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, a.For.Duration)
+	defer cancel()
+	is := s.condition(p)
+	err = s.o.World.Until(limited, func(v observe.View) (bool, error) { return is(v) == nil, nil })
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case limited.Err() != nil:
+		return fmt.Sprintf("slept for %s: %s; what was waited for was not seen", a.For.Duration, a.Reason), nil
+	case err != nil:
+		return "", err
+	}
+	return fmt.Sprintf("slept for %s: %s", time.Since(began).Round(time.Millisecond), a.Reason), nil
 }

@@ -27,6 +27,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
 // FieldManager names scenarios as the writer of fields.
@@ -52,6 +54,7 @@ func Open(kubeconfig string) (*Client, error) {
 	config.UserAgent = FieldManager + "-scenario"
 	// Warnings of the API server about samples would stand between the results.
 	config.WarningHandler = rest.NoWarnings{}
+	config.Wrap(apiwait.Watches)
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -75,6 +76,30 @@ func TestWritesHaveTheirTimes(t *testing.T) {
 			t.Errorf("the lag is %v, want 2.9s: it was written at 1s at the latest, and told at 3.9s", lag)
 		}
 	})
+}
+
+// One watch tells in the order of the writes, whatever the bounds of their times say.
+func TestWritesOfOneWatchStayInOrder(t *testing.T) {
+	w, pods := newWorld(t)
+	began := time.Now()
+	now := began
+	w.o.Now = func() time.Time { return now }
+	at := func(d time.Duration) time.Time { return began.Add(d) }
+	must(t, pods.Replace([]any{pod(t, "3", "a", "", "True"), pod(t, "4", "b", "", "False")}, "10"))
+	now = at(time.Second)
+	must(t, pods.Update(pod(t, "11", "a", "", "False"))) // told when no answer had bounded it yet
+	w.clock = clock{{12, at(900 * time.Millisecond), at(990 * time.Millisecond)}}
+	now = at(2 * time.Second)
+	must(t, pods.Update(pod(t, "12", "b", "", "True"))) // written before 990 ms, but after the other
+	var got []time.Duration
+	for _, e := range w.Events() {
+		if e.Kind == timeline.Pod {
+			got = append(got, e.Time.Sub(began))
+		}
+	}
+	if n := len(got); !slices.IsSorted(got) || n < 4 || got[n-1] != time.Second {
+		t.Errorf("times %v", got)
+	}
 }
 
 // The daemon's events have their times themselves; those that tell what was are not late.

@@ -28,6 +28,10 @@ func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructur
 	switch r {
 	case Pods, Nodes, EndpointSlices:
 		e.Time, e.Late = w.when(versionOf(o), since)
+		if last := w.lastOf[r]; e.Time.Before(last) { // one watch tells in the order of the writes
+			e.Time, e.Late = last, e.Late+last.Sub(e.Time)
+		}
+		w.lastOf[r] = e.Time
 	}
 	switch r {
 	case Pods:

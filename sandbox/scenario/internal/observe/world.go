@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -47,10 +48,11 @@ type World struct {
 	change   chan struct{}             // closed at the next change
 	held     map[string]timeline.Event // halves of switches, by base
 	clock    clock
-	lag      time.Duration          // the greatest so far
-	synced   bool                   // the daemon has told what was
-	launch   func(*cache.Reflector) // nil while Start does not run
-	waiting  []*cache.Reflector     // for Start
+	lastOf   map[schema.GroupVersionResource]time.Time // of the last event
+	lag      time.Duration                             // the greatest so far
+	synced   bool                                      // the daemon has told what was
+	launch   func(*cache.Reflector)                    // nil while Start does not run
+	waiting  []*cache.Reflector                        // for Start
 }
 
 type watcher struct{ changed func(Change) }
@@ -77,7 +79,7 @@ func New(o Options) *World {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &World{
-		o: o, tables: map[Subject]*table{}, versions: map[string]string{}, traffic: map[string]traffic.Summary{},
+		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{}, versions: map[string]string{}, traffic: map[string]traffic.Summary{},
 		cached: map[string]any{}, change: make(chan struct{}), held: map[string]timeline.Event{},
 	}
 }

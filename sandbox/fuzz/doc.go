@@ -1,0 +1,20 @@
+// Package fuzz runs random releases under random disturbances, judges them by requests, and reduces
+// what fails to a small scenario.
+//
+//	fuzz.go      Run: what it takes, what it returns, and what it tells meanwhile
+//	schedule.go  Schedule: bases, workloads and moves, as plain data
+//	moves.go     the moves: operations and disturbances, and what each of them needs
+//	generate.go  a schedule from a seed
+//	coverage.go  which pairs of moves there were, so that new ones are preferred
+//	render.go    a schedule as a scenario
+//	template.go  the workloads' objects
+//	shrink.go    a smaller schedule that fails in the same way
+//	pool.go      the sandboxes that schedules run in
+//	group.go     failures of the same kind
+//	report.go    the files of a corpus
+//
+// A schedule is data: the generator draws it, the shrinker takes things away from it, and only then
+// it becomes a scenario. So whatever fails is a scenario file, and whatever can be said in a scenario
+// can become a move. pgregory.net/rapid draws and shrinks within a test function and one at a time;
+// schedules take seconds and run beside each other.
+package fuzz

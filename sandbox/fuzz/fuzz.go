@@ -1,0 +1,347 @@
+package fuzz
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// Options of Run.
+type Options struct {
+	// Home is the folder with the folders of all sandboxes. Required.
+	Home string
+	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is Speed. Required.
+	Config *v1alpha1.Sandbox
+	// Programs of the sandboxes. Required.
+	Programs sandbox.Programs
+	// Name that the names of the sandboxes begin with. Default: fuzz.
+	Name string
+	// Seed of the first schedule; the others follow it. Default: drawn.
+	Seed uint64
+	// Count is how many schedules are run; 0 = until For is over.
+	Count int
+	// For bounds the time; 0 = until Count are done. Failures are reduced afterwards.
+	For time.Duration
+	// Only has the names of the moves to use. Default: all.
+	Only []string
+	// Parallel is how many sandboxes there are. Default: 4.
+	Parallel int
+	// Corpus is the folder that failures are written to as scenarios. Required.
+	Corpus string
+	// ShrinkFor bounds the time in which one failure is reduced. Default: 5 min; negative = failures
+	// are not reduced.
+	ShrinkFor time.Duration
+	// MostFailures ends the run after so many different ones. Default: 10.
+	MostFailures int
+	// Progress hears what happens, one call at a time. Default: nobody.
+	Progress func(Progress)
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	// Schedules that have ended; Unclear of them could not be judged, and were run once more.
+	Schedules, Unclear int
+	// Pairs of moves that there were.
+	Pairs int
+	// Elapsed since the first schedule began.
+	Elapsed time.Duration
+	// Failure that was found now, and Shrinking while one is being reduced: the moves it has now.
+	Failure   *Failure
+	Shrinking int
+}
+
+// Result of Run. Its JSON form is what a corpus keeps as fuzz.json.
+type Result struct {
+	Seed      uint64        `json:"seed"`
+	Schedules int           `json:"schedules"`
+	Unclear   int           `json:"unclear"`
+	Moves     int           `json:"moves"`
+	Pairs     int           `json:"pairs"`
+	Elapsed   time.Duration `json:"elapsed"`
+	Failures  []*Failure    `json:"failures"`
+}
+
+// run is one call of Run.
+type run struct {
+	o    Options
+	pool *pool
+	gen  generator
+	seen coverage
+
+	mu      sync.Mutex
+	result  Result
+	began   time.Time
+	planned int
+	kept    map[string]*scenario.Report // of failures, by file
+}
+
+// errFound ends a run that has found enough.
+var errFound = errors.New("enough failures were found")
+
+// Run runs schedules until Count are done, For is over, enough failures are found, or ctx ends, and
+// reduces the failures. It blocks until the sandboxes are down again. What was found until ctx ended
+// is in the result. The error tells of what kept it from going on, such as a sandbox that does not
+// come up.
+func Run(ctx context.Context, o Options) (_ *Result, err error) {
+	o = o.Complete()
+	r := &run{o: o, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Failures: []*Failure{}}, kept: map[string]*scenario.Report{}}
+	if r.pool, err = openPool(ctx, &r.o); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.pool.close(context.WithoutCancel(ctx))) }()
+	r.began = time.Now()
+	err = r.workers(ctx)
+	r.result.Elapsed = time.Since(r.began)
+	if err == nil {
+		err = r.reduceAll(ctx)
+	}
+	r.result.Pairs = r.seen.size()
+	return &r.result, errors.Join(err, r.save())
+}
+
+// Complete returns the options with their defaults, so that the seed that is drawn is known.
+func (o Options) Complete() Options {
+	if o.Name == "" {
+		o.Name = "fuzz"
+	}
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64() >> 11 // a number that JSON keeps whole
+	}
+	if o.Parallel == 0 {
+		o.Parallel = 4
+	}
+	if o.ShrinkFor == 0 {
+		o.ShrinkFor = 5 * time.Minute
+	}
+	if o.MostFailures == 0 {
+		o.MostFailures = 10
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	return o
+}
+
+// workers runs schedules in all sandboxes.
+func (r *run) workers(ctx context.Context) error {
+	life, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if r.o.For > 0 {
+		timer := time.AfterFunc(r.o.For, func() { stop(errOver) })
+		defer timer.Stop()
+	}
+	var wg sync.WaitGroup
+	for range r.o.Parallel {
+		wg.Go(func() {
+			for {
+				s, more := r.next()
+				if !more || life.Err() != nil {
+					return
+				}
+				if err := r.one(life, s); err != nil {
+					stop(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(life); err != nil && !errors.Is(err, errOver) && !errors.Is(err, errFound) && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// errOver ends the schedules when their time is over.
+var errOver = errors.New("the time is over")
+
+// candidates is out of how many schedules the one with the most new pairs is taken.
+const candidates = 4
+
+// next draws the next schedule.
+func (r *run) next() (Schedule, bool) {
+	r.mu.Lock()
+	n := r.planned
+	r.planned++
+	r.mu.Unlock()
+	if r.o.Count > 0 && n >= r.o.Count {
+		return Schedule{}, false
+	}
+	if n == 0 { // so that the seed of a schedule repeats it
+		return r.seen.prefer([]Schedule{r.gen.draw(r.o.Seed)}), true
+	}
+	var list []Schedule
+	for i := range candidates {
+		list = append(list, r.gen.draw(r.o.Seed+uint64(n*candidates+i))) //nolint:gosec // both are small
+	}
+	return r.seen.prefer(list), true
+}
+
+// one runs a schedule, once more if nobody can judge it, and notes a failure that repeats.
+func (r *run) one(ctx context.Context, s Schedule) error {
+	got, report, err := r.pool.run(ctx, s)
+	unclear := 0
+	if err == nil && got.unclear && ctx.Err() == nil {
+		unclear = 1
+		got, report, err = r.pool.run(ctx, s)
+	}
+	if ctx.Err() != nil || err != nil {
+		if ctx.Err() != nil {
+			return nil // what it says is of no use
+		}
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Schedules++
+	r.result.Unclear += unclear
+	r.result.Moves += len(s.Moves)
+	p := r.progress()
+	if got.invariant != "" {
+		p.Failure = r.note(s, got, report)
+	}
+	r.o.Progress(p)
+	if len(r.result.Failures) >= r.o.MostFailures {
+		return errFound
+	}
+	return nil
+}
+
+func (r *run) progress() Progress {
+	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Pairs: r.seen.size(), Elapsed: time.Since(r.began)}
+}
+
+// note keeps a failure, unless one like it is kept. The caller holds the lock.
+func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
+	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1}
+	for _, known := range r.result.Failures {
+		if known.shape() == f.shape() {
+			known.Times++
+			return nil
+		}
+	}
+	r.result.Failures = append(r.result.Failures, f)
+	f.File = f.fileName()
+	r.kept[f.File] = report
+	return f
+}
+
+// repeats is how often a schedule is run to know whether it fails again.
+const repeats = 3
+
+// reduceAll makes each failure as small as it can, and merges those that become the same.
+func (r *run) reduceAll(ctx context.Context) error {
+	var kept []*Failure
+	for _, f := range r.result.Failures {
+		if r.o.ShrinkFor > 0 && ctx.Err() == nil {
+			if err := r.reduce(ctx, f); err != nil {
+				return err
+			}
+		}
+		same := false
+		for _, k := range kept {
+			if k.shape() == f.shape() {
+				k.Times += f.Times
+				same = true
+			}
+		}
+		if !same {
+			kept = append(kept, f)
+		}
+	}
+	r.result.Failures = kept
+	return nil
+}
+
+// reduce makes a failure smaller as long as something smaller fails alike.
+func (r *run) reduce(ctx context.Context, f *Failure) error {
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)
+	defer cancel()
+	for limited.Err() == nil {
+		found, err := r.first(limited, f, f.Smallest.smaller())
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			break
+		}
+		f.Smallest = *found
+		r.mu.Lock()
+		p := r.progress()
+		p.Shrinking = len(f.Smallest.Moves)
+		r.o.Progress(p)
+		r.mu.Unlock()
+	}
+	f.Shrinking = time.Since(began)
+	if ctx.Err() != nil {
+		return nil
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	for range repeats * r.o.Parallel {
+		wg.Go(func() {
+			got, report, err := r.pool.run(ctx, f.Smallest)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			f.Repeated++
+			if got.invariant == f.Invariant {
+				f.Failed++
+				f.Seen = got.seen
+				r.kept[f.File] = report
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// first runs schedules beside each other and returns the first in the list that fails alike. Each has
+// two chances.
+func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
+	for len(list) > 0 && ctx.Err() == nil {
+		batch := list[:min(len(list), r.o.Parallel)]
+		list = list[len(batch):]
+		failed := make([]bool, len(batch))
+		errs := make([]error, len(batch))
+		var wg sync.WaitGroup
+		for i, s := range batch {
+			wg.Go(func() {
+				for range 2 {
+					got, _, err := r.pool.run(ctx, s)
+					if errs[i] = err; err != nil || got.invariant == f.Invariant {
+						failed[i] = err == nil
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, err
+		}
+		for i := range batch {
+			if failed[i] {
+				return &batch[i], nil
+			}
+		}
+	}
+	return nil, nil
+}

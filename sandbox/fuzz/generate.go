@@ -1,0 +1,119 @@
+package fuzz
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// generator draws schedules.
+type generator struct {
+	only []string // moves; nil = all
+}
+
+// draw draws the schedule of a seed.
+func (g generator) draw(seed uint64) Schedule {
+	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
+	for {
+		if s := g.one(r); s.valid() && len(s.Moves) > 0 {
+			s.Seed = seed
+			return s
+		}
+	}
+}
+
+func (g generator) one(r *rand.Rand) Schedule {
+	s := Schedule{Replicas: 1}
+	if r.IntN(5) == 0 {
+		s.Replicas = 2
+	}
+	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
+	installs := []time.Duration{0, 0, time.Second, 5 * time.Second}
+	set := Bases{Count: 1 + r.IntN(3), Tunnel: pick(r, []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP}),
+		Activation: pick(r, activations), InstallTime: pick(r, installs)}
+	s.Bases = append(s.Bases, set)
+	if r.IntN(4) == 0 {
+		other := Bases{Count: 1, Tunnel: v1alpha1.TunnelHTTP, Activation: set.Activation, InstallTime: set.InstallTime}
+		if set.Tunnel == v1alpha1.TunnelHTTP {
+			other.Tunnel = v1alpha1.TunnelMQTT
+		}
+		s.Bases = append(s.Bases, other)
+	}
+	bases := s.bases()
+	for i := range 1 + r.IntN(5)/4 {
+		s.Workloads = append(s.Workloads, Workload{
+			Module: fmt.Sprintf("biz%d", i+1), Kind: pick(r, []string{deployment, deployment, deployment, daemonSet, statefulSet}), Replicas: len(bases) - r.IntN(2)*r.IntN(len(bases)),
+		})
+	}
+	for i := range s.Workloads {
+		if s.Workloads[i].Kind == daemonSet {
+			s.Workloads[i].Replicas = len(bases)
+		}
+	}
+	var operations, disturbances []move
+	for _, m := range all {
+		if g.only != nil && !slices.Contains(g.only, m.name) {
+			continue
+		}
+		if m.disturbs {
+			disturbances = append(disturbances, m)
+		} else {
+			operations = append(operations, m)
+		}
+	}
+	for range 2 + r.IntN(6) {
+		list := operations
+		if len(disturbances) > 0 && (len(list) == 0 || r.IntN(2) == 0) {
+			list = disturbances
+		}
+		if len(list) == 0 {
+			break
+		}
+		kind := weighted(r, list)
+		m := Move{Do: kind.name, When: pick(r, triggers)}
+		switch {
+		case kind.fault != nil || kind.name == restartBase:
+			m.Base = pick(r, bases)
+		case kind.resource == "controller":
+			m.Replica = 1 + r.IntN(s.Replicas)
+		case !kind.disturbs && kind.name != addBase:
+			m.Workload = r.IntN(len(s.Workloads))
+		}
+		if kind.disturbs {
+			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*300*time.Millisecond
+		}
+		if kind.tunnel != "" && !slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Tunnel == kind.tunnel && withinSet(m.Base, b) }) {
+			continue
+		}
+		s.Moves = append(s.Moves, m)
+	}
+	return s
+}
+
+func withinSet(base string, b Bases) bool {
+	for i := range b.Count {
+		if base == fmt.Sprintf("%s-%d", b.name(), i+1) {
+			return true
+		}
+	}
+	return false
+}
+
+func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
+
+func weighted(r *rand.Rand, list []move) move {
+	total := 0
+	for _, m := range list {
+		total += m.weight
+	}
+	n := r.IntN(total)
+	for _, m := range list {
+		if n -= m.weight; n < 0 {
+			return m
+		}
+	}
+	return list[len(list)-1]
+}

@@ -1,0 +1,114 @@
+package fuzz
+
+import (
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// move is a kind of Move.
+type move struct {
+	name   string
+	weight int
+	// disturbs says that it is a disturbance: it ends again.
+	disturbs bool
+	// kinds of workloads that it is for; nil = all.
+	kinds []string
+	// takes says that requests may be lost by the move itself, whatever the controller does.
+	takes bool
+	// gap says that a base may be without a version of a module by the move itself.
+	gap bool
+	// moves says that a module may come to another base, or that some bases do without it.
+	moves bool
+	// away says that a base may count as unreachable by it, and its Pods may move.
+	away bool
+	// api says that it needs the API server; bases that it needs the controller and the way to bases.
+	api, bases bool
+	// resource is what two disturbances of it cannot have at once; empty = the base's own.
+	resource string
+	// fault is what a base gets; nil = none.
+	fault v1alpha1.Object
+	// once says that the fault ends by itself.
+	once bool
+	// tunnel that the base must have; empty = any.
+	tunnel v1alpha1.Tunnel
+}
+
+// Operations and disturbances, by name.
+var moves = func() map[string]*move {
+	byName := map[string]*move{}
+	for i := range all {
+		byName[all[i].name] = &all[i]
+	}
+	return byName
+}()
+
+// install and answer are what faults match.
+var (
+	installs = v1alpha1.Object{"commands": []any{"installBiz"}}
+	answers  = v1alpha1.Object{"messages": []any{"bizOperation"}}
+	lists    = v1alpha1.Object{"messages": []any{"simpleBiz"}}
+	removals = v1alpha1.Object{"commands": []any{"uninstallBiz"}}
+)
+
+// all is sorted: operations, then disturbances. The order is part of what a seed means.
+var all = []move{
+	{name: release, weight: 12, api: true},
+	{name: rollback, weight: 3, api: true},
+	{name: scaleDown, weight: 2, api: true, moves: true, kinds: []string{deployment}},
+	{name: scaleUp, weight: 2, api: true, moves: true, kinds: []string{deployment}},
+	{name: recreate, weight: 2, api: true, takes: true, gap: true, moves: true},
+	{name: forceDelete, weight: 3, api: true, takes: true, gap: true, moves: true},
+	{name: newImage, weight: 2, api: true, takes: true, gap: true},
+	{name: addBase, weight: 1, api: true, bases: true, moves: true},
+	{name: restartBase, weight: 1, api: true, bases: true, takes: true, gap: true, moves: true},
+	{name: uninstalled, weight: 2, takes: true, gap: true, once: true, fault: v1alpha1.Object{"kind": "uninstalled"}},
+	{name: crash, weight: 2, takes: true, gap: true, moves: true, once: true, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
+
+	{name: "controller killed", weight: 6, disturbs: true, resource: "controller"},
+	{name: "controller paused", weight: 5, disturbs: true, resource: "controller"},
+	{name: "broker killed", weight: 5, disturbs: true, resource: "broker"},
+	{name: "broker paused", weight: 3, disturbs: true, resource: "broker"},
+	{name: "API server killed", weight: 3, disturbs: true, resource: "apiserver"},
+	{name: "base cut off", weight: 4, disturbs: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
+	{name: "commands lost", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
+	{name: "heartbeats lost", weight: 1, disturbs: true, away: true, fault: v1alpha1.Object{"kind": "silent"}},
+	{name: "install is slow", weight: 2, disturbs: true, fault: v1alpha1.Object{"kind": "latency", "delay": map[string]any{"min": "5s"}, "match": installs}},
+	{name: "install fails", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.InstallBizFailed", "match": installs}},
+	{name: "uninstall fails", weight: 2, disturbs: true, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.UninstallBizFailed", "match": removals}},
+	{name: "answers garbled", weight: 4, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "corrupt", "match": answers}},
+	{name: "answers twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "duplicate", "match": answers}},
+	{name: "answers late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": answers}},
+	{name: "lists late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
+	{name: "messages out of order", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
+}
+
+// The operations that render knows by name.
+const (
+	release     = "release"
+	rollback    = "roll back"
+	scaleDown   = "scale down"
+	scaleUp     = "scale up"
+	recreate    = "delete and create"
+	forceDelete = "delete Pods by force"
+	newImage    = "image without a version"
+	addBase     = "add a base"
+	restartBase = "restart a base"
+	uninstalled = "module uninstalled by others"
+	crash       = "base crashes"
+)
+
+const (
+	deployment  = "Deployment"
+	daemonSet   = "DaemonSet"
+	statefulSet = "StatefulSet"
+)
+
+// Names are those of all moves, for --only.
+func Names() []string {
+	names := make([]string, len(all))
+	for i, m := range all {
+		names[i] = m.name
+	}
+	return slices.Clone(names)
+}

@@ -1,0 +1,126 @@
+package fuzz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+// pool has sandboxes, each of which runs one schedule at a time.
+type pool struct {
+	o    *Options
+	free chan *sandbox.Sandbox
+	work string // folder for scenarios
+
+	mu    sync.Mutex
+	names []string
+}
+
+// openPool brings the sandboxes up, one after the other at first: they share the processors.
+func openPool(ctx context.Context, o *Options) (*pool, error) {
+	work, err := os.MkdirTemp("", "koup-fuzz-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for schedules: %w", err)
+	}
+	p := &pool{o: o, work: work, free: make(chan *sandbox.Sandbox, o.Parallel)}
+	for i := range o.Parallel {
+		s, err := p.up(ctx, fmt.Sprintf("%s-%d", o.Name, i+1))
+		if err != nil {
+			return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
+		}
+		p.free <- s
+	}
+	return p, nil
+}
+
+func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
+	config := *p.o.Config
+	config.Metadata.Name = name
+	p.mu.Lock()
+	p.names = append(p.names, name)
+	p.mu.Unlock()
+	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs})
+	if err != nil {
+		return nil, fmt.Errorf("bringing sandbox %s up: %w", name, err)
+	}
+	return s, nil
+}
+
+// close takes the sandboxes down.
+func (p *pool) close(ctx context.Context) error {
+	var errs []error
+	for _, name := range p.names {
+		_, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: name})
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, os.RemoveAll(p.work))...)
+}
+
+// run runs a schedule in a free sandbox. One in which a run has left something broken is replaced.
+func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, error) {
+	var in *sandbox.Sandbox
+	select {
+	case in = <-p.free:
+	case <-ctx.Done():
+		return outcome{}, nil, context.Cause(ctx)
+	}
+	defer func() { p.free <- in }()
+	if ctx.Err() != nil {
+		return outcome{}, nil, context.Cause(ctx)
+	}
+	r, err := p.execute(ctx, in, s)
+	if err != nil {
+		return outcome{}, nil, err
+	}
+	o := judge(r)
+	if status, err := in.Status(ctx, false); err == nil && p.damaged(status) {
+		if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: in.Name}); err != nil {
+			return o, r, fmt.Errorf("replacing sandbox %s: %w", in.Name, err)
+		}
+		fresh, err := p.up(ctx, in.Name)
+		if err != nil {
+			return o, r, err
+		}
+		in = fresh
+	}
+	return o, r, nil
+}
+
+// damaged says that a component of a sandbox does not run.
+func (p *pool) damaged(status *sandbox.Status) bool {
+	for _, c := range status.Components {
+		if c.State != "running" {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {
+	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
+	text, err := s.YAML(name)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp(p.work, "")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for a schedule: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	file := filepath.Join(folder, name+".yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, fmt.Errorf("writing a schedule: %w", err)
+	}
+	scenarios, err := source.Load([]string{file}, source.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("schedule %d is no scenario: %w", s.Seed, err)
+	}
+	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed})
+}

@@ -1,0 +1,352 @@
+package fuzz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+const (
+	// Speed is that of the sandboxes: fast enough that a silence that counts takes five seconds, and
+	// slow enough that a busy machine is not taken for one.
+	Speed = 5
+	// patience is how long a trigger is waited for.
+	patience = 2 * time.Second
+	// settle is how long everything may take to be as it should after the last disturbance: the
+	// back-off of a failed install, at this speed, and the times that Kubernetes needs.
+	settle = 75 * time.Second
+)
+
+// renderer makes a scenario of a schedule, move by move.
+type renderer struct {
+	s     Schedule
+	steps []v1alpha1.Step
+	now   []current // by workload
+	last  int       // the workload of the last operation
+	open  []open
+	n     int // of faults
+}
+
+// current is what a workload is to have.
+type current struct{ version, image, replicas, newest int }
+
+// open is a disturbance that has not ended.
+type open struct {
+	move  Move
+	kind  *move
+	until int    // the index of the move before which it ends
+	fault string // its id
+}
+
+// Scenario returns the schedule as a scenario of that name.
+func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
+	r := &renderer{s: s}
+	r.begin()
+	for i, m := range s.Moves {
+		r.endDue(func(o open) bool { return o.until <= i })
+		r.move(i, m)
+	}
+	r.endDue(func(open) bool { return true })
+	r.atRest()
+	spec := v1alpha1.ScenarioSpec{
+		Description: s.String(), Speed: Speed, Steps: r.steps,
+		Timeout: &metav1.Duration{Duration: 4 * time.Minute},
+		Bases:   s.sets(), Checks: s.checks(),
+	}
+	if len(s.Moves) == 0 {
+		spec.Description = "nothing is done"
+	}
+	if s.Replicas > 1 {
+		spec.Controller = &v1alpha1.ControllerNeeds{Replicas: ptr.To(s.Replicas)}
+	}
+	return &v1alpha1.Scenario{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.ScenarioKind},
+		Metadata: v1alpha1.ScenarioMetadata{Name: name, Labels: map[string]string{"group": "fuzz"}}, Spec: spec,
+	}
+}
+
+// YAML is the scenario as a file, after comments.
+func (s Schedule) YAML(name string, comments ...string) ([]byte, error) {
+	text, err := yaml.Marshal(s.Scenario(name))
+	if err != nil {
+		return nil, fmt.Errorf("writing schedule %d as a scenario: %w", s.Seed, err)
+	}
+	var b strings.Builder
+	for _, c := range comments {
+		for line := range strings.Lines(c) {
+			fmt.Fprintf(&b, "# %s\n", strings.TrimRight(line, "\n"))
+		}
+	}
+	return append([]byte(b.String()), text...), nil
+}
+
+func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
+	for _, b := range s.Bases {
+		set := v1alpha1.BaseSet{Name: b.name(), Count: ptr.To(b.Count), Tunnel: b.Tunnel, Activation: b.Activation}
+		if b.InstallTime > 0 {
+			set.InstallTime = &metav1.Duration{Duration: b.InstallTime}
+		}
+		sets = append(sets, set)
+	}
+	return sets
+}
+
+// checks are the built-in checks that hold for the moves there are. Which hold for what is a table
+// in the docs.
+func (s Schedule) checks() (c v1alpha1.Checks) {
+	if s.has(func(m *move) bool { return m.gap }) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
+		c.ActiveVersion = v1alpha1.Ignored
+	}
+	if s.has(func(m *move) bool { return m.takes }) {
+		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
+	}
+	return c
+}
+
+// lossless says whether no request to a workload may be lost: no move takes modules, bases or
+// endpoints away by itself.
+func (s Schedule) lossless(w Workload) bool {
+	return w.Kind != statefulSet && !s.has(func(m *move) bool { return m.takes || m.away })
+}
+
+func (r *renderer) add(name string, a v1alpha1.Action) { r.within(name, 0, a) }
+
+func (r *renderer) within(name string, timeout time.Duration, a v1alpha1.Action) {
+	step := v1alpha1.Step{Action: a}
+	if name != "" {
+		step.Name = fmt.Sprintf("%d %s", len(r.steps)+1, name)
+	}
+	if timeout > 0 {
+		step.Timeout = &metav1.Duration{Duration: timeout}
+	}
+	r.steps = append(r.steps, step)
+}
+
+// begin deploys the workloads and starts the requests.
+func (r *renderer) begin() {
+	for _, w := range r.s.Workloads {
+		c := current{version: 1, replicas: w.Replicas, newest: 1}
+		r.now = append(r.now, c)
+		r.add("", v1alpha1.Action{Apply: &v1alpha1.Apply{Resource: w.workload(1, 0, c.replicas)}})
+		r.add("", v1alpha1.Action{Apply: &v1alpha1.Apply{Resource: w.service()}})
+	}
+	for i, w := range r.s.Workloads {
+		r.within("", settle, v1alpha1.Action{Wait: &v1alpha1.Wait{Rollout: r.ref(i)}})
+		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w))
+		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
+			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
+		}
+	}
+}
+
+func (r *renderer) stream(t v1alpha1.Traffic, w Workload, lossless bool) {
+	t.Module, t.Rate = w.Module, ptr.To(50)
+	if !lossless {
+		t.Judge = "sent > 0"
+	}
+	r.add("", v1alpha1.Action{Traffic: &v1alpha1.TrafficAction{Start: &t}})
+}
+
+func (r *renderer) ref(workload int) *v1alpha1.Ref {
+	w := r.s.Workloads[workload]
+	return &v1alpha1.Ref{APIVersion: "apps/v1", Kind: w.Kind, Name: w.Module}
+}
+
+func (r *renderer) move(i int, m Move) {
+	kind := moves[m.Do]
+	if m.When != AtOnce {
+		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: patience}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
+	}
+	switch {
+	case kind.bases:
+		r.endDue(func(open) bool { return true })
+	case kind.api:
+		r.endDue(func(o open) bool { return o.kind.resource == "apiserver" })
+	}
+	if kind.disturbs {
+		r.disturb(i, m, kind)
+		return
+	}
+	if kind.fault != nil {
+		r.fault(m, kind)
+		return
+	}
+	r.operate(m)
+}
+
+// operate renders an operation.
+func (r *renderer) operate(m Move) {
+	w, c := r.s.Workloads[m.Workload], &r.now[m.Workload]
+	if m.Do != addBase && m.Do != restartBase {
+		r.last = m.Workload
+	}
+	switch m.Do {
+	case release:
+		c.newest++
+		c.version, c.image = c.newest, 0
+		r.apply(m)
+	case rollback:
+		c.version, c.image = max(c.version-1, 1), 0
+		r.apply(m)
+	case newImage:
+		c.image++
+		r.apply(m)
+	case scaleDown, scaleUp:
+		c.replicas = max(1, c.replicas-1)
+		if m.Do == scaleUp {
+			c.replicas = min(c.replicas+2, len(r.s.bases()))
+		}
+		r.add(m.Do, v1alpha1.Action{Scale: &v1alpha1.Scale{Ref: *r.ref(m.Workload), Replicas: c.replicas}})
+	case recreate:
+		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{Ref: *r.ref(m.Workload)}})
+		c.newest++
+		c.version, c.image = c.newest, 0
+		r.apply(m)
+	case forceDelete:
+		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{
+			Ref:         v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
+			GracePeriod: &metav1.Duration{}, NoWait: true,
+		}})
+	case addBase:
+		r.within(m.Do, settle, v1alpha1.Action{Base: &v1alpha1.BaseAction{Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
+	case restartBase:
+		r.within(m.Do, settle, v1alpha1.Action{Base: &v1alpha1.BaseAction{Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
+	}
+}
+
+func (r *renderer) apply(m Move) {
+	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
+	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{Resource: w.workload(c.version, c.image, c.replicas)}})
+}
+
+// disturb renders the beginning of a disturbance, and its end if it is not to outlast the next move.
+func (r *renderer) disturb(i int, m Move, kind *move) {
+	if kind.resource != "" {
+		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.resource == kind.resource }) {
+			return // it is away already
+		}
+		r.component(m.Do, kind, verbs[m.Do], m.Replica)
+		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts})
+	} else {
+		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts, fault: r.fault(m, kind)})
+	}
+	if m.Lasts == 0 {
+		r.endDue(func(o open) bool { return o.until <= i })
+	}
+}
+
+// verbs are what disturbances of components do.
+var verbs = map[string]string{
+	"controller killed": "kill", "controller paused": "pause", "broker killed": "kill", "broker paused": "pause", "API server killed": "kill",
+}
+
+func (r *renderer) component(name string, kind *move, do string, replica int) {
+	a := &v1alpha1.ComponentAction{Do: do}
+	switch kind.resource {
+	case "controller":
+		if replica > 1 {
+			a.Replica = ptr.To(replica)
+		}
+		r.within(name, settle, v1alpha1.Action{Controller: a})
+	case "broker":
+		r.within(name, settle, v1alpha1.Action{Broker: a})
+	case "apiserver":
+		r.within(name, settle, v1alpha1.Action{APIServer: a})
+	}
+}
+
+func (r *renderer) fault(m Move, kind *move) string {
+	r.n++
+	id := fmt.Sprintf("f%d", r.n)
+	fault := v1alpha1.Object{"id": id}
+	for k, v := range kind.fault {
+		fault[k] = v
+	}
+	r.add(m.Do+" at "+m.Base, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &v1alpha1.FaultSet{Bases: v1alpha1.BaseNames{m.Base}, Fault: fault}}})
+	return id
+}
+
+// endDue ends disturbances, those first without which others can't end.
+func (r *renderer) endDue(due func(open) bool) {
+	var ending, rest []open
+	for _, o := range r.open {
+		if due(o) {
+			ending = append(ending, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	r.open = rest
+	first := []string{"apiserver", "broker", "controller", ""}
+	slices.SortStableFunc(ending, func(a, b open) int { return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource) })
+	var pause time.Duration
+	for _, o := range ending {
+		pause = max(pause, o.move.For)
+	}
+	if pause > 0 {
+		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "the disturbance lasts"}})
+	}
+	for _, o := range ending {
+		r.undo(o, rest)
+	}
+}
+
+func (r *renderer) undo(o open, rest []open) {
+	if o.kind.resource == "" {
+		r.add("end of "+o.move.Do, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultClear{Bases: v1alpha1.BaseNames{o.move.Base}, IDs: []string{o.fault}}}})
+		return
+	}
+	do := "resume"
+	if verbs[o.move.Do] == "kill" {
+		do = "start"
+	}
+	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
+	// A controller is ready when API server and broker are there.
+	if away := slices.ContainsFunc(rest, func(o open) bool { return o.kind.resource == "apiserver" || o.kind.resource == "broker" }); away && o.kind.resource == "controller" && do == "start" {
+		r.steps[len(r.steps)-1].Background = true
+	}
+}
+
+// seen is the condition of a trigger, about the newest version of the workload that was last
+// operated on.
+func (r *renderer) seen(t Trigger) string {
+	m, v := r.s.Workloads[r.last].Module, version(r.now[r.last].version)
+	pod := fmt.Sprintf("p.metadata.labels['app'] == '%s' && p.metadata.labels['version'] == '%s'", m, v)
+	const ready = "has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
+	switch t {
+	case InstallBegun:
+		return fmt.Sprintf("bases.exists(b, bases[b].modules.exists(x, x.name == '%s' && x.version == '%s'))", m, v)
+	case Installed:
+		return fmt.Sprintf("bases.exists(b, bases[b].modules.exists(x, x.name == '%s' && x.version == '%s' && x.state == 'ACTIVATED'))", m, v)
+	case Scheduled:
+		return "pods.exists(p, " + pod + " && has(p.spec.nodeName))"
+	case NewReady:
+		return "pods.exists(p, " + pod + " && " + ready + ")"
+	case Ending:
+		return "pods.exists(p, has(p.metadata.deletionTimestamp))"
+	default:
+		return "pods.size() > 0 && !pods.exists(p, !(" + ready + "))"
+	}
+}
+
+// atRest says what must be so in the end, within a bound.
+func (r *renderer) atRest() {
+	for i := range r.s.Workloads {
+		r.within("", settle, v1alpha1.Action{Wait: &v1alpha1.Wait{Rollout: r.ref(i)}})
+	}
+	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
+	r.within("every Pod is Ready", settle, v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
+	var wrong []string
+	for i, w := range r.s.Workloads {
+		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED')", w.Module, version(r.now[i].version)))
+	}
+	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))", strings.Join(wrong, " || "))
+	r.within("bases have what Pods want, and nothing else", settle, v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: 500 * time.Millisecond}}})
+}

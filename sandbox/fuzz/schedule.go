@@ -1,0 +1,139 @@
+package fuzz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// Schedule is what one run does. Equal schedules become equal scenarios.
+type Schedule struct {
+	// Seed it was drawn from; a smaller schedule keeps that of the one it was made of.
+	Seed uint64 `json:"seed"`
+	// Replicas of the controller.
+	Replicas  int        `json:"replicas"`
+	Bases     []Bases    `json:"bases"`
+	Workloads []Workload `json:"workloads"`
+	Moves     []Move     `json:"moves"`
+}
+
+// Bases are a set of equal bases.
+type Bases struct {
+	Tunnel      v1alpha1.Tunnel     `json:"tunnel"`
+	Count       int                 `json:"count"`
+	Activation  v1alpha1.Activation `json:"activation"`
+	InstallTime time.Duration       `json:"installTime"`
+}
+
+// name is that of the set: there is one for each tunnel.
+func (b Bases) name() string { return string(b.Tunnel) }
+
+// Workload is a module and what runs it.
+type Workload struct {
+	Module   string `json:"module"`
+	Kind     string `json:"kind"` // Deployment, DaemonSet or StatefulSet
+	Replicas int    `json:"replicas"`
+}
+
+// Move is one thing that is done: an operation, or a disturbance that begins or ends.
+type Move struct {
+	// When it is done: what is waited for, after the move before.
+	When Trigger `json:"when"`
+	// Do names the move.
+	Do string `json:"do"`
+	// Workload it is about, by its index, for operations.
+	Workload int `json:"workload,omitempty"`
+	// Base it is about, as SET-N, for disturbances of bases.
+	Base string `json:"base,omitempty"`
+	// Replica of the controller, from 1, for its disturbances.
+	Replica int `json:"replica,omitempty"`
+	// Lasts says how many moves later a disturbance ends; one that lasts longer than the schedule
+	// ends with it.
+	Lasts int `json:"lasts,omitempty"`
+	// For is how long a disturbance lasts at least.
+	For time.Duration `json:"for,omitempty"`
+}
+
+func (m Move) String() string {
+	s := string(m.When) + ": " + m.Do
+	switch {
+	case m.Base != "":
+		s += " " + m.Base
+	case m.Replica > 1:
+		s += fmt.Sprintf(" %d", m.Replica)
+	}
+	return s
+}
+
+// String is a line for people.
+func (s Schedule) String() string {
+	moves := make([]string, len(s.Moves))
+	for i, m := range s.Moves {
+		moves[i] = m.String()
+	}
+	return strings.Join(moves, "; ")
+}
+
+// clone copies the schedule, so that a change of the copy leaves it as it is.
+func (s Schedule) clone() Schedule {
+	s.Bases, s.Workloads, s.Moves = slices.Clone(s.Bases), slices.Clone(s.Workloads), slices.Clone(s.Moves)
+	return s
+}
+
+// bases are the names of all bases.
+func (s Schedule) bases() (names []string) {
+	for _, set := range s.Bases {
+		for i := range set.Count {
+			names = append(names, fmt.Sprintf("%s-%d", set.name(), i+1))
+		}
+	}
+	return names
+}
+
+// has tells whether a move is among those of the schedule.
+func (s Schedule) has(keep func(*move) bool) bool {
+	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
+}
+
+// valid says whether all that the moves are about is there.
+func (s Schedule) valid() bool {
+	bases := s.bases()
+	if len(bases) == 0 || len(s.Workloads) == 0 || s.Replicas < 1 {
+		return false
+	}
+	for _, m := range s.Moves {
+		kind := moves[m.Do]
+		if kind == nil || m.Workload >= len(s.Workloads) || m.Base != "" && !slices.Contains(bases, m.Base) || m.Replica > s.Replicas {
+			return false
+		}
+		if kind.kinds != nil && !slices.Contains(kind.kinds, s.Workloads[m.Workload].Kind) {
+			return false
+		}
+	}
+	for _, w := range s.Workloads {
+		if w.Replicas < 1 || w.Replicas > len(bases) {
+			return false
+		}
+	}
+	return true
+}
+
+// Trigger is what is waited for before a move. What is not seen within two seconds is not waited for
+// any longer.
+type Trigger string
+
+// The triggers.
+const (
+	AtOnce       Trigger = "at once"
+	InstallBegun Trigger = "an install has begun"
+	Installed    Trigger = "a base serves the newest version"
+	Scheduled    Trigger = "a new Pod has a Node"
+	NewReady     Trigger = "a new Pod is Ready"
+	Ending       Trigger = "a Pod is being deleted"
+	Settled      Trigger = "every Pod is Ready"
+)
+
+var triggers = []Trigger{AtOnce, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled}
