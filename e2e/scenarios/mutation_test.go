@@ -39,11 +39,9 @@ func TestLongMutations(t *testing.T) {
 		{"silence counts while the tunnel is down", blind, "long/broker-away-5m", "the broker is away: "},
 		{"silence counts while the controller starts without a tunnel", blind, "long/broker-away-restart-5m", "the broker is away: "},
 		{"silence counts while the connection is half open", blind, "long/broker-half-open", "nothing passes: "},
-		{"silence counts while the controller stands still", blind, "long/controller-away-5m", "the controller stands still: "},
 		{"the silence of most bases counts as that of each", map[string]string{"MUTATION": "no-mass"}, "long/most-silent-5m",
 			"most bases are silent: "},
 		{"what Pods had put on a base is forgotten", map[string]string{"MUTATION": "forget-placed"}, "long/partitioned-base-10m", "nothingLeft"},
-		{"what no Pod wants goes before what comes instead", map[string]string{"MUTATION": "uninstall-first"}, "long/controller-away-rollout-5m", "activeVersion"},
 	})
 }
 

@@ -65,12 +65,14 @@ type Result struct {
 	Pairs     int           `json:"pairs"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
+	// Unjudged says why runs could not be judged at first.
+	Unjudged []string `json:"unjudged,omitempty"`
 }
 
 // run is one call of Run.
 type run struct {
 	o    Options
-	pool *pool
+	try  func(context.Context, Schedule) (outcome, *scenario.Report, error)
 	gen  generator
 	seen coverage
 
@@ -90,11 +92,12 @@ var errFound = errors.New("enough failures were found")
 // come up.
 func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.Complete()
-	r := &run{o: o, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Failures: []*Failure{}}, kept: map[string]*scenario.Report{}}
-	if r.pool, err = openPool(ctx, &r.o); err != nil {
+	p, err := openPool(ctx, &o)
+	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.pool.close(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
+	r := newRun(o, p.run)
 	r.began = time.Now()
 	err = r.workers(ctx)
 	r.result.Elapsed = time.Since(r.began)
@@ -103,6 +106,10 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	}
 	r.result.Pairs = r.seen.size()
 	return &r.result, errors.Join(err, r.save())
+}
+
+func newRun(o Options, try func(context.Context, Schedule) (outcome, *scenario.Report, error)) *run {
+	return &run{o: o, try: try, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Failures: []*Failure{}}, kept: map[string]*scenario.Report{}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.
@@ -185,11 +192,12 @@ func (r *run) next() (Schedule, bool) {
 
 // one runs a schedule, once more if nobody can judge it, and notes a failure that repeats.
 func (r *run) one(ctx context.Context, s Schedule) error {
-	got, report, err := r.pool.run(ctx, s)
+	got, report, err := r.try(ctx, s)
 	unclear := 0
 	if err == nil && got.unclear && ctx.Err() == nil {
 		unclear = 1
-		got, report, err = r.pool.run(ctx, s)
+		r.unclear(got.seen)
+		got, report, err = r.try(ctx, s)
 	}
 	if ctx.Err() != nil || err != nil {
 		if ctx.Err() != nil {
@@ -211,6 +219,13 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 		return errFound
 	}
 	return nil
+}
+
+// unclear notes why nobody could judge a run.
+func (r *run) unclear(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.result.Unjudged = append(r.result.Unjudged, why)
 }
 
 func (r *run) progress() Progress {
@@ -288,7 +303,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	var errs []error
 	for range repeats * r.o.Parallel {
 		wg.Go(func() {
-			got, report, err := r.pool.run(ctx, f.Smallest)
+			got, report, err := r.try(ctx, f.Smallest)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -322,7 +337,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 		for i, s := range batch {
 			wg.Go(func() {
 				for range 2 {
-					got, _, err := r.pool.run(ctx, s)
+					got, _, err := r.try(ctx, s)
 					if errs[i] = err; err != nil || got.invariant == f.Invariant {
 						failed[i] = err == nil
 						return

@@ -74,6 +74,9 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		kind := weighted(r, list)
 		m := Move{Do: kind.name, When: pick(r, triggers)}
+		if kind.name == uninstalled { // else a Pod may turn Ready by a list that is older than that
+			m.When = Settled
+		}
 		switch {
 		case kind.fault != nil || kind.name == restartBase:
 			m.Base = pick(r, bases)

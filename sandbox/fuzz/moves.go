@@ -20,6 +20,8 @@ type move struct {
 	gap bool
 	// moves says that a module may come to another base, or that some bases do without it.
 	moves bool
+	// untold says that a module goes and nobody is told; deaf that lists do not come in time.
+	untold, deaf bool
 	// away says that a base may count as unreachable by it, and its Pods may move.
 	away bool
 	// api says that it needs the API server; bases that it needs the controller and the way to bases.
@@ -62,16 +64,16 @@ var all = []move{
 	{name: newImage, weight: 2, api: true, takes: true, gap: true},
 	{name: addBase, weight: 1, api: true, bases: true, moves: true},
 	{name: restartBase, weight: 1, api: true, bases: true, takes: true, gap: true, moves: true},
-	{name: uninstalled, weight: 2, takes: true, gap: true, once: true, fault: v1alpha1.Object{"kind": "uninstalled"}},
-	{name: crash, weight: 2, takes: true, gap: true, moves: true, once: true, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
+	{name: uninstalled, weight: 2, takes: true, untold: true, gap: true, once: true, fault: v1alpha1.Object{"kind": "uninstalled"}},
+	{name: crash, weight: 2, takes: true, untold: true, gap: true, moves: true, once: true, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
 
 	{name: "controller killed", weight: 6, disturbs: true, resource: "controller"},
 	{name: "controller paused", weight: 5, disturbs: true, resource: "controller"},
 	{name: "broker killed", weight: 5, disturbs: true, resource: "broker"},
 	{name: "broker paused", weight: 3, disturbs: true, resource: "broker"},
 	{name: "API server killed", weight: 3, disturbs: true, resource: "apiserver"},
-	{name: "base cut off", weight: 4, disturbs: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
-	{name: "commands lost", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
+	{name: "base cut off", weight: 4, disturbs: true, deaf: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
+	{name: "commands lost", deaf: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
 	{name: "heartbeats lost", weight: 1, disturbs: true, away: true, fault: v1alpha1.Object{"kind": "silent"}},
 	{name: "install is slow", weight: 2, disturbs: true, fault: v1alpha1.Object{"kind": "latency", "delay": map[string]any{"min": "5s"}, "match": installs}},
 	{name: "install fails", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.InstallBizFailed", "match": installs}},
@@ -79,8 +81,8 @@ var all = []move{
 	{name: "answers garbled", weight: 4, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "corrupt", "match": answers}},
 	{name: "answers twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "duplicate", "match": answers}},
 	{name: "answers late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": answers}},
-	{name: "lists late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
-	{name: "messages out of order", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
+	{name: "lists late", deaf: true, weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
+	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
 }
 
 // The operations that render knows by name.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -80,27 +81,51 @@ func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, 
 		return outcome{}, nil, err
 	}
 	o := judge(r)
-	if status, err := in.Status(ctx, false); err == nil && p.damaged(status) {
-		if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: in.Name}); err != nil {
-			return o, r, fmt.Errorf("replacing sandbox %s: %w", in.Name, err)
-		}
-		fresh, err := p.up(ctx, in.Name)
-		if err != nil {
-			return o, r, err
-		}
-		in = fresh
+	status, err := in.Status(ctx, false)
+	if err != nil {
+		return o, r, nil //nolint:nilerr // somebody ends the run
 	}
+	ended := exited(status)
+	if ended == nil {
+		return o, r, nil
+	}
+	if seen := ended.Name + " has ended by itself: " + lastLines(ended.Log); strings.HasPrefix(ended.Name, controller) {
+		o = outcome{invariant: "the controller runs", seen: seen}
+	} else {
+		o = outcome{unclear: true, seen: seen}
+	}
+	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: in.Name}); err != nil {
+		return o, r, fmt.Errorf("replacing sandbox %s: %w", in.Name, err)
+	}
+	fresh, err := p.up(ctx, in.Name)
+	if err != nil {
+		return o, r, err
+	}
+	in = fresh
 	return o, r, nil
 }
 
-// damaged says that a component of a sandbox does not run.
-func (p *pool) damaged(status *sandbox.Status) bool {
-	for _, c := range status.Components {
-		if c.State != "running" {
-			return true
+// controller is how the names of controllers begin.
+const controller = "module-controller"
+
+// exited returns a component that does not run although nothing disturbs it; nil if all run.
+func exited(status *sandbox.Status) *sandbox.Component {
+	for i := range status.Components {
+		if c := &status.Components[i]; c.State != "running" {
+			return c
 		}
 	}
-	return false
+	return nil
+}
+
+// lastLines are the last lines of a log.
+func lastLines(log string) string {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
 func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {

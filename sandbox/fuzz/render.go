@@ -107,6 +107,9 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	if s.has(func(m *move) bool { return m.takes }) {
 		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
 	}
+	if s.has(func(m *move) bool { return m.untold }) && s.has(func(m *move) bool { return m.deaf }) {
+		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost
+	}
 	return c
 }
 
@@ -214,6 +217,7 @@ func (r *renderer) operate(m Move) {
 			Ref:         v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
 			GracePeriod: &metav1.Duration{}, NoWait: true,
 		}})
+		r.steps[len(r.steps)-1].If = fmt.Sprintf("pods.exists(p, p.metadata.labels['app'] == '%s')", w.Module)
 	case addBase:
 		r.within(m.Do, settle, v1alpha1.Action{Base: &v1alpha1.BaseAction{Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
 	case restartBase:
@@ -285,7 +289,9 @@ func (r *renderer) endDue(due func(open) bool) {
 	}
 	r.open = rest
 	first := []string{"apiserver", "broker", "controller", ""}
-	slices.SortStableFunc(ending, func(a, b open) int { return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource) })
+	slices.SortStableFunc(ending, func(a, b open) int {
+		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
+	})
 	var pause time.Duration
 	for _, o := range ending {
 		pause = max(pause, o.move.For)

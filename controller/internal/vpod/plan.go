@@ -236,9 +236,11 @@ func (s *situation) drainedForReplacement(w arklet.Module) (left time.Duration, 
 // back), or when no other version serves. Otherwise the base does not activate new versions
 // (protocol 5.3, mode 3), and trying would loop.
 func (s *situation) mayReinstall(biz arklet.Biz) bool {
-	const switched = "SWITCHED" // protocol 5.2
-	return biz.Latest.Reason == switched || !s.activeBeside(biz.Version)
+	return biz.Latest.Reason == reasonSwitched || !s.activeBeside(biz.Version)
 }
+
+// reasonSwitched is that of a version from which the base switched to another (protocol 5.2).
+const reasonSwitched = "SWITCHED"
 
 // activeBeside says whether a version other than this one is active.
 func (s *situation) activeBeside(version string) bool {

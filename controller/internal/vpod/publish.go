@@ -26,6 +26,9 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	}
 	now := time.Now()
 	var wait soonest
+	if again := p.noteSwitches(key, b); again > 0 {
+		wait.within(again)
+	}
 	byKey := map[string]view{}
 	var pods []handover.Pod
 	for i, v := range p.store.views(key) {
@@ -50,6 +53,38 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	}
 	p.noteDrain(key)
 	return wait.d, nil
+}
+
+// switchedFor is how long a Pod stays Ready after its base has switched to a version that no Pod
+// wants any more, since a release overtook it: the next version is on its way, and meanwhile
+// requests are served. The Service would have one endpoint less, or none.
+const switchedFor = 3 * time.Second
+
+// noteSwitches notes from which versions the base has switched away, and returns when it is time to
+// look again.
+func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
+	p.store.change(func() {
+		l := p.store.lane(key)
+		if l == nil {
+			return
+		}
+		now, switched := time.Now(), map[string]time.Time{}
+		for _, biz := range b.Modules {
+			if biz.Name != key.module || biz.State != arklet.StateDeactivated || biz.Latest.Reason != reasonSwitched {
+				continue
+			}
+			since := l.switched[biz.Version]
+			if since.IsZero() {
+				since = now
+			}
+			switched[biz.Version] = since
+			if left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now); left > 0 && (again == 0 || left < again) {
+				again = left
+			}
+		}
+		l.switched = switched
+	})
+	return again
 }
 
 // onlyAccepted says whether a status tells no more than that a new Pod is waited for: most are Ready
@@ -192,6 +227,7 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 	}
 	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
+	coming := false
 	for _, other := range l.views(s.Name) {
 		if other.uid == e.uid || other.module.Module == s.Module || !other.wants() || older(view{entry: e, pod: e.pod}, other) > 0 {
 			continue
@@ -201,7 +237,12 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
 			s.superseded = true
 		}
+		coming = coming || !sameVersion && l.failed[install(other.module.Module)].err == nil
 	}
+	since := l.switched[s.Version]
+	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Modules, func(biz arklet.Biz) bool {
+		return biz.Name == s.Name && biz.State == arklet.StateActivated
+	})
 }
 
 // gaps knows on which Nodes a module's old Pod is Not Ready already and its new one not Ready yet:

@@ -121,6 +121,36 @@ func TestRollingUpdate(t *testing.T) {
 	})
 }
 
+// A release that overtakes another finds the version of that one active, and no Pod of it: the oldest
+// Pod stays Ready until the newest is, for requests are served.
+func TestAReleaseOvertakesAnother(t *testing.T) {
+	overtake := func(w *world, then func(b *fakeBase)) {
+		w.base.with(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.create("middle", container("biz1", "2"))
+		w.pass(500 * time.Millisecond)
+		w.forceDelete("middle") // its install is under way
+		w.base.with(then)
+		w.create("new", container("biz1", "3"))
+	}
+	in(t, "it stays Ready until the newest is", Options{}, func(t *testing.T, w *world) {
+		overtake(w, func(b *fakeBase) { b.delay = time.Second })
+		w.pass(5 * time.Second)
+		order := w.readiness()
+		wantDiff(t, "order", []string{"new=Ready", "old=NotReady"}, order[len(order)-2:])
+	})
+	in(t, "for three seconds", Options{}, func(t *testing.T, w *world) {
+		overtake(w, func(b *fakeBase) { b.delay, b.hang = 0, arklet.CommandInstallBiz })
+		w.pass(time.Second)
+		w.base.tell()
+		w.pass(2 * time.Second)
+		w.wantShow("old", "Running Ready")
+		w.pass(2 * time.Second)
+		w.wantShow("old", "Running BizNotActivated")
+	})
+}
+
 func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 	for _, c := range []struct {
 		rule  FailedRule

@@ -55,6 +55,9 @@ type moduleState struct {
 	// earlier is the version that the Pod had here before it was changed in place, while that is
 	// active; else empty.
 	earlier string
+	// overtaken: the base switched to a version that no Pod wants any more, and what one wants is on
+	// its way.
+	overtaken bool
 	// wasReady: the Pod was Ready with the jar that is there, under its version or the earlier one.
 	wasReady, earlierGoesOn bool
 	// had: what is there came onto the base for this Pod, whatever it asks for now.
@@ -212,6 +215,10 @@ func (s *moduleState) lookBack(was corev1.ContainerStatus) {
 	version, _ := onBase(was)
 	s.had = s.there && s.url != "" && was.ImageID == s.url && version == s.Version
 	s.wasReady = was.Ready && was.ImageID == s.url
+	if was.Ready && s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
+		s.earlierGoesOn = true
+		return
+	}
 	s.earlierGoesOn = was.Ready && s.earlier != "" && version == s.earlier && s.failure == nil && s.invalid == nil && !s.superseded &&
 		(!s.there || s.biz.State != arklet.StateActivated)
 }

@@ -69,6 +69,8 @@ type lane struct {
 	// which that is decided: a Pod that comes for it finds it in the list still, and must not count
 	// on it.
 	removing string
+	// switched is since when the base is known to have switched away from a version, by version.
+	switched map[string]time.Time
 }
 
 // view is a copy of an entry at one moment, for one of its modules.

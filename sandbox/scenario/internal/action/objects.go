@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -261,7 +262,11 @@ func (s *Stage) remove(ctx context.Context, a *v1alpha1.Delete) (string, error) 
 	}
 	gone := map[types.UID]string{}
 	for _, o := range found {
-		if err := s.o.Kube.Delete(ctx, t.kind, o, grace); err != nil {
+		err := s.o.Kube.Delete(ctx, t.kind, o, grace)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // somebody was faster
+			continue
+		}
+		if err != nil {
 			return "", err
 		}
 		gone[o.GetUID()] = o.GetName()
