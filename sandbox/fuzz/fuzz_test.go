@@ -1,0 +1,226 @@
+package fuzz
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+)
+
+// What is drawn, and whatever it is reduced to, is a scenario that can be run.
+func TestSchedulesAreScenarios(t *testing.T) {
+	folder := t.TempDir()
+	is := func(s Schedule) {
+		t.Helper()
+		text, err := s.YAML("x", "Found by chance.\nTwice.")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "# Found by chance.\n# Twice.\n") {
+			t.Errorf("the file begins with %.60q", text)
+		}
+		file := filepath.Join(folder, "x.yaml")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := source.Load([]string{file}, source.Options{}); err != nil {
+			t.Fatalf("%s\n%v\n%s", s, err, text)
+		}
+	}
+	used := map[string]bool{}
+	for seed := range uint64(60) {
+		s := generator{}.draw(seed)
+		if diff := cmp.Diff(s, generator{}.draw(seed)); diff != "" {
+			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
+		}
+		is(s)
+		for _, m := range s.Moves {
+			used[m.Do] = true
+		}
+		if seed%10 == 0 {
+			for _, smaller := range s.smaller() {
+				is(smaller)
+			}
+		}
+	}
+	for _, name := range Names() {
+		if !used[name] {
+			t.Errorf("no schedule has %q", name)
+		}
+	}
+}
+
+func TestOnly(t *testing.T) {
+	for seed := range uint64(50) {
+		for _, m := range (generator{only: []string{release, "broker killed"}}).draw(seed).Moves {
+			if m.Do != release && m.Do != "broker killed" {
+				t.Errorf("seed %d has %q", seed, m.Do)
+			}
+		}
+	}
+}
+
+// What disturbs ends, and what needs the API server finds it there.
+func TestDisturbancesEnd(t *testing.T) {
+	for seed := range uint64(300) {
+		away := map[string]string{}
+		faults := map[string]bool{}
+		s := generator{}.draw(seed)
+		for _, step := range s.Scenario("x").Spec.Steps {
+			for name, a := range map[string]*v1alpha1.ComponentAction{"controller": step.Controller, "broker": step.Broker, "apiserver": step.APIServer} {
+				switch {
+				case a == nil:
+				case a.Do == "kill" || a.Do == "pause":
+					if away[name] != "" {
+						t.Fatalf("seed %d: %s is away already: %s", seed, name, s)
+					}
+					away[name] = a.Do
+				default:
+					if want := map[string]string{"kill": "start", "pause": "resume"}[away[name]]; a.Do != want {
+						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, away[name], s)
+					}
+					away[name] = ""
+				}
+			}
+			if f := step.Fault; f != nil && f.Set != nil && f.Set.Fault["kind"] != "uninstalled" && f.Set.Fault["kind"] != "crash" {
+				faults[f.Set.Fault["id"].(string)] = true //nolint:forcetypeassert // it is one of ours
+			} else if f != nil && f.Clear != nil {
+				delete(faults, f.Clear.IDs[0])
+			}
+			if (step.Apply != nil || step.Scale != nil || step.Delete != nil) && away["apiserver"] != "" {
+				t.Fatalf("seed %d: something is written while the API server is away: %s", seed, s)
+			}
+		}
+		for name, how := range away {
+			if how != "" {
+				t.Errorf("seed %d: %s is away in the end: %s", seed, name, s)
+			}
+		}
+		if len(faults) > 0 {
+			t.Errorf("seed %d: faults %v are there in the end: %s", seed, faults, s)
+		}
+	}
+}
+
+// A failure is reduced to the moves without which it does not fail, and those of a kind become one.
+func TestReduce(t *testing.T) {
+	var tries atomic.Int64
+	culprits := []string{release, "broker killed"}
+	fails := func(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
+		tries.Add(1)
+		for _, name := range culprits {
+			if !s.has(func(m *move) bool { return m.name == name }) {
+				return outcome{}, &scenario.Report{}, nil
+			}
+		}
+		return outcome{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
+	}
+	told := 0
+	o := Options{Seed: 1, Count: 60, Parallel: 3, Corpus: t.TempDir(), MostFailures: 100, Progress: func(p Progress) {
+		if p.Failure != nil {
+			told++
+		}
+	}}.Complete()
+	r := newRun(o, fails)
+	r.began = time.Now()
+	if err := r.workers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.result.Schedules != 60 || told == 0 {
+		t.Fatalf("%d schedules ran, %d failures were told", r.result.Schedules, told)
+	}
+	if err := r.reduceAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.result.Failures) != 1 {
+		t.Fatalf("%d failures are left", len(r.result.Failures))
+	}
+	f := r.result.Failures[0]
+	var names []string
+	for _, m := range f.Smallest.Moves {
+		names = append(names, m.Do)
+		if m.When != AtOnce || m.For != 0 || m.Lasts != 0 {
+			t.Errorf("the move %+v is not as simple as it can be", m)
+		}
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"broker killed", release}, names); diff != "" {
+		t.Errorf("moves (-want +got):\n%s", diff)
+	}
+	if f.Failed != f.Repeated || f.Repeated != repeats*3 || f.Times < 2 {
+		t.Errorf("the failure is %+v", f)
+	}
+	var kept Result
+	text, err := os.ReadFile(filepath.Join(o.Corpus, ResultFile))
+	if err == nil {
+		err = json.Unmarshal(text, &kept)
+	}
+	if err != nil || len(kept.Failures) != 1 {
+		t.Errorf("the corpus has %+v, error %v", kept, err)
+	}
+	if _, err := source.Load([]string{filepath.Join(o.Corpus, f.File)}, source.Options{}); err != nil {
+		t.Errorf("the corpus has no scenario: %v", err)
+	}
+}
+
+// A run that nobody can judge is made once more, and is no failure.
+func TestUnclear(t *testing.T) {
+	var tries atomic.Int64
+	r := newRun(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+		return outcome{unclear: tries.Add(1)%2 == 1, seen: "too late"}, &scenario.Report{}, nil
+	})
+	r.began = time.Now()
+	if err := r.workers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.result.Schedules != 4 || r.result.Unclear != 4 || tries.Load() != 8 || len(r.result.Failures) != 0 {
+		t.Errorf("%d tries, result %+v", tries.Load(), r.result)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	lost := scenario.Traffic{Summary: traffic.Summary{}, Verdict: scenario.Failed}
+	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
+	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order", Violations: []scenario.Violation{{Message: "it was"}}}
+	for name, c := range map[string]struct {
+		run  scenario.Run
+		want outcome
+	}{
+		"passed":               {scenario.Run{Verdict: scenario.Passed}, outcome{}},
+		"not to be judged":     {scenario.Run{Verdict: scenario.Errored, Failure: "late"}, outcome{unclear: true, seen: "late"}},
+		"a step":               {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"}, outcome{invariant: "at rest", seen: "not within 75s"}},
+		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
+		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
+	} {
+		if got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}}); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestNewPairsArePreferred(t *testing.T) {
+	one := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}
+	two := Schedule{Moves: []Move{{When: AtOnce, Do: release}, {When: AtOnce, Do: rollback}}}
+	var c coverage
+	if got := c.prefer([]Schedule{one, two}); len(got.Moves) != 2 {
+		t.Errorf("%v was preferred", got)
+	}
+	if got := c.prefer([]Schedule{one, two}); len(got.Moves) != 1 && len(got.Moves) != 2 || c.size() != 2 {
+		t.Errorf("%v was preferred, %d pairs", got, c.size())
+	}
+}
