@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	mqtt "github.com/mochi-mqtt/server/v2"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
 const (
@@ -51,7 +53,7 @@ type Broker struct {
 	server    *mqtt.Server
 	tcp       *gate
 	memory    *gate
-	valve     *valve
+	valve     *valve.Valve
 	passwords Passwords
 }
 
@@ -92,7 +94,7 @@ func New(o Options) (*Broker, error) {
 	handle := *server
 	handle.Options = &small
 
-	v := newValve()
+	v := valve.New(nil)
 	b := &Broker{
 		valve:     v,
 		server:    server,
@@ -149,10 +151,10 @@ func (b *Broker) Dial(context.Context) (net.Conn, error) {
 
 // Pause lets nothing pass any more until Resume: connections stay and new ones are
 // taken, but nothing is answered, as if the broker's process was stopped.
-func (b *Broker) Pause() { b.valve.set(true) }
+func (b *Broker) Pause() { b.valve.Set(true) }
 
 // Resume lets everything pass again, what has waited first.
-func (b *Broker) Resume() { b.valve.set(false) }
+func (b *Broker) Resume() { b.valve.Set(false) }
 
 // Stats are counters since the start of the broker.
 type Stats struct {

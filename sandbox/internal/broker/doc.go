@@ -8,7 +8,6 @@
 //	listener.go   the listeners behind mochi: TCP, and memory for bases of the same process
 //	accept.go     accepting connections, whatever becomes of one
 //	pipe.go       a connection in memory
-//	valve.go      Pause and Resume
 //	external.go   External: the user's broker, its certificates, what its errors mean
 //	check.go      tries the user's broker before anything of the sandbox speaks there
 //	relay.go      Relay: the way there, which can be cut and stalled

@@ -8,6 +8,8 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
 // errDown says that the broker takes no connections.
@@ -21,7 +23,7 @@ type gate struct {
 	addr      net.Addr
 	accept    net.Listener // nil = connections come through admit only
 	establish func(id string, conn net.Conn) error
-	valve     *valve
+	valve     *valve.Valve
 	log       *slog.Logger
 
 	mu     sync.Mutex
@@ -32,7 +34,7 @@ type gate struct {
 
 var _ listeners.Listener = (*gate)(nil)
 
-func newGate(id string, server *mqtt.Server, accept net.Listener, v *valve, log *slog.Logger) *gate {
+func newGate(id string, server *mqtt.Server, accept net.Listener, v *valve.Valve, log *slog.Logger) *gate {
 	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, valve: v, log: log, conns: map[net.Conn]struct{}{}}
 	if accept != nil {
 		g.addr = accept.Addr()
@@ -72,7 +74,7 @@ func (g *gate) admit(conn net.Conn) error {
 	if g.closed {
 		return errDown
 	}
-	conn = g.valve.through(conn)
+	conn = g.valve.Through(conn)
 	g.conns[conn] = struct{}{}
 	g.wg.Go(func() {
 		if err := g.establish(g.id, conn); err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
 // dialTime bounds the way to the user's broker for those who come through TCP, as paho does for a
@@ -37,7 +39,7 @@ type RelayOptions struct {
 type Relay struct {
 	to       *External
 	listener net.Listener
-	valve    *valve
+	valve    *valve.Valve
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -57,7 +59,7 @@ func NewRelay(o RelayOptions) (*Relay, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	r := &Relay{to: o.To, listener: listener, valve: newValve(), log: o.Logger, conns: map[*link]struct{}{}}
+	r := &Relay{to: o.To, listener: listener, valve: valve.New(nil), log: o.Logger, conns: map[*link]struct{}{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -114,7 +116,7 @@ func (r *Relay) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	link := &link{Conn: r.valve.through(conn), relay: r}
+	link := &link{Conn: r.valve.Through(conn), relay: r}
 	r.conns[link] = struct{}{}
 	return link, nil
 }
@@ -142,10 +144,10 @@ func (r *Relay) Trouble() error {
 
 // Pause lets nothing pass any more until Resume: connections stay and new ones are
 // made, but nothing is said on them.
-func (r *Relay) Pause() { r.valve.set(true) }
+func (r *Relay) Pause() { r.valve.Set(true) }
 
 // Resume lets everything pass again, what has waited first.
-func (r *Relay) Resume() { r.valve.set(false) }
+func (r *Relay) Resume() { r.valve.Set(false) }
 
 // close cuts everything.
 func (r *Relay) close() {

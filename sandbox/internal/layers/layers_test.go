@@ -28,7 +28,7 @@ var layers = []struct {
 	{"leaves, which import nothing of this module", []string{
 		"controller/labels", "controller/unsupported", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
-		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "scenarios",
+		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "scenarios",
 	}},
 	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
 	{"the configuration types", []string{"sandbox/api"}},
@@ -37,7 +37,7 @@ var layers = []struct {
 		"sandbox/internal/progress", "sandbox/internal/state",
 	}},
 	{"parts of a sandbox", []string{
-		"sandbox/internal/broker", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet",
+		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet",
 		"sandbox/internal/runner", "sandbox/internal/traffic",
 	}},
 	{"the control API", []string{"sandbox/internal/control"}},

@@ -1,4 +1,5 @@
-package broker
+// Package valve stops what passes through connections and lets it go on, without closing them.
+package valve
 
 import (
 	"net"
@@ -6,35 +7,41 @@ import (
 	"sync/atomic"
 )
 
-// valve holds up everything that passes through the connections of a broker while
-// it is shut; the connections stay. To their other ends it looks as if the broker's
-// process was stopped.
-type valve struct {
+// Valve holds up everything that passes through its connections while it is shut; the connections
+// stay. To their other ends it looks as if the process had been stopped.
+type Valve struct {
+	held    func()
 	shut    atomic.Bool // changed under mu; every packet passes, so it is read without
 	mu      sync.Mutex
 	changed sync.Cond
 }
 
-func newValve() *valve {
-	v := &valve{}
+// New returns a valve that is open. held is called each time something has to wait, by whoever waits
+// then; nil = nobody is told.
+func New(held func()) *Valve {
+	if held == nil {
+		held = func() {}
+	}
+	v := &Valve{held: held}
 	v.changed.L = &v.mu
 	return v
 }
 
-func (v *valve) set(shut bool) {
+// Set shuts or opens the valve.
+func (v *Valve) Set(shut bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.shut.Store(shut)
 	v.changed.Broadcast()
 }
 
-// through returns conn as it is behind the valve.
-func (v *valve) through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
+// Through returns conn as it is behind the valve.
+func (v *Valve) Through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
 
 // valved is a connection behind a valve.
 type valved struct {
 	net.Conn
-	valve  *valve
+	valve  *Valve
 	closed bool // guarded by valve.mu
 }
 
@@ -43,6 +50,7 @@ func (c *valved) pass() error {
 	if !c.valve.shut.Load() {
 		return nil
 	}
+	c.valve.held()
 	c.valve.mu.Lock()
 	defer c.valve.mu.Unlock()
 	for c.valve.shut.Load() && !c.closed {
