@@ -38,6 +38,9 @@ func TestCatalogue(t *testing.T) {
 			if shared.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
 				t.Skip("the API server of a kind cluster is not the sandbox's to kill")
 			}
+			if c := s.Scenario.Spec.Controller; shared.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
+				t.Skip("nothing stands between a controller in the cluster and its API server")
+			}
 			if !*s.Scenario.Spec.Exclusive {
 				t.Parallel()
 			}

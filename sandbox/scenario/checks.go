@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -56,6 +57,24 @@ func (e *execution) verdicts(end time.Time) {
 	if doubt != "" {
 		e.fail(Errored, doubt)
 	}
+}
+
+// apiRules puts what the rules of the API have done into the report, a check for each, and returns an
+// error when one that was to do something has not.
+func (e *execution) apiRules(ctx context.Context) error {
+	view, err := e.stage.APIRules(ctx)
+	for _, r := range view.Rules {
+		c := Check{Name: "API rule " + r.ID, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%s fired %d times", r.Kind, r.Fired), Compared: r.Fired}
+		switch {
+		case r.Fired > 0:
+		case r.MayNotFire:
+			c.Verdict = Skipped
+		default:
+			c.Verdict = Failed
+		}
+		e.check(c)
+	}
+	return err
 }
 
 // checkOf judges what a check has found by what the scenario expects. One that had

@@ -112,7 +112,9 @@ func lastCommands(events []timeline.Event) string {
 }
 
 func others(events []timeline.Event) string {
-	return tail(events, shownEvents, func(x timeline.Event) bool { return x.Kind == timeline.Component || x.Kind == timeline.Fault })
+	return tail(events, shownEvents, func(x timeline.Event) bool {
+		return x.Kind == timeline.Component || x.Kind == timeline.Fault || x.Kind == timeline.API
+	})
 }
 
 func lastOf(events []timeline.Event) string {

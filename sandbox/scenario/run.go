@@ -98,6 +98,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.stage.Repair(last))
 		e.awaitPods(last)
 	}
+	e.must(e.apiRules(last))
 	end := time.Now()
 	if !blind {
 		e.must(e.catchUp(last))

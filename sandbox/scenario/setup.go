@@ -94,7 +94,7 @@ func (e *execution) setController(ctx context.Context) error {
 	if needs == nil {
 		return nil
 	}
-	want := control.ControllerRequest{Env: needs.Env}
+	want := control.ControllerRequest{Env: needs.Env, APIView: needs.APIView}
 	if needs.Replicas != nil {
 		want.Replicas = *needs.Replicas
 	}

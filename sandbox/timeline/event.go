@@ -28,6 +28,9 @@ const (
 	Component Kind = "component"
 	// Fault: a fault was set or cleared, or happened.
 	Fault Kind = "fault"
+	// API: a rule that disturbs what controllers see of the Kubernetes API was set, fired or ended.
+	// Name is its id, Code its kind.
+	API Kind = "api"
 	// Step: a step began or ended.
 	Step Kind = "step"
 	// Request: a request was lost. Name is its stream, State its result, Route what led it.
@@ -52,7 +55,8 @@ type Event struct {
 
 	// State is the new state, see the types BaseChange, ModuleState and so on: of a base up, ready,
 	// down, connected, disconnected, removed; of a module as arklet spells it, empty when it is
-	// gone; of a component running, paused, exited; of a fault set, cleared; of a step began,
+	// gone; of a component running, paused, exited; of a fault or a rule of the API set, fired,
+	// cleared; of a step began,
 	// passed, failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`
 	// Module and Version of a module or command.

@@ -176,6 +176,9 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	case s.Provider != ProviderKind:
 		v.invalid(at, c.Location, "is for the provider kind only: the controller's image can be given to its nodes alone")
 	}
+	if c.APIView && c.Location == LocationCluster {
+		v.invalid(path.Child("apiView"), true, "is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up with --controller host")
+	}
 	if len(c.Command) > 0 {
 		v.command(c, path)
 		return

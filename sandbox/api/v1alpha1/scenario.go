@@ -57,8 +57,8 @@ type ScenarioSpec struct {
 	// Speed is that of the sandbox that the scenario needs. Times in its steps are real ones, those of
 	// faults and bases are divided. Default: any sandbox will do.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
-	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker
-	// or the API server or Controller is set; else false.
+	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker,
+	// the API server or the view of it, or Controller is set; else false.
 	Exclusive *bool `json:"exclusive,omitempty"`
 	// Timeout bounds the whole run without Finally.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2m" check:"positive"`
@@ -130,6 +130,9 @@ type ControllerNeeds struct {
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env are environment variables, in addition to those of the sandbox. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
+	// APIView puts a proxy between the controllers and the API server, for steps with the action api.
+	// Default: true when there is such a step.
+	APIView bool `json:"apiView,omitempty"`
 }
 
 // Expectation says what a built-in check must find.
@@ -217,6 +220,8 @@ type Action struct {
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
+	// API disturbs what the controllers see of the Kubernetes API.
+	API *APIAction `json:"api,omitempty" jsonschema:"oneof_required=api"`
 	// Traffic starts or stops requests to modules.
 	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
 	// Script runs a shell script.

@@ -32,7 +32,13 @@ func SetScenarioDefaults(s *Scenario) {
 		if step.Base != nil && step.Base.Add != nil {
 			likeItsSet(step.Base.Add, sets)
 		}
-		exclusive = exclusive || step.Controller != nil || step.Broker != nil || step.APIServer != nil
+		exclusive = exclusive || step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.API != nil
+		if step.API != nil {
+			if spec.Controller == nil {
+				spec.Controller = &ControllerNeeds{}
+			}
+			spec.Controller.APIView = true
+		}
 	})
 	setDefaults(reflect.ValueOf(spec))
 	for i := range spec.Bases {
@@ -77,6 +83,9 @@ func setStepDefaults(step *Step, timeout time.Duration) {
 	}
 	if step.Base != nil && step.Base.Add != nil {
 		def(&step.Base.Add.BaseName, step.Base.Add.Name)
+	}
+	if step.API != nil && step.API.Set != nil {
+		SetAPIRuleDefaults(step.API.Set)
 	}
 	if step.Controller != nil && step.Controller.Replica == nil {
 		first := 1

@@ -110,6 +110,10 @@ func describe(s *Step) string {
 		return a.Broker.Do + " broker"
 	case a.APIServer != nil:
 		return a.APIServer.Do + " apiserver"
+	case a.API != nil && a.API.Set != nil:
+		return "set API rule " + a.API.Set.ID
+	case a.API != nil:
+		return "clear API rules " + strings.Join(a.API.Clear, ", ")
 	case a.Traffic != nil && a.Traffic.Start != nil:
 		return "start " + a.Traffic.Start.Name
 	case a.Traffic != nil && a.Traffic.Stop != nil:

@@ -17,13 +17,16 @@ const (
 	inFinally
 )
 
-// collect notes the names that steps refer to: streams, outputs, and sets that steps define.
+// collect notes the names that steps refer to: streams, outputs, rules, and sets that steps define.
 func (v *validator) collect(at *field.Path, step *Step) {
 	if step.Traffic != nil && step.Traffic.Start != nil {
 		v.unique(v.streams, at.Child("traffic", "start", "name"), step.Traffic.Start.Name)
 	}
 	if step.Script != nil && step.Script.Output != "" {
 		v.unique(v.outputs, at.Child("script", "output"), step.Script.Output)
+	}
+	if step.API != nil && step.API.Set != nil {
+		v.unique(v.rules, at.Child("api", "set", "id"), step.API.Set.ID)
 	}
 	if step.Base != nil && step.Base.Add != nil && v.sets[step.Base.Add.Name] == nil {
 		v.sets[step.Base.Add.Name] = step.Base.Add
@@ -104,17 +107,13 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 	case a.Fault != nil:
 		v.faultAction(a.Fault, at)
 	case a.Controller != nil:
-		most := 1
-		if needs := v.scenario.Spec.Controller; needs != nil && needs.Replicas != nil {
-			most = *needs.Replicas
-		}
-		if r := a.Controller.Replica; r != nil && (*r < 1 || *r > most) {
-			v.invalid(at.Child("replica"), *r, "there are %d: say so in spec.controller.replicas", most)
-		}
+		v.replica(a.Controller.Replica, at)
 	case a.Broker != nil:
 		v.lone(a.Broker, at)
 	case a.APIServer != nil:
 		v.lone(a.APIServer, at)
+	case a.API != nil:
+		v.apiAction(a.API, at)
 	case a.Traffic != nil:
 		v.traffic(a.Traffic, at)
 	case a.Wait != nil:
@@ -126,7 +125,7 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 			v.invalid(at.Child("for"), d.String(), "is longer than the timeout of the step, %s", s.Timeout.Duration)
 		}
 	}
-	if acts := a.Controller != nil || a.Broker != nil || a.APIServer != nil; acts && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
+	if acts := a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.API != nil; acts && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
 		v.forbid(at, "disturbs every scenario that runs at the same time: remove exclusive: false")
 	}
 }

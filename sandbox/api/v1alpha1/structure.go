@@ -95,6 +95,7 @@ type validator struct {
 	sets     map[string]*BaseSet
 	streams  map[string]string // where each name was given first
 	outputs  map[string]string
+	rules    map[string]string
 	waitable []string // background steps so far
 }
 

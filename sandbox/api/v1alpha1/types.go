@@ -212,6 +212,10 @@ type Controller struct {
 	// Env are environment variables for the controller's process, in addition to those that the
 	// sandbox sets; with Command, to those of up. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
+	// APIView puts a proxy between controllers on this machine and the API server, which disturbs what
+	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it
+	// themselves, and the controllers start anew for them. Default: false.
+	APIView bool `json:"apiView,omitempty"`
 
 	// Command runs a controller of your own in place of the sandbox's, on this machine and once per
 	// replica: the program and its first arguments. A program with a slash in its name is relative

@@ -122,6 +122,23 @@ func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before
 	return setController.Call(ctx, &c.rpc, r)
 }
 
+// SetAPIRule disturbs what controllers see of the Kubernetes API, and returns the id of the rule.
+func (c *Client) SetAPIRule(ctx context.Context, r APIRuleRequest) (string, error) {
+	return setAPIRule.Call(ctx, &c.rpc, r)
+}
+
+// ClearAPIRule ends a rule, or all if id is *. One that has ended is no error.
+func (c *Client) ClearAPIRule(ctx context.Context, id string) error {
+	_, err := clearAPIRule.Call(ctx, &c.rpc, apiRuleRequest{id})
+	return err
+}
+
+// APIView tells the rules of a group, of all if it is empty, ended ones too, and how much controllers
+// that go through the proxy have written.
+func (c *Client) APIView(ctx context.Context, group string) (APIView, error) {
+	return apiView.Call(ctx, &c.rpc, groupRequest{group})
+}
+
 // Watch calls sink for every event, in order and one at a time: first what is,
 // then one of kind Synced, then what changes. It blocks until ctx ends, and
 // returns its cause; until the daemon ends, and returns nil; or until sink was

@@ -25,6 +25,9 @@ const (
 	clearFaults    rpc.Unary[clearRequest, rpc.None]               = "ClearFaults"
 	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"
 	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
+	setAPIRule     rpc.Unary[APIRuleRequest, string]               = "SetAPIRule"
+	clearAPIRule   rpc.Unary[apiRuleRequest, rpc.None]             = "ClearAPIRule"
+	apiView        rpc.Unary[groupRequest, APIView]                = "APIView"
 	watch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
 	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
 	trafficOf      rpc.Unary[groupRequest, []traffic.Summary]      = "Traffic"
@@ -58,6 +61,9 @@ type (
 	}
 	faultsRequest struct {
 		Base string `json:"base"`
+	}
+	apiRuleRequest struct {
+		ID string `json:"id"`
 	}
 	startTrafficRequest struct {
 		Group string       `json:"group"`

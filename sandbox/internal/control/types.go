@@ -6,6 +6,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 )
@@ -185,7 +186,23 @@ type ControllerRequest struct {
 	Replicas int `json:"replicas,omitempty"`
 	// Env is added to the variables of the sandbox's configuration. Default: none.
 	Env map[string]string `json:"env,omitempty"`
+	// APIView leads them through the proxy that rules disturb. Default: as the sandbox's configuration
+	// says.
+	APIView bool `json:"apiView,omitempty"`
 }
+
+// APIRuleRequest sets a rule that disturbs what controllers see of the Kubernetes API.
+type APIRuleRequest struct {
+	// Rule is given its defaults.
+	Rule v1alpha1.APIRule `json:"rule"`
+	// Replica of the controller that it is for, from 1. Default: all.
+	Replica int `json:"replica,omitempty"`
+	// Group of bases; when its owner goes the rule ends. Default: nobody's.
+	Group string `json:"group,omitempty"`
+}
+
+// APIView is what the proxy between controllers and API server has seen and done.
+type APIView = apiview.View
 
 // Fault is an injected fault.
 type Fault struct {

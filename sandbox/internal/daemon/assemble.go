@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/container"
@@ -39,6 +40,7 @@ type running struct {
 	gateway string // host:port
 	flows   *flows
 	runner  ControllerRunner
+	view    *apiview.Proxy // which controllers go through when they are told to
 }
 
 // assembly is what assembling needs besides.
@@ -107,6 +109,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
 	s := &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: nodes.New(client, a.config.Spec.Env), gateway: listener.Addr().String(),
+		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.api}),
 		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
 	}
 	services := []graph.Step{
@@ -115,6 +118,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		d.service("the generator", s.flows.here.Start),
 		d.service("the watch of Nodes", s.nodes.Start),
 		d.service("the guard of the cluster", c.Guard),
+		d.service("the view of the API", s.view.Start),
 	}
 	if nodes, ok := c.Nodes(); ok {
 		agent := d.newAgent(nodes)
@@ -183,7 +187,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	d, c, controller := a.d, a.cluster, a.config.Spec.Controller
 	admit := "Granting the controller its rights"
 	told := host.Sandbox{
-		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: c.ControllerKubeconfig(),
+		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: controllerKubeconfig(a.config, c),
 	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
@@ -209,11 +213,11 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		}
 		r, needs = cluster, append(needs, imageLoaded)
 		steps = append(steps, d.service("the proxy for commands", serving))
-	case len(controller.Command) > 0: // what rights it needs, only its author knows
-		admit, told.Kubeconfig = "", c.Cluster().Kubeconfig
-		r = a.onHost(&host.Command{Sandbox: told})
+	case len(controller.Command) > 0:
+		admit = ""
+		r = a.onHost(s, &host.Command{Sandbox: told})
 	default:
-		r = a.onHost(&host.Controller{
+		r = a.onHost(s, &host.Controller{
 			Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
 		})
 	}
@@ -242,8 +246,17 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	), nil
 }
 
-func (a *assembly) onHost(p host.Program) *host.Runner {
-	return host.New(host.Options{Program: p, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set})
+func (a *assembly) onHost(s *running, p host.Program) *host.Runner {
+	return host.New(host.Options{Program: p, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set, Lead: s.view.Lead})
+}
+
+// controllerKubeconfig is the kubeconfig of the controllers: what rights a command of the user's needs,
+// only its author knows.
+func controllerKubeconfig(config *v1alpha1.Sandbox, c Cluster) string {
+	if len(config.Spec.Controller.Command) > 0 {
+		return c.Cluster().Kubeconfig
+	}
+	return c.ControllerKubeconfig()
 }
 
 // basesSteps bring the sandbox's own bases up: what they run in at once, themselves when

@@ -56,6 +56,7 @@ func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Control
 		}
 		maps.Copy(c.Env, r.Env)
 	}
+	c.APIView = c.APIView || r.APIView
 	return *c, v1alpha1.Validate(&config).ToAggregate()
 }
 

@@ -161,6 +161,15 @@ func (s *streams) component(e timeline.Event) {
 	s.components[i] = e
 }
 
+// api tells everybody what a rule of the API does.
+func (s *streams) api(e timeline.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sub := range s.all {
+		sub.Put(e)
+	}
+}
+
 // request tells of a lost request of a group.
 func (s *streams) request(group string, e timeline.Event) {
 	e.Kind = timeline.Request

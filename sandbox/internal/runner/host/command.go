@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -94,7 +95,7 @@ func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
 	}
 	login := c.Broker.Controller()
 	return i.Config.Process(v1alpha1.ControllerValues{
-		Kubeconfig: c.Kubeconfig,
+		Kubeconfig: cmp.Or(i.Kubeconfig, c.Kubeconfig),
 		BrokerHost: host, BrokerPort: brokerPort, BrokerUser: login.User, BrokerPassword: login.Password, BrokerCA: c.Broker.CAFile(),
 		HTTPTunnelPort: heartbeats, Gateway: "http://" + c.Gateway,
 		Env: c.Env, ClientID: i.ClientID, ClientPrefix: c.ClientPrefix,

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -58,7 +59,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
 		"ENV":                     c.Env,
 		"CLIENT_ID":               i.ClientID,
-		"KUBECONFIG":              c.Kubeconfig,
+		"KUBECONFIG":              cmp.Or(i.Kubeconfig, c.Kubeconfig),
 	}
 	if ca := c.Broker.CAFile(); ca != "" {
 		env["MQTT_CA_PATH"] = ca

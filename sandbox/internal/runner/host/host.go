@@ -31,6 +31,9 @@ type Options struct {
 	Supervisor *supervise.Supervisor
 	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere. Required.
 	Heartbeats func(controller, addr string)
+	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
+	// kubeconfig that it needs then, the same each time. Required for controllers with APIView.
+	Lead func(controller string, n int) (kubeconfig string, err error)
 }
 
 // Runner runs module controllers as processes of this machine. Ensure and End are called one after
@@ -76,6 +79,12 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	group, gctx := errgroup.WithContext(ctx)
 	for i, x := range r.replicas {
 		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
+		if c.APIView {
+			var err error
+			if instance.Kubeconfig, err = r.o.Lead(x.name, i+1); err != nil {
+				return err
+			}
+		}
 		settings, err := r.o.Program.Settings(instance)
 		if err != nil {
 			return err

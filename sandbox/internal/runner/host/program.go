@@ -19,6 +19,8 @@ type Instance struct {
 	ClientID string
 	// Config is what the configuration asks for.
 	Config v1alpha1.Controller
+	// Kubeconfig that it has in place of that of Sandbox; empty = none.
+	Kubeconfig string
 	// Metrics, Health and Heartbeats are free addresses, host:port. Settings does not look at them.
 	Metrics, Health, Heartbeats string
 }

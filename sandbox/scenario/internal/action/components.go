@@ -49,13 +49,13 @@ func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.Componen
 	return fmt.Sprintf("%s of %s", a.Do, name), nil
 }
 
-// Repair starts and resumes the components that the run has left ended or paused, the controllers
-// last.
+// Repair ends the rules of the API that the run has left, and starts and resumes the components that
+// it has left ended or paused, the controllers last.
 func (s *Stage) Repair(ctx context.Context) error {
 	s.mu.Lock()
 	left := maps.Clone(s.touched)
 	s.mu.Unlock()
-	var errs []error
+	errs := []error{s.restoreAPI(ctx)}
 	for _, name := range slices.Sorted(maps.Keys(left)) { // which puts the controllers last
 		if left[name] == "" {
 			continue

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -41,6 +42,8 @@ type fakeSandbox struct {
 	bases map[string]control.Base // by host name
 	count map[string]int          // by set
 	end   traffic.End
+	view  control.APIView
+	fired int   // of each rule
 	err   error // of the next call
 }
 
@@ -101,6 +104,25 @@ func (f *fakeSandbox) ClearFaults(_ context.Context, base string, ids ...string)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.note("clear %s %v", base, ids)
+}
+
+func (f *fakeSandbox) SetAPIRule(_ context.Context, r control.APIRuleRequest) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.view.Rules = append(f.view.Rules, apiview.Status{APIRule: r.Rule, Replica: r.Replica, Group: r.Group, Fired: f.fired})
+	return r.Rule.ID, f.note("rule %s %s of %d", r.Rule.ID, r.Rule.Kind, r.Replica)
+}
+
+func (f *fakeSandbox) ClearAPIRule(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("clear rule %s", id)
+}
+
+func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.view, f.note("view")
 }
 
 func (f *fakeSandbox) Act(_ context.Context, name string, action component.Action) error {

@@ -6,6 +6,7 @@
 //	bases.go       base: add, remove, restart, upgrade
 //	faults.go      fault: set, clear
 //	components.go  controller, broker, apiserver
+//	apiview.go     api: set, clear; what the rules have done
 //	traffic.go     traffic: start, stop, and its verdict
 //	script.go      script
 //	wait.go        wait: rollout, ready, gone
@@ -41,6 +42,9 @@ type Sandbox interface {
 	RestartBase(ctx context.Context, base string, r control.RestartRequest) (*control.Base, error)
 	Inject(ctx context.Context, base string, fault []byte) (string, error)
 	ClearFaults(ctx context.Context, base string, ids ...string) error
+	SetAPIRule(context.Context, control.APIRuleRequest) (string, error)
+	ClearAPIRule(ctx context.Context, id string) error
+	APIView(ctx context.Context, group string) (control.APIView, error)
 	Act(ctx context.Context, name string, action component.Action) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
@@ -79,6 +83,7 @@ type Stage struct {
 	streams  map[string]*Stream
 	order    []string          // of streams
 	touched  map[string]repair // components that are not as they were
+	disturbs bool              // rules of the API were set
 }
 
 type programKey struct {
@@ -122,6 +127,8 @@ func (s *Stage) Do(ctx context.Context, a *v1alpha1.Action) (string, error) {
 		return s.component(ctx, brokerName, a.Broker)
 	case a.APIServer != nil:
 		return s.component(ctx, apiServerName, a.APIServer)
+	case a.API != nil:
+		return s.api(ctx, a.API)
 	case a.Traffic != nil:
 		return s.traffic(ctx, a.Traffic)
 	case a.Script != nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -45,6 +46,8 @@ type outage struct {
 	// hides tells that nobody can know or write meanwhile what the base serves. Faults do not: they
 	// may swallow an answer.
 	hides bool
+	// heard tells that the answers of bases come all the same.
+	heard bool
 }
 
 // outages are in the order of their beginnings.
@@ -129,7 +132,7 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 // later moment.
 func (all outages) swallowed(base string, since, at time.Time) bool {
 	return slices.ContainsFunc(all, func(o outage) bool {
-		return (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) &&
+		return !o.heard && (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) &&
 			slices.ContainsFunc(o.excuses(base, at), func(t [2]time.Time) bool { return !at.Before(t[0]) && !at.After(t[1]) })
 	})
 }
@@ -152,6 +155,8 @@ func (w *world) disturb(e change, o *Options) {
 		case change == timeline.FaultCleared:
 			w.outages.end(e.Name, e.Base, e.Time)
 		}
+	case timeline.API:
+		w.view(e, o)
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
 		case timeline.BaseDown, timeline.BaseRemoved, timeline.BaseUp: // that has rules of its own
@@ -200,6 +205,22 @@ func (w *world) component(e change, o *Options) {
 		}
 	}
 	w.outages.begin(x)
+}
+
+// view notes that a controller does not see the Kubernetes API as it is, or that a request of its was
+// disturbed: it may try again, or look again, for as long as anything may settle.
+func (w *world) view(e change, o *Options) {
+	x := outage{what: "API rule " + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
+	lasts := v1alpha1.APIRuleKind(e.Code).Lasts()
+	switch change := timeline.FaultChange(e.State); {
+	case change == timeline.FaultSet && lasts:
+		w.outages.begin(x)
+	case change == timeline.FaultFired && !lasts:
+		x.to = e.Time
+		w.outages = append(w.outages, x)
+	case change == timeline.FaultCleared:
+		w.outages.end(x.what, "", e.Time)
+	}
 }
 
 // silence notes since when a base is silent together with so many that a controller may take it for

@@ -1,0 +1,185 @@
+package apiview
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+const (
+	// mostWaiting is how many bytes of a watch that is held may wait. Beyond it the watch is cut, as
+	// the API server cuts one whose reader is too slow.
+	mostWaiting = 64 << 20
+	// mostFrame is the largest event that is believed; etcd's largest object has 1.5 MB.
+	mostFrame = 32 << 20
+)
+
+// stream is a watch on its way to the controller, as the body of a response. What the API server
+// sends is read at once, event by event; whole events are passed on.
+type stream struct {
+	request
+	replica int
+	body    io.ReadCloser // from the API server
+	next    func() ([]byte, error)
+	// kept is told of each event that is held.
+	kept func(s *stream, by []*rule)
+	done func() // when nobody reads it any more
+
+	following sync.WaitGroup
+
+	mu      sync.Mutex
+	changed sync.Cond
+	current []byte   // the event that is being read
+	queue   [][]byte // those that follow
+	size    int      // of the queue
+	held    map[*rule]bool
+	err     error // that follows the queue
+	closed  bool
+}
+
+// newStream returns a watch that nobody follows yet.
+func newStream(response *http.Response, q *request, replica int) *stream {
+	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*rule]bool{}, done: func() {}, kept: func(*stream, []*rule) {}}
+	s.changed.L = &s.mu
+	s.next = frames(response.Header.Get("Content-Type"), response.Body)
+	return s
+}
+
+// frames reads event by event what has a content type.
+func frames(contentType string, from io.Reader) func() ([]byte, error) {
+	kind, _, _ := mime.ParseMediaType(contentType) // another one is read as it comes
+	r := bufio.NewReaderSize(from, 16<<10)
+	switch kind {
+	case "application/json": // a line for each
+		return func() ([]byte, error) { return r.ReadBytes('\n') }
+	case "application/vnd.kubernetes.protobuf": // the length in four bytes, then the event
+		return func() ([]byte, error) {
+			head, err := r.Peek(4)
+			if err != nil {
+				return nil, err
+			}
+			length := binary.BigEndian.Uint32(head)
+			if length > mostFrame {
+				return nil, io.ErrUnexpectedEOF
+			}
+			frame := make([]byte, 4+length)
+			_, err = io.ReadFull(r, frame)
+			return frame, err
+		}
+	default:
+		return func() ([]byte, error) {
+			if _, err := r.Peek(1); err != nil {
+				return nil, err
+			}
+			chunk := make([]byte, r.Buffered())
+			n, err := r.Read(chunk)
+			return chunk[:n], err
+		}
+	}
+}
+
+// bookmark tells whether an event says nothing of any object. Its type is at its beginning.
+func bookmark(frame []byte) bool {
+	return bytes.Contains(frame[:min(len(frame), 32)], []byte("BOOKMARK"))
+}
+
+// start follows the watch until it ends or is closed.
+func (s *stream) start() { s.following.Go(s.follow) }
+
+// follow reads what the API server sends until that ends, or the stream is closed or cut.
+func (s *stream) follow() {
+	for {
+		frame, err := s.next()
+		over, by := s.take(frame, err)
+		if len(by) > 0 && !bookmark(frame) {
+			s.kept(s, by)
+		}
+		if over {
+			return
+		}
+	}
+}
+
+// take queues an event, or the end. It tells whether the stream is over, and what holds the event.
+func (s *stream) take(frame []byte, err error) (over bool, by []*rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.changed.Broadcast()
+	if s.closed || s.err != nil { // what comes after a cut, the next watch brings
+		return true, nil
+	}
+	if len(frame) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+		s.queue, s.size = append(s.queue, frame), s.size+len(frame)
+		by = slices.Collect(maps.Keys(s.held))
+	}
+	s.err = err
+	if s.size > mostWaiting {
+		s.queue, s.size, s.err = nil, 0, io.EOF
+	}
+	return s.err != nil, by
+}
+
+// Read gives what may be seen. It blocks while there is nothing, or the watch is held.
+func (s *stream) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.current) == 0 {
+		switch {
+		case s.closed:
+			return 0, http.ErrBodyReadAfterClose
+		case len(s.held) == 0 && len(s.queue) > 0:
+			s.current, s.queue = s.queue[0], s.queue[1:]
+			s.size -= len(s.current)
+			continue
+		case len(s.queue) == 0 && s.err != nil:
+			return 0, s.err
+		}
+		s.changed.Wait()
+	}
+	n := copy(p, s.current)
+	s.current = s.current[n:]
+	return n, nil
+}
+
+// Close ends the stream, and blocks until nobody follows it any more.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.done()
+	err := s.body.Close()
+	s.following.Wait()
+	return err
+}
+
+// hold keeps back what comes from now on, until all who hold it have let it go.
+func (s *stream) hold(by *rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[by] = true
+}
+
+func (s *stream) release(by *rule) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.held, by)
+	s.changed.Broadcast()
+}
+
+// cut ends the watch for the controller after the event that it is reading. Those that wait are
+// dropped: the next watch begins after the last one that was seen.
+func (s *stream) cut() {
+	s.mu.Lock()
+	s.queue, s.size, s.err = nil, 0, io.EOF
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	_ = s.body.Close() // it is given up
+}

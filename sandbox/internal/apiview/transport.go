@@ -1,0 +1,114 @@
+package apiview
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// errLost breaks a request off whose answer is to be lost.
+var errLost = errors.New("the answer is lost")
+
+// transport takes the requests of one controller to the API server, under the rules.
+type transport struct {
+	replica int
+	rules   *rules
+	next    http.RoundTripper
+	// prefix is the path of the API server's URL.
+	prefix string
+}
+
+// RoundTrip is that of http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	q := read(r, t.prefix)
+	v := t.rules.judge(t.replica, &q, r)
+	if err := wait(r.Context(), v.delay); err != nil {
+		return nil, err
+	}
+	if v.response != nil {
+		return v.response, nil
+	}
+	response, err := t.next.RoundTrip(r)
+	if v.lose != nil {
+		done := err == nil && response.StatusCode < http.StatusMultipleChoices
+		t.rules.lost(v.lose, &q, done)
+		if done {
+			_, _ = io.Copy(io.Discard, response.Body) // it is done when all of it has come
+			_ = response.Body.Close()
+			return nil, errLost
+		}
+	}
+	if err == nil && q.verb == "watch" && response.StatusCode == http.StatusOK {
+		s := newStream(response, &q, t.replica)
+		t.rules.follow(s)
+		response.Body = s
+	}
+	return response, err
+}
+
+// wait waits for a delay, or until nobody waits for the answer.
+func wait(ctx context.Context, delay time.Duration) error {
+	if delay <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(delay):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// verdict is what becomes of a request.
+type verdict struct {
+	delay    time.Duration
+	response *http.Response // in place of the API server's
+	lose     *rule          // whose answer is to be lost
+}
+
+// judge says what becomes of a request. Delays add up; of the rest the rule that was set first decides.
+func (s *rules) judge(replica int, q *request, r *http.Request) (v verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(replica, q, r)
+	for _, x := range s.live() {
+		if !x.meets(replica, q) {
+			continue
+		}
+		decided := v.response != nil || v.lose != nil
+		switch {
+		case x.Kind == v1alpha1.APIDelay && x.strikes():
+			v.delay += x.Delay.Duration
+			s.fired(x, q.String())
+		case decided:
+		case x.Kind == v1alpha1.APIRefuse && x.strikes():
+			v.response = answer(r, refusal(x.Code, q, afterOf(x)))
+			s.fired(x, q.String())
+		case x.Kind == v1alpha1.APILoseAnswer && x.strikes():
+			v.lose = x
+		case x.Kind == v1alpha1.APICutWatch && q.verb == "watch" && x.forgets(q):
+			v.response = answer(r, refusal(http.StatusGone, q, 0))
+			s.fired(x, q.String()+" begins anew")
+			if len(x.gone) == 0 {
+				s.end(x, usedUp)
+			}
+		case x.Kind == v1alpha1.APIOldList && old(r, q):
+			if kept := x.lists[listKey(r)]; kept != nil {
+				v.response = respond(r, http.StatusOK, kept.header.Clone(), kept.body)
+				s.fired(x, q.String())
+			}
+		}
+	}
+	return v
+}
+
+func afterOf(x *rule) time.Duration {
+	if x.RetryAfter == nil {
+		return 0
+	}
+	return x.RetryAfter.Duration
+}
