@@ -143,10 +143,12 @@ func ValidateAPIRule(r *APIRule) field.ErrorList {
 }
 
 func (v *validator) apiAction(a *APIAction, at *field.Path) {
-	alone := *a
-	alone.Replica = nil
-	if !v.exactlyOne(&alone, at, "either sets a rule or clears some") {
-		return
+	const rule = "either sets a rule or clears some"
+	switch clears := len(a.Clear) > 0; {
+	case a.Set == nil && !clears:
+		v.add(field.Required(at, rule+"; say which: set, clear"))
+	case a.Set != nil && clears:
+		v.forbid(at, "%s, but has set and clear", rule)
 	}
 	if a.Replica != nil {
 		v.replica(a.Replica, at)
@@ -211,8 +213,10 @@ func (v *validator) apiRule(r *APIRule, at *field.Path) {
 	if r.RetryAfter != nil && r.RetryAfter.Duration%time.Second != 0 {
 		v.invalid(at.Child("retryAfter"), r.RetryAfter.Duration.String(), "must be whole seconds")
 	}
-	if r.For != nil && r.For.Duration > maxAPIRuleTime {
-		v.invalid(at.Child("for"), r.For.Duration.String(), "must be at most %s, so that nothing hangs for ever", maxAPIRuleTime)
+	for name, d := range map[string]*metav1.Duration{"for": r.For, "delay": r.Delay} {
+		if d != nil && d.Duration > maxAPIRuleTime {
+			v.invalid(at.Child(name), d.Duration.String(), "must be at most %s, so that nothing hangs for ever", maxAPIRuleTime)
+		}
 	}
 	verbs := spec.verbs
 	if r.Kind == APIRefuse && r.Code == 409 {

@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -51,12 +54,16 @@ type helpers struct {
 	dir     string
 	ways    []string
 	occupy  func(addr string) // called with the address of the first process
+
+	mu      sync.Mutex
 	started []Instance
 }
 
 func (h *helpers) Settings(Instance) (map[string]string, error) { return map[string]string{}, nil }
 
 func (h *helpers) Process(i Instance) (supervise.Spec, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	how := h.ways[min(len(h.started), len(h.ways)-1)]
 	if len(h.started) == 0 && h.occupy != nil {
 		h.occupy(i.Health)
@@ -118,4 +125,44 @@ func TestPortTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A controller with APIView is started anew with the kubeconfig that leads it through the proxy, and
+// again without.
+func TestAPIView(t *testing.T) {
+	dir := t.TempDir()
+	s := supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
+	h := &viewed{helpers: helpers{dir: dir, ways: []string{"good"}}}
+	r := New(Options{
+		Program: h, Supervisor: s, Heartbeats: func(string, string) {},
+		Lead: func(controller string, n int) (string, error) { return fmt.Sprintf("%s, %d", controller, n), nil },
+	})
+	t.Cleanup(func() {
+		if err := r.End(context.Background(), true); err != nil {
+			t.Error(err)
+		}
+	})
+	two := 2
+	for _, view := range []bool{false, true, true, false} {
+		if err := r.Ensure(t.Context(), v1alpha1.Controller{Replicas: &two, APIView: view}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string][]string{}
+	for _, i := range h.started {
+		got[i.Name] = append(got[i.Name], i.Kubeconfig)
+	}
+	want := map[string][]string{
+		"module-controller": {"", "module-controller, 1", ""}, "module-controller-2": {"", "module-controller-2, 2", ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kubeconfigs (-want +got):\n%s", diff)
+	}
+}
+
+// viewed are helpers whose kubeconfig makes a difference.
+type viewed struct{ helpers }
+
+func (v *viewed) Settings(i Instance) (map[string]string, error) {
+	return map[string]string{"kubeconfig": i.Kubeconfig}, nil
 }

@@ -240,6 +240,31 @@ func TestComponentsAreRepaired(t *testing.T) {
 	r.wantCalls("kill module-controller-2", "pause broker", "kill kube-apiserver", "start kube-apiserver", "resume broker", "start module-controller-2")
 }
 
+// Rules of the API that are left are cleared with the components, and one that never fired fails the
+// run unless it may.
+func TestAPIRules(t *testing.T) {
+	r := newRig(t)
+	if view, err := r.APIRules(t.Context()); err != nil || len(view.Rules) > 0 {
+		t.Errorf("without any: %v, error %v", view, err)
+	}
+	r.sandbox.fired = 2
+	r.well(`api: {set: {id: late, kind: delay, delay: 1s}, replica: 2}`, "set API rule late")
+	r.sandbox.fired = 0
+	r.well(`api: {set: {id: maybe, kind: loseAnswer, mayNotFire: true}}`, "set API rule maybe")
+	r.well(`api: {clear: [late, maybe]}`, "cleared API rules late, maybe")
+	if err := r.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.APIRules(t.Context()); err != nil {
+		t.Errorf("all have fired that must: %v", err)
+	}
+	r.well(`api: {set: {id: idle, kind: blackHole}}`, "set API rule idle")
+	if _, err := r.APIRules(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "the API rule idle never fired: ") {
+		t.Errorf("one that never fired: %v", err)
+	}
+	r.wantCalls("rule late delay of 2", "rule maybe loseAnswer of 0", "clear rule late", "clear rule maybe", "clear rule *", "view", "rule idle blackHole of 0", "view")
+}
+
 func TestTraffic(t *testing.T) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	end := func(sent, lost int) traffic.End {

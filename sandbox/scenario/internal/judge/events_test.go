@@ -47,6 +47,11 @@ func component(ms int, name, state string) timeline.Event {
 }
 
 // onNode puts Pods on a Node.
+// rule is what a rule of the API does.
+func rule(ms int, kind, state string) timeline.Event {
+	return timeline.Event{Time: at(ms), Kind: timeline.API, Name: "r", Code: kind, State: state}
+}
+
 func onNode(node string, events list) list {
 	out := slices.Clone(events)
 	for i := range out {

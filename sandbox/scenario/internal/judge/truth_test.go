@@ -122,6 +122,26 @@ var truthCases = map[string]checkCase{
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 22.8s, 21.9s of it while something was away"},
 			"1 time something became Ready, 1 disagreement with the base, the longest 22.8s", nil},
 	},
+	"truth: the controller does not see the API as it is": {
+		check: Truth, events: script(up, rule(500, "holdWatch", "set"), rule(600, "holdWatch", "fired"), uninstalled(1000, "1@a"), rule(3000, "holdWatch", "cleared"), vpod(9000, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 8s, 7s of it while something was away"},
+			"1 time something became Ready, 1 disagreement with the base, the longest 8s", nil},
+	},
+	"truth: the controller has seen the API again for long": {
+		check: Truth, events: script(up, rule(500, "holdWatch", "set"), uninstalled(1000, "1@a"), rule(3000, "holdWatch", "cleared"), vpod(9001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 8.001s, 7s of it while something was away"}, nil,
+			"1 time something became Ready, 1 disagreement with the base, the longest 8.001s", nil},
+	},
+	"truth: a rule that waits for requests excuses nothing": {
+		check: Truth, events: script(up, rule(500, "refuse", "set"), uninstalled(1000, "1@a"), vpod(2001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.001s"}, nil,
+			"1 time something became Ready, 1 disagreement with the base, the longest 1.001s", nil},
+	},
+	"truth: the write that says so is refused": {
+		check: Truth, events: script(up, rule(500, "refuse", "set"), uninstalled(1000, "1@a"), rule(1000, "refuse", "fired"), rule(1000, "refuse", "cleared"), vpod(7000, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 6s, 5s of it while something was away"},
+			"1 time something became Ready, 1 disagreement with the base, the longest 6s", nil},
+	},
 	"truth: the broker never returns": {
 		check: Truth, events: script(up, component(500, "broker", "exited"), uninstalled(1000, "1@a")),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 59s, 59s of it while something was away"},

@@ -5,6 +5,7 @@
 //	status.go      status and list
 //	bases.go       base list, add, remove, inject, faults, clear
 //	components.go  component kill, pause, resume, restart, stop, start
+//	api.go         api set, list, clear
 //	logs.go        logs
 //	scenario.go    scenario list, new, schema
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
