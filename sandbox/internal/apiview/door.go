@@ -83,8 +83,12 @@ func newDoor(folder, name string, held func()) (*door, error) {
 		Handler: d, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: mostStreams},
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
-	d.serving.Go(func() { _ = d.server.ServeTLS(valved{d.listener, d.valve}, "", "") }) // its end is asked for
 	return d, nil
+}
+
+// open begins to serve who comes in, until close.
+func (d *door) open() {
+	d.serving.Go(func() { _ = d.server.ServeTLS(valved{d.listener, d.valve}, "", "") }) // its end is asked for
 }
 
 // lead has what comes in go to the API server behind a transport, which brings the identity. to may

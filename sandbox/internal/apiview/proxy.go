@@ -17,8 +17,8 @@ import (
 // ErrNone is returned when a rule is set though no controller goes through the proxy.
 var ErrNone = errors.New("no module controller goes through the proxy: bring the sandbox up with spec.controller.apiView: true, or give the scenario that under spec.controller")
 
-// ErrUnknown is returned, wrapped, when there is and was no rule of an id.
-var ErrUnknown = errors.New("there is no rule of that id")
+// ErrUnknown is returned, wrapped, when there is and was no rule of an id, or no such controller.
+var ErrUnknown = errors.New("there is none")
 
 // Options of a Proxy.
 type Options struct {
@@ -79,13 +79,6 @@ func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
 	if p.ended {
 		return "", errors.New("the proxy to the API server has ended")
 	}
-	d := p.doors[n]
-	if d == nil {
-		if d, err = newDoor(p.o.Dir, name, func() { p.rules.stopped(n) }); err != nil {
-			return "", err
-		}
-		p.doors[n] = d
-	}
 	to, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return "", fmt.Errorf("reading the address of the API server: %w", err)
@@ -94,8 +87,18 @@ func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("making the way to the API server: %w", err)
 	}
+	d, known := p.doors[n]
+	if !known {
+		if d, err = newDoor(p.o.Dir, name, func() { p.rules.stopped(n) }); err != nil {
+			return "", err
+		}
+	}
 	p.rules.lead(n, next, d.valve)
 	d.lead(to, &transport{replica: n, rules: p.rules, next: next, prefix: strings.TrimSuffix(to.Path, "/")})
+	if !known {
+		p.doors[n] = d
+		d.open()
+	}
 	return d.kubeconfig, nil
 }
 
@@ -104,10 +107,13 @@ func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
 func (p *Proxy) Set(ctx context.Context, r v1alpha1.APIRule, n int, group string) error {
 	p.mu.Lock()
 	_, one := p.doors[n]
-	led := len(p.doors) > 0 && (n == 0 || one)
+	led := len(p.doors) > 0
 	p.mu.Unlock()
-	if !led {
+	switch {
+	case !led:
 		return ErrNone
+	case n != 0 && !one:
+		return fmt.Errorf("controller %d: %w", n, ErrUnknown)
 	}
 	return p.rules.set(ctx, Status{APIRule: r, Replica: n, Group: group})
 }
@@ -117,7 +123,7 @@ func (p *Proxy) Set(ctx context.Context, r v1alpha1.APIRule, n int, group string
 func (p *Proxy) Clear(id string) error {
 	known := p.rules.clear(func(x *rule) bool { return id == "*" || x.ID == id })
 	if !known && id != "*" {
-		return fmt.Errorf("%s: %w", id, ErrUnknown)
+		return fmt.Errorf("rule %s: %w", id, ErrUnknown)
 	}
 	return nil
 }

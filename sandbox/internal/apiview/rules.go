@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// told is how many firings of a rule are told one by one; all are counted.
+	// told is how many firings of a rule are told one by one, but for those that happen all the time,
+	// of which the first is; all are counted.
 	told = 20
 	// mostKnown is how many rules are remembered once they have ended.
 	mostKnown = 1000
@@ -245,7 +246,11 @@ func (s *rules) stopped(replica int) {
 // fired counts, and ends the rule when it may do no more.
 func (s *rules) fired(x *rule, what string) {
 	x.Fired++
-	if x.Fired <= told {
+	most := told
+	if x.Kind.Lasts() || x.Kind == v1alpha1.APIDelay {
+		most = 1
+	}
+	if x.Fired <= most {
 		s.tell(x, timeline.FaultFired, what)
 	}
 	if x.Count > 0 && x.Fired >= x.Count {

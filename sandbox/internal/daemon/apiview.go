@@ -27,6 +27,8 @@ func (d *Daemon) SetAPIRule(ctx context.Context, r control.APIRuleRequest) (stri
 		return "", &control.Error{Code: http.StatusConflict, Message: "the controllers run in the cluster, where nothing stands between them and the API server: bring the sandbox up with --controller host"}
 	case errors.Is(err, apiview.ErrNone), errors.Is(err, apiview.ErrTwice):
 		return "", &control.Error{Code: http.StatusConflict, Message: err.Error()}
+	case errors.Is(err, apiview.ErrUnknown):
+		return "", asNotFound(err)
 	default:
 		return r.Rule.ID, err
 	}

@@ -51,9 +51,9 @@ func serve(how, addr string) error {
 
 // helpers is a Program whose processes behave in turn as it says, the last for ever.
 type helpers struct {
-	dir     string
-	ways    []string
-	occupy  func(addr string) // called with the address of the first process
+	dir    string
+	ways   []string
+	occupy func(addr string) // called with the address of the first process
 
 	mu      sync.Mutex
 	started []Instance
