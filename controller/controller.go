@@ -82,6 +82,7 @@ func New(opts Options) (*Controller, error) {
 	config.Wrap(c.metrics.CountRequests)
 	config.Wrap(c.guardRequests)
 	config.Wrap(apiwait.Watches)
+	config.Wrap(latest)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)

@@ -61,6 +61,23 @@ func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// latest has the API answer by what is now. A client that begins asks for a list of any age, which an
+// API server that is behind may give: one from before a release that this controller has led, and a
+// restarted controller would install the old version on all bases and uninstall the new one.
+func latest(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		query := r.URL.Query()
+		if r.Method != http.MethodGet || query.Get("resourceVersion") != "0" {
+			return next.RoundTrip(r)
+		}
+		query.Del("resourceVersion")
+		query.Del("resourceVersionMatch") // of no meaning without
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query.Encode()
+		return next.RoundTrip(r)
+	})
+}
+
 // actsOn says whether a path of the Kubernetes API is that of what only the controller that serves a
 // base may write.
 func actsOn(path string) bool {
