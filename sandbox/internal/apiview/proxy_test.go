@@ -259,6 +259,21 @@ func TestIdentity(t *testing.T) {
 	if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
+	transport, err := rest.TransportFor(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.config.Host+nodes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = response.Body.Close(); response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // its body says nothing
+		t.Errorf("it speaks %s and answers %s", response.Proto, response.Status)
+	}
 	info, err := os.Stat(r.kubeconfig)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig has the mode %v, error %v", info.Mode(), err)
