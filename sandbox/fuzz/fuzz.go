@@ -347,7 +347,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 		}
 		wg.Wait()
 		if ctx.Err() != nil {
-			return nil, nil
+			break
 		}
 		if err := errors.Join(errs...); err != nil {
 			return nil, err

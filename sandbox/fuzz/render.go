@@ -19,9 +19,9 @@ const (
 	Speed = 5
 	// patience is how long a trigger is waited for.
 	patience = 2 * time.Second
-	// settle is how long everything may take to be as it should after the last disturbance: the
-	// back-off of a failed install, at this speed, and the times that Kubernetes needs.
-	settle = 75 * time.Second
+	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
+	// of five minutes at most, at this speed, and the times that Kubernetes needs.
+	settle = 100 * time.Second
 )
 
 // renderer makes a scenario of a schedule, move by move.
@@ -119,6 +119,12 @@ func (s Schedule) lossless(w Workload) bool {
 	return w.Kind != statefulSet && !s.has(func(m *move) bool { return m.takes || m.away })
 }
 
+// observed says that Kubernetes never takes Nodes for unreachable, and with them all Pods Not Ready:
+// it does so when no controller renews their Leases for 50 s, which is ten at this speed.
+func (s Schedule) observed() bool {
+	return !slices.ContainsFunc(s.Moves, func(m Move) bool { return m.Lasts > 0 && moves[m.Do].resource == "controller" })
+}
+
 func (r *renderer) add(name string, a v1alpha1.Action) { r.within(name, 0, a) }
 
 func (r *renderer) within(name string, timeout time.Duration, a v1alpha1.Action) {
@@ -142,7 +148,7 @@ func (r *renderer) begin() {
 	}
 	for i, w := range r.s.Workloads {
 		r.within("", settle, v1alpha1.Action{Wait: &v1alpha1.Wait{Rollout: r.ref(i)}})
-		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w))
+		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed())
 		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
 		}

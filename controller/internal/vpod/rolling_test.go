@@ -140,7 +140,7 @@ func TestAReleaseOvertakesAnother(t *testing.T) {
 		order := w.readiness()
 		wantDiff(t, "order", []string{"new=Ready", "old=NotReady"}, order[len(order)-2:])
 	})
-	in(t, "for three seconds", Options{}, func(t *testing.T, w *world) {
+	in(t, "for three seconds", Options{}, func(_ *testing.T, w *world) {
 		overtake(w, func(b *fakeBase) { b.delay, b.hang = 0, arklet.CommandInstallBiz })
 		w.pass(time.Second)
 		w.base.tell()

@@ -302,7 +302,7 @@ func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
 // stop stops what the first up has started. ending has ended, so whoever changes
 // the sandbox will give way.
 func (d *Daemon) stop(ctx context.Context) {
-	_ = d.changes.Acquire(context.Background(), whole) // for good; it fails with its context only
+	_ = d.changes.Acquire(context.WithoutCancel(ctx), whole) // for good; it fails with its context only
 	d.setPhase(control.Stopping)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()

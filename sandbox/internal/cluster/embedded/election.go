@@ -43,7 +43,7 @@ func (p *part) Act(ctx context.Context, name string, action component.Action) er
 	}
 	var lost []string
 	if p.back() >= p.c.period(renewDeadline) {
-		lost = p.endElected()
+		lost = p.endElected(ctx)
 	}
 	err := p.Processes.Act(ctx, name, action)
 	for _, name := range lost {
@@ -73,8 +73,8 @@ func (p *part) back() time.Duration {
 }
 
 // endElected ends those that run, and names them.
-func (p *part) endElected() (names []string) {
-	for _, s := range p.Supervisor.Status(context.Background(), func(n string) bool { return slices.Contains([]string{controllerManager, scheduler}, n) }) {
+func (p *part) endElected(ctx context.Context) (names []string) {
+	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains([]string{controllerManager, scheduler}, n) }) {
 		if s.State == supervise.Running && p.Supervisor.Kill(s.Name) == nil {
 			names = append(names, s.Name)
 		}
