@@ -328,7 +328,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 // first runs schedules beside each other and returns the first in the list that fails alike. Each has
 // two chances.
 func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
-	for len(list) > 0 && ctx.Err() == nil {
+	for len(list) > 0 && !over(ctx) {
 		batch := list[:min(len(list), r.o.Parallel)]
 		list = list[len(batch):]
 		failed := make([]bool, len(batch))
@@ -346,7 +346,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 			})
 		}
 		wg.Wait()
-		if ctx.Err() != nil {
+		if over(ctx) {
 			break
 		}
 		if err := errors.Join(errs...); err != nil {
@@ -360,3 +360,6 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 	}
 	return nil, nil
 }
+
+// over tells whether a context has ended, which is no error of what it was for.
+func over(ctx context.Context) bool { return ctx.Err() != nil }

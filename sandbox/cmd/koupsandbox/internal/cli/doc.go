@@ -9,6 +9,7 @@
 //	logs.go        logs
 //	scenario.go    scenario list, new, schema
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
+//	fuzz.go        fuzz
 //	watch.go       watch
 //	demo.go        demo
 //	images.go      images save and load
