@@ -63,6 +63,7 @@ type Controller struct {
 	parts          []func(context.Context) error // optional ones, started with the rest
 	due            chan struct{}                 // a question to a base may be due
 	rejects        *rejections
+	reach          reach
 }
 
 // New prepares a controller: it checks the options, and listens where logs and exec are served,
@@ -80,6 +81,7 @@ func New(opts Options) (*Controller, error) {
 		config.QPS = -1 // the API server's own priority and fairness decides, not a guess made here
 	}
 	config.Wrap(c.metrics.CountRequests)
+	config.Wrap(c.reach.watch)
 	config.Wrap(c.guardRequests)
 	config.Wrap(apiwait.Watches)
 	config.Wrap(latest)

@@ -3,6 +3,7 @@
 //
 //	controller.go  New, Start, Ready
 //	options.go     what can be set, with the documents' environment variables
+//	reach.go       whether the API answers, and whether endpoints may be out of date
 //	guard.go       no command and no write while another controller may serve the bases; no old lists
 //	wiring.go      what every installation has: tunnels, Pods, Nodes
 //	parts.go       what it may have: logs and exec, reports, peer Deployments, baselines, Modules

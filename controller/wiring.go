@@ -88,6 +88,7 @@ func (c *Controller) wirePods() error {
 		Answered:         c.answered,
 		AddTolerationFor: c.addTolerationFor(),
 		KeepSameVersion:  c.opts.KeepSameVersion,
+		Unsettled:        c.reach.unsettled,
 		Remembered:       func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
 		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
 		Node: func(name string) *corev1.Node {

@@ -30,6 +30,8 @@ type situation struct {
 	canSwitch bool // the tunnel has switchBiz
 	neverSame bool // a version that is there is never replaced by another jar of that version
 	drain     time.Duration
+	// unsettled is how long requests may still go to Pods that are Not Ready or gone, at least.
+	unsettled time.Duration
 	speed     pace.Speed
 }
 
@@ -227,7 +229,7 @@ func (s *situation) drainedForReplacement(w arklet.Module) (left time.Duration, 
 	if s.replacing == nil || s.replacing.module != w || s.replacing.notReady.IsZero() {
 		return 0, false
 	}
-	left = s.replacing.notReady.Add(s.drain).Sub(s.now)
+	left = max(s.unsettled, s.replacing.notReady.Add(s.drain).Sub(s.now))
 	return left, left <= 0
 }
 
@@ -272,6 +274,10 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	if left := s.staysFor(biz, serves, p, l, leaves); left > 0 {
 		p.idle = time.Time{}
 		wait.within(min(left, s.speed.Of(recheckAfter)))
+		return step{}
+	}
+	if s.unsettled > 0 && biz.State == arklet.StateActivated {
+		wait.within(min(s.unsettled, s.speed.Of(recheckAfter)))
 		return step{}
 	}
 	if p.idle.IsZero() {

@@ -282,3 +282,24 @@ func (m *model) atTheEnd() {
 		m.t.Fatalf("%s is active from jar %s, not %s:\n%s", want.Identity(), m.jars[want.Version], want.URL, m.story())
 	}
 }
+
+// Requests may go to an active version for as long as endpoints are out of date.
+func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		state     arklet.State
+		unsettled time.Duration
+		want      step
+	}{
+		"settled":                      {arklet.StateActivated, 0, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "1"}}},
+		"out of date":                  {arklet.StateActivated, 5 * time.Second, step{wait: recheckAfter}},
+		"for a moment":                 {arklet.StateActivated, time.Millisecond, step{wait: time.Millisecond}},
+		"out of date, but deactivated": {arklet.StateDeactivated, 5 * time.Second, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "1"}}},
+	} {
+		s := situation{now: now, name: "m", leaving: map[string]departure{}, placed: map[string]*placement{"1": {}}, failed: map[attempt]failure{},
+			list: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, unsettled: c.unsettled}
+		if got := s.next(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

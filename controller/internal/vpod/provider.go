@@ -56,6 +56,9 @@ type Options struct {
 	// scheduled and tolerates no environment, and has Pods stay on unreachable Nodes; empty leaves
 	// tolerations as they are.
 	AddTolerationFor string
+	// Unsettled is how long the endpoints of Services may be out of date at least, since the API
+	// server is or was away; what is active is not uninstalled meanwhile. Nil: they never are.
+	Unsettled func() time.Duration
 	// Remembered hears that Ledger has something new to tell of a base; it must not block. Nil hears
 	// nothing.
 	Remembered func(identity string)

@@ -68,7 +68,10 @@ func whileServed(ctx context.Context, err error) error {
 
 // plan says what is to be done next in a lane, and which Pods nothing is left of in any lane.
 func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished []*entry) {
-	remembered := 0
+	remembered, unsettled := 0, time.Duration(0)
+	if p.opts.Unsettled != nil {
+		unsettled = p.opts.Unsettled()
+	}
 	defer func() {
 		if remembered != 0 {
 			p.opts.Remembered(key.identity)
@@ -84,7 +87,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished []*en
 		views := l.views(key.module)
 		s := situation{
 			now: now, name: key.module, leaving: map[string]departure{}, placed: l.placed, list: map[string]arklet.Biz{}, failed: l.failed,
-			canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
+			unsettled: unsettled, canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
 		}
 		for _, biz := range b.Modules {
 			if biz.Name == key.module {

@@ -222,11 +222,10 @@ func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, fun
 		give()
 		return nil, nil, err
 	}
-	if ctx.Err() != nil { // both were possible
-		err := context.Cause(ctx)
+	if d.ending.Err() != nil { // both were possible
 		d.changes.Release(share)
 		give()
-		return nil, nil, err
+		return nil, nil, context.Cause(d.ending)
 	}
 	return ctx, func() {
 		give()
