@@ -227,7 +227,7 @@ func TestLeft(t *testing.T) {
 func anyEvent(t *rapid.T) Event {
 	name := rapid.SampledFrom([]string{"a", "b"})
 	e := Event{Time: at(rapid.IntRange(0, 9).Draw(t, "time")), Base: name.Draw(t, "base")}
-	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced}).Draw(t, "kind")
+	e.Kind = rapid.SampledFrom([]Kind{Base, Module, Pod, Endpoints, Node, Component, Fault, Request, Command, Synced, API}).Draw(t, "kind")
 	draw := func(from ...string) string { return rapid.SampledFrom(from).Draw(t, "value") }
 	switch e.Kind {
 	case Base:

@@ -40,13 +40,14 @@ type fakeAPI struct {
 	seen    []string                 // verb and path
 	version string                   // of lists
 	tell    map[string][]chan string // open watches by path
+	left    chan struct{}            // a watch has ended
 }
 
 const identity = "the-controllers-own"
 
 func newFakeAPI(t testing.TB) *fakeAPI {
 	t.Helper()
-	f := &fakeAPI{tell: map[string][]chan string{}, version: "1"}
+	f := &fakeAPI{tell: map[string][]chan string{}, version: "1", left: make(chan struct{}, 100)}
 	f.Server = httptest.NewUnstartedServer(f)
 	f.EnableHTTP2 = true
 	f.StartTLS()
@@ -96,6 +97,7 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind, name)
 			_ = http.NewResponseController(w).Flush()
 		case <-r.Context().Done():
+			f.left <- struct{}{}
 			return
 		}
 	}
@@ -332,6 +334,29 @@ func TestHoldWatch(t *testing.T) {
 	r.api.say(nodes, "n4")
 	if got := r.next(ofNodes); got != "n4" {
 		t.Error(got)
+	}
+}
+
+// Who gives a watch up that is held leaves nothing behind, neither here nor at the API server.
+func TestHeldWatchIsGivenUp(t *testing.T) {
+	r := newRig(t)
+	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.set(v1alpha1.APIRule{ID: "stale", Kind: v1alpha1.APIHoldWatch, Resource: "nodes"})
+	r.api.say(nodes, "n1")
+	r.until("stale", func(x apiview.Status) bool { return x.Fired == 1 })
+	w.Stop()
+	select {
+	case <-r.api.left:
+	case <-time.After(patience):
+		t.Error("the API server still has the watch")
+	}
+	for deadline := time.Now().Add(patience); r.Watches() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d watches are left", r.Watches())
+		}
 	}
 }
 

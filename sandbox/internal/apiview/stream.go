@@ -3,6 +3,7 @@ package apiview
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -31,6 +32,8 @@ type stream struct {
 	// kept is told of each event that is held.
 	kept func(s *stream, by []*rule)
 	done func() // when nobody reads it any more
+	// forget has the end of the request be of no matter any more.
+	forget func() bool
 
 	following sync.WaitGroup
 
@@ -48,6 +51,7 @@ type stream struct {
 func newStream(response *http.Response, q *request, replica int) *stream {
 	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*rule]bool{}, done: func() {}, kept: func(*stream, []*rule) {}}
 	s.changed.L = &s.mu
+	s.forget = context.AfterFunc(response.Request.Context(), s.abandon)
 	s.next = frames(response.Header.Get("Content-Type"), response.Body)
 	return s
 }
@@ -120,7 +124,10 @@ func (s *stream) take(frame []byte, err error) (over bool, by []*rule) {
 		by = slices.Collect(maps.Keys(s.held))
 	}
 	s.err = err
-	if s.size > mostWaiting {
+	switch {
+	case err != nil && !errors.Is(err, io.EOF): // it broke: nothing comes any more
+		s.queue, s.size = nil, 0
+	case s.size > mostWaiting:
 		s.queue, s.size, s.err = nil, 0, io.EOF
 	}
 	return s.err != nil, by
@@ -148,12 +155,21 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// abandon ends the stream when nobody waits for it any more, held or not.
+func (s *stream) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.queue, s.size, s.err = nil, nil, 0, context.Canceled
+	s.changed.Broadcast()
+}
+
 // Close ends the stream, and blocks until nobody follows it any more.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.changed.Broadcast()
 	s.mu.Unlock()
+	s.forget()
 	s.done()
 	err := s.body.Close()
 	s.following.Wait()
