@@ -47,11 +47,11 @@ type stream struct {
 	closed  bool
 }
 
-// newStream returns a watch that nobody follows yet.
-func newStream(response *http.Response, q *request, replica int) *stream {
+// newStream returns a watch that nobody follows yet. When ctx ends nobody waits for it any more.
+func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
 	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*rule]bool{}, done: func() {}, kept: func(*stream, []*rule) {}}
 	s.changed.L = &s.mu
-	s.forget = context.AfterFunc(response.Request.Context(), s.abandon)
+	s.forget = context.AfterFunc(ctx, s.abandon)
 	s.next = frames(response.Header.Get("Content-Type"), response.Body)
 	return s
 }

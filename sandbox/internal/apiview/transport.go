@@ -43,7 +43,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if err == nil && q.verb == "watch" && response.StatusCode == http.StatusOK {
-		s := newStream(response, &q, t.replica)
+		s := newStream(r.Context(), response, &q, t.replica)
 		t.rules.follow(s)
 		response.Body = s
 	}
