@@ -60,8 +60,9 @@ type Options struct {
 	// KeepSameVersion never replaces a module by another image of the same version, which takes a
 	// gap [KEEP_SAME_VERSION].
 	KeepSameVersion bool
-	// LeavePodTolerations leaves module Pods without a toleration for any environment unscheduled;
-	// otherwise they get the one for Env, as the documents' samples need.
+	// LeavePodTolerations leaves the tolerations of module Pods as they are [LEAVE_POD_TOLERATIONS].
+	// Otherwise Pods without one for any environment get that for Env, as the documents' samples
+	// need, and the limit that admission sets for unreachable Nodes is taken off.
 	LeavePodTolerations bool
 
 	// LeaseDuration is how long this controller may be silent before another one takes its bases;

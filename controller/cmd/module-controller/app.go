@@ -79,7 +79,7 @@ func flags() []cli.Flag {
 		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
 		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
-		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "do not add this environment's toleration to module Pods that tolerate none"},
+		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"},
 		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
 		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
 		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
