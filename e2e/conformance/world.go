@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -175,7 +176,16 @@ func (w *world) ready(tunnel string, options ...func(*base)) *base {
 // namespace makes the world's namespace.
 func (w *world) namespace() error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
-	_, err := w.client.CoreV1().Namespaces().Create(w.ctx, ns, metav1.CreateOptions{})
+	if _, err := w.client.CoreV1().Namespaces().Create(w.ctx, ns, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	// Kubernetes makes it too, but later where many namespaces come at once, and refuses Pods until
+	// then.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := w.client.CoreV1().ServiceAccounts(w.name).Create(w.ctx, account, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
 	return err
 }
 
