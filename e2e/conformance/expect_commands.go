@@ -190,16 +190,7 @@ func commandPost(w *world) {
 
 func commandOneAtATime(w *world) {
 	b := w.ready(overMQTT)
-	pass, open := w.gate()
-	b.obey(func(c command) reply {
-		if _, ok := b.resolve(c); c.name == installBiz && ok {
-			pass()
-			return b.start(c)
-		}
-		return b.do(c)
-	})
-	w.create(w.barePod("m", module("m", "1.0.0")))
-	w.soon("it is being installed", modulesAre(b, "m:1.0.0 RESOLVED"))
+	open := w.installing(b)
 	w.throughout(2*w.listEvery, "nothing else is sent for it", func() error { return sameCommands(b, "installBiz m:1.0.0") })
 	open()
 	w.readyPod("m")
@@ -259,4 +250,19 @@ func commandBaseline(w *world, tunnel string) {
 		w.fail("the baseline is %s", got)
 	}
 	w.saw("%s", got)
+}
+
+// installing makes Pod m, whose install is under way until open is called.
+func (w *world) installing(b *base) (open func()) {
+	pass, open := w.gate()
+	b.obey(func(c command) reply {
+		if _, ok := b.resolve(c); c.name == installBiz && ok {
+			pass()
+			return b.start(c)
+		}
+		return b.do(c)
+	})
+	w.create(w.barePod("m", module("m", "1.0.0")))
+	w.soon("it is being installed", modulesAre(b, "m:1.0.0 RESOLVED"))
+	return open
 }

@@ -100,16 +100,7 @@ func restartForced(w *world) {
 
 func restartInstalling(w *world) {
 	b := w.ready(overMQTT)
-	pass, open := w.gate()
-	b.obey(func(c command) reply {
-		if _, ok := b.resolve(c); c.name == installBiz && ok {
-			pass()
-			return b.start(c)
-		}
-		return b.do(c)
-	})
-	w.create(w.barePod("m", module("m", "1.0.0")))
-	w.soon("it is being installed", modulesAre(b, "m:1.0.0 RESOLVED"))
+	open := w.installing(b)
 	w.step()
 	open()
 	w.hasModules(b, "m:1.0.0 ACTIVATED")

@@ -190,25 +190,22 @@ func (r *run) next() (Schedule, bool) {
 	return r.seen.prefer(list), true
 }
 
-// one runs a schedule, once more if nobody can judge it, and notes a failure that repeats.
+// one runs a schedule, once more if nobody can judge it, and notes a failure.
 func (r *run) one(ctx context.Context, s Schedule) error {
 	got, report, err := r.try(ctx, s)
-	unclear := 0
-	if err == nil && got.unclear && ctx.Err() == nil {
-		unclear = 1
+	if err == nil && got.unclear && !over(ctx) {
 		r.unclear(got.seen)
 		got, report, err = r.try(ctx, s)
 	}
-	if ctx.Err() != nil || err != nil {
-		if ctx.Err() != nil {
-			return nil // what it says is of no use
-		}
+	if over(ctx) {
+		return nil // what it says is of no use
+	}
+	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
-	r.result.Unclear += unclear
 	r.result.Moves += len(s.Moves)
 	p := r.progress()
 	if got.invariant != "" {
@@ -225,6 +222,7 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 func (r *run) unclear(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.result.Unclear++
 	r.result.Unjudged = append(r.result.Unjudged, why)
 }
 
