@@ -283,9 +283,10 @@ func TestSendRefuses(t *testing.T) {
 // questions become one, and others are not held up.
 func TestOneHungBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hung := make(chan struct{})
+		sent, hung := make(chan struct{}), make(chan struct{})
 		under, most := 0, 0 // at the hung base; the bubble runs its handlers one by one
 		tn, h, f := newClient(t, Options{}, func(addr string, _ *http.Request, _ string) string {
+			<-sent // a base that answers before it is asked again would be asked three times
 			if addr == "198.18.0.1:1238" {
 				under++
 				most = max(most, under)
@@ -302,6 +303,7 @@ func TestOneHungBase(t *testing.T) {
 				}
 			}
 		}
+		close(sent)
 		synctest.Wait()
 		by := map[string]int{}
 		for _, e := range h.all() {
