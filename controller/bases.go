@@ -11,7 +11,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/metrics"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -82,9 +81,6 @@ func (c *Controller) sweep(ctx context.Context) error {
 			c.tellNews(n)
 		}
 		for _, p := range found.Probes {
-			if mutation.NoLists && p.Command == arklet.CommandQueryAllBiz {
-				continue
-			}
 			if err := c.dialog.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
 				c.logger.Debug("could not ask a base", "base", p.To.Identity, "command", p.Command, "err", err)
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/informers"
 	corev1informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -56,12 +57,12 @@ type Controller struct {
 	http           *httptunnel.Tunnel
 	reporter       *report.Reporter
 	journal        *kubelet.Journal
-	kubelet        *kubelet.Server  // nil unless logs and exec are served
-	view           *moduleview.View // nil unless Modules are shown
-	workloads      []cache.InformerSynced
-	baseline       *baseline.Selector            // nil unless bases are told what to install
-	parts          []func(context.Context) error // optional ones, started with the rest
-	due            chan struct{}                 // a question to a base may be due
+	kubelet        *kubelet.Server                 // nil unless logs and exec are served
+	view           *moduleview.View                // nil unless Modules are shown
+	workloads      informers.SharedInformerFactory // Deployments and DaemonSets
+	baseline       *baseline.Selector              // nil unless bases are told what to install
+	parts          []func(context.Context) error   // optional ones, started with the rest
+	due            chan struct{}                   // a question to a base may be due
 	rejects        *rejections
 	reach          reach
 }
@@ -103,6 +104,7 @@ func New(opts Options) (*Controller, error) {
 	if err := c.wireTunnels(); err != nil {
 		return nil, err
 	}
+	c.workloads = informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
 	if err := c.wirePods(); err != nil {
 		return nil, err
 	}
@@ -149,6 +151,9 @@ func (c *Controller) Start(ctx context.Context) error {
 	group.Go(func() error {
 		if !cache.WaitForCacheSync(ctx.Done(), c.nodes.Informer().HasSynced, c.peers.HasSynced, c.provider.Informer().HasSynced) {
 			return nil
+		}
+		if !c.workloadsKnown(ctx) && ctx.Err() == nil {
+			c.logger.Warn("Deployments and DaemonSets could not be read yet; until then the newest of several Pods of a module on a base is to serve")
 		}
 		c.adopt()
 		return c.serveBases(ctx)

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,17 +36,16 @@ import (
 // wireParts adds what an installation may do without.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
-	workloads := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
-	if err := c.wireNotices(workloads.Apps().V1().DaemonSets()); err != nil {
+	if err := c.wireNotices(c.workloads.Apps().V1().DaemonSets()); err != nil {
 		return err
 	}
 	if c.opts.Deployments {
-		c.wireDeployments(workloads.Apps().V1())
+		c.wireDeployments(c.workloads.Apps().V1())
 	}
 	c.parts = append(c.parts, func(ctx context.Context) error {
-		workloads.Start(ctx.Done())
+		c.workloads.Start(ctx.Done())
 		<-ctx.Done()
-		workloads.Shutdown()
+		c.workloads.Shutdown()
 		return nil
 	})
 	if c.opts.ModuleView {
@@ -140,7 +138,6 @@ func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), ReplicasFollow: true,
 	})
-	c.workloads = []cache.InformerSynced{deployments.Informer().HasSynced, daemonSets.Informer().HasSynced}
 	replicas := peer.New(peer.Options{
 		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
@@ -162,18 +159,24 @@ func (c *Controller) reportReplicas(change peer.Change) {
 	})
 }
 
-// baselineWait is how long a base that asks for its baseline waits for the workloads of the cluster
-// to be read: it asks once only.
-const baselineWait = 10 * time.Second
+// workloadsWait is how long the workloads of the cluster are waited for: a base asks once only for
+// its baseline, and modules must be served even by a controller that may not read workloads.
+const workloadsWait = 10 * time.Second
 
-// baselineFor is what a base that starts must install. It may block for baselineWait.
+// workloadsKnown waits until the workloads of the cluster are read, for workloadsWait at most.
+func (c *Controller) workloadsKnown(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.speed().Of(workloadsWait))
+	defer cancel()
+	apps := c.workloads.Apps().V1()
+	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced, apps.DaemonSets().Informer().HasSynced)
+}
+
+// baselineFor is what a base that starts must install. It may block for workloadsWait.
 func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if c.baseline == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), baselineWait)
-	defer cancel()
-	if !cache.WaitForCacheSync(ctx.Done(), c.workloads...) {
+	if !c.workloadsKnown(context.Background()) {
 		c.logger.Warn("a base asked for its baseline before the workloads were read", "base", b.Identity)
 		return nil
 	}

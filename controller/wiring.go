@@ -98,7 +98,8 @@ func (c *Controller) wirePods() error {
 			}
 			return n
 		},
-		Logger: c.logger,
+		Workloads: c.workloads.Apps().V1(),
+		Logger:    c.logger,
 	}, c.client, c.registry, c.dialog)
 	// PodController wants informers for the downward API, which modules do not use: this factory
 	// never runs.

@@ -73,6 +73,7 @@ type record struct {
 	liveness Liveness
 	owned    bool
 	lastSeen time.Time
+	came     time.Time // when it spoke for the first time; zero if it was known before
 
 	health   arklet.Health
 	healthAt time.Time

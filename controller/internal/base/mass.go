@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
@@ -35,23 +34,38 @@ func (o *MassOptions) complete() {
 type silent struct {
 	identity string
 	heard    time.Time
+	came     time.Time // zero if it was known before this controller began
 }
 
 // mass returns which of the silent bases are too many at once: those that fell silent within a
 // window in which at least Percent of all bases did. all counts the bases that are not silent too.
-// It sorts its argument.
-func (o MassOptions) mass(list []silent, all int) map[string]bool {
-	if mutation.NoMass || o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
+//
+// came is when bases came that speak. Those that came in the time of the window, and later than the
+// silent ones by a margin, have taken their places, as when bases are released: nobody comes over a
+// broken way. Neither they count, nor as many of the silent ones. It sorts its arguments.
+func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.Duration) map[string]bool {
+	if o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
 		return nil
 	}
 	slices.SortFunc(list, func(a, b silent) int { return a.heard.Compare(b.heard) })
+	slices.SortFunc(came, time.Time.Compare)
 	held := map[string]bool{}
+	var last time.Time    // when the last of the silent ones came
 	first, marked := 0, 0 // list[first:i+1] lies in one window; list[:marked] was looked at
 	for i, s := range list {
 		for s.heard.Sub(list[first].heard) > o.Window {
 			first++
 		}
-		if (i+1-first)*100 < o.Percent*all {
+		if s.came.After(last) {
+			last = s.came
+		}
+		since := list[first].heard.Add(-o.Window)
+		if later := last.Add(margin); !last.IsZero() && later.After(since) {
+			since = later
+		}
+		n, _ := slices.BinarySearchFunc(came, since, time.Time.Compare)
+		fresh := len(came) - n
+		if missing := i + 1 - first - fresh; missing <= 0 || missing*100 < o.Percent*(all-fresh) {
 			continue
 		}
 		for _, m := range list[max(first, marked) : i+1] {
@@ -68,8 +82,12 @@ type budget struct {
 	at    time.Time
 }
 
-// take says whether one more may go: percent of all bases in a minute, one at least.
+// take says whether one more may go: percent of all bases in a minute, one at least; of 100 percent
+// there is no limit.
 func (b *budget) take(percent, all int, now time.Time, speed pace.Speed) bool {
+	if percent >= 100 {
+		return true
+	}
 	aMinute := max(1, float64(percent*all/100))
 	if !b.at.IsZero() {
 		b.spent = max(0, b.spent-aMinute*float64(now.Sub(b.at))/float64(speed.Of(time.Minute)))

@@ -16,7 +16,13 @@ import (
 func TestMass(t *testing.T) {
 	at := func(seconds ...int) (list []silent) {
 		for i, s := range seconds {
-			list = append(list, silent{string(rune('a' + i)), time.Unix(int64(s), 0)})
+			list = append(list, silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0)})
+		}
+		return list
+	}
+	from := func(list []silent, second int) []silent {
+		for i := range list {
+			list[i].came = time.Unix(int64(second), 0)
 		}
 		return list
 	}
@@ -24,27 +30,37 @@ func TestMass(t *testing.T) {
 		list []silent
 		all  int
 		want map[string]bool
+		came []silent
 	}{
-		"none":                           {at(), 10, nil},
-		"one of two":                     {at(0), 2, nil},
-		"both of two":                    {at(0, 0), 2, nil},
-		"one of three":                   {at(0), 3, nil},
-		"two of three":                   {at(0, 1), 3, map[string]bool{"a": true, "b": true}},
-		"half":                           {at(0, 60), 4, map[string]bool{"a": true, "b": true}},
-		"half, one after the other":      {at(0, 61), 4, nil},
-		"fewer than half":                {at(0, 1), 5, nil},
-		"one long before the others":     {at(0, 100, 110, 120), 6, map[string]bool{"b": true, "c": true, "d": true}},
-		"windows that follow each other": {at(0, 40, 80, 120), 4, map[string]bool{"a": true, "b": true, "c": true, "d": true}},
+		"none":                                  {at(), 10, nil, nil},
+		"one of two":                            {at(0), 2, nil, nil},
+		"both of two":                           {at(0, 0), 2, nil, nil},
+		"one of three":                          {at(0), 3, nil, nil},
+		"two of three":                          {at(0, 1), 3, map[string]bool{"a": true, "b": true}, nil},
+		"half":                                  {at(0, 60), 4, map[string]bool{"a": true, "b": true}, nil},
+		"half, one after the other":             {at(0, 61), 4, nil, nil},
+		"fewer than half":                       {at(0, 1), 5, nil, nil},
+		"one long before the others":            {at(0, 100, 110, 120), 6, map[string]bool{"b": true, "c": true, "d": true}, nil},
+		"windows that follow each other":        {at(0, 40, 80, 120), 4, map[string]bool{"a": true, "b": true, "c": true, "d": true}, nil},
+		"a release of all bases":                {at(110, 120, 130), 6, nil, at(105, 110, 125)},
+		"some have come long before":            {at(110, 120, 130), 6, map[string]bool{"a": true, "b": true, "c": true}, at(7, 8, 9)},
+		"fewer come than fall silent":           {at(110, 120, 130, 140), 6, map[string]bool{"a": true, "b": true, "c": true, "d": true}, at(125)},
+		"all have come together":                {from(at(110, 120, 130), 100), 6, map[string]bool{"a": true, "b": true, "c": true}, at(100, 105, 109)},
+		"the silent ones had come much earlier": {from(at(110, 120, 130), 90), 6, nil, at(101, 105, 109)},
 	} {
 		var o MassOptions
 		o.complete()
-		if diff := cmp.Diff(c.want, o.mass(c.list, c.all), cmpopts.EquateEmpty()); diff != "" {
+		var came []time.Time
+		for _, b := range c.came {
+			came = append(came, b.heard)
+		}
+		if diff := cmp.Diff(c.want, o.mass(c.list, came, c.all, 10*time.Second), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	off := MassOptions{Percent: -1}
 	off.complete()
-	if got := off.mass(at(0, 0, 0), 3); len(got) > 0 {
+	if got := off.mass(at(0, 0, 0), nil, 3, 0); len(got) > 0 {
 		t.Errorf("turned off it holds %v", got)
 	}
 }
@@ -58,7 +74,7 @@ func TestMassAgreesWithItsDefinition(t *testing.T) {
 		all := len(seconds) + rapid.IntRange(0, 12).Draw(t, "speaking")
 		var list []silent
 		for i, s := range seconds {
-			list = append(list, silent{fmt.Sprint(i), time.Unix(int64(s), 0)})
+			list = append(list, silent{identity: fmt.Sprint(i), heard: time.Unix(int64(s), 0)})
 		}
 		want := map[string]bool{}
 		for _, b := range list {
@@ -77,14 +93,14 @@ func TestMassAgreesWithItsDefinition(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(want, o.mass(slices.Clone(list), all), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, o.mass(slices.Clone(list), nil, all, 0), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("held (-want +got):\n%s", diff)
 		}
 	})
 }
 
 func TestTheBudgetOfAMinute(t *testing.T) {
-	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100}, {100, 5, 5}} {
+	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100}, {99, 100, 99}} {
 		var b budget
 		now := time.Unix(0, 0)
 		took := func() (n int) {
@@ -103,6 +119,16 @@ func TestTheBudgetOfAMinute(t *testing.T) {
 		}
 		if total != 10*c.want {
 			t.Errorf("%d%% of %d: %d in ten minutes, want %d", c.percent, c.all, total, 10*c.want)
+		}
+	}
+}
+
+// Of 100 percent there is no limit, however fast bases come and die.
+func TestABudgetOfAll(t *testing.T) {
+	var b budget
+	for range 50 {
+		if !b.take(100, 5, time.Unix(0, 0), 1) {
+			t.Fatal("one must wait")
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -161,7 +160,8 @@ func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
 	b, known := r.bases[info.Identity]
 	switch {
 	case !known:
-		r.add(info)
+		b = r.add(info)
+		b.came = b.lastSeen
 		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
 	case b.info.Tunnel != info.Tunnel:
 		changes = r.touch(b)
@@ -384,7 +384,7 @@ func (r *Registry) tell(changes []Change) {
 
 // grace is for how long after sight has returned the silence of a tunnel's bases does not count.
 func (r *Registry) grace(key tunnel.Key) time.Duration {
-	if key == tunnel.MQTT && !mutation.NeverBlind {
+	if key == tunnel.MQTT {
 		return r.opts.Grace
 	}
 	return 0

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -34,7 +33,7 @@ func (r *Registry) Sweep() Swept {
 	var found Swept
 	var changes []Change
 	r.mu.Lock()
-	if slept := r.awake.look(now, now.Round(0)); slept > 0 && !mutation.NeverBlind {
+	if slept := r.awake.look(now, now.Round(0)); slept > 0 {
 		found.News = append(found.News, News{Blind: ControllerSuspended, Lasted: slept})
 		changes = append(changes, r.wokenUp(now, slept)...)
 	}
@@ -44,7 +43,7 @@ func (r *Registry) Sweep() Swept {
 			s = &sight{}
 			r.sights[key] = s
 		}
-		down, news := s.look(r.opts.Sees(key) || mutation.NeverBlind, now, r.opts.Speed.Of(tellAfter))
+		down, news := s.look(r.opts.Sees(key), now, r.opts.Speed.Of(tellAfter))
 		if down {
 			changes = append(changes, r.blind(bases, s, now)...)
 		} else {
@@ -127,13 +126,10 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 	changes = append(changes, given...)
 	for _, b := range bases {
 		if b.silence(now) >= r.opts.UnreachableAfter/2 { // it speaks every 10 s otherwise
-			list = append(list, silent{b.info.Identity, b.heard()})
+			list = append(list, silent{b.info.Identity, b.heard(), b.came})
 		}
 	}
-	held := r.opts.Mass.mass(list, len(bases))
-	if mutation.NeverBlind {
-		held = nil
-	}
+	held := r.held(list, bases, now)
 	many := 0
 	for _, b := range bases {
 		silence := b.silence(now)
@@ -169,6 +165,20 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 		s.mass = time.Time{}
 	}
 	return news, append(changes, r.giveUp(dead, now)...)
+}
+
+// held returns which of the silent bases are too many at once.
+func (r *Registry) held(list []silent, bases []*record, now time.Time) map[string]bool {
+	if len(list) == 0 {
+		return nil
+	}
+	var came []time.Time
+	for _, b := range bases {
+		if !b.came.IsZero() && b.silence(now) < r.opts.UnreachableAfter/2 {
+			came = append(came, b.came)
+		}
+	}
+	return r.opts.Mass.mass(list, came, len(bases), r.opts.UnreachableAfter/2)
 }
 
 // giveUpDoubted forgets bases whose Node was deleted and that do not speak, and returns the others:

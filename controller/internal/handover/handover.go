@@ -3,22 +3,12 @@
 // steps 4 and 5). It is pure: no I/O, no time of its own.
 package handover
 
-import (
-	"cmp"
-	"slices"
-	"time"
-
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
-)
+import "slices"
 
 // Pod is one Pod of a module on a base, as it is and as it is to be.
 type Pod struct {
 	// Key names the Pod to the caller.
 	Key string
-	// Created orders the Pods: the newest one's version is the one that serves.
-	Created time.Time
-	// Seen orders Pods that were created in the same second, the resolution of Kubernetes.
-	Seen uint64
 	// IsReady is what the API server says now; Ready is what it should say.
 	IsReady, Ready bool
 }
@@ -32,7 +22,8 @@ type Step struct {
 	PreferDeletion bool
 }
 
-// Order returns the writes for the Pods of one module on one base.
+// Order returns the writes for the Pods of one module on one base, which come oldest first: the last
+// one's version is the one that serves.
 //
 // Pods that turn Not Ready come first, oldest first, so that the Deployment, which deletes Not
 // Ready Pods before others, takes the old Pod of this base and not one that still serves elsewhere;
@@ -45,13 +36,9 @@ type Step struct {
 //
 // Pods whose readiness stays come last, since the order does not matter to them.
 func Order(pods []Pod, served func() bool) []Step {
-	sorted := slices.Clone(pods)
-	slices.SortStableFunc(sorted, func(a, b Pod) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Seen, b.Seen), cmp.Compare(a.Key, b.Key))
-	})
 	var down, up, same []Step
 	stays := false
-	for _, p := range sorted {
+	for _, p := range pods {
 		switch {
 		case p.IsReady && !p.Ready:
 			down = append(down, Step{Key: p.Key})
@@ -61,9 +48,6 @@ func Order(pods []Pod, served func() bool) []Step {
 			stays = stays || p.Ready
 			same = append(same, Step{Key: p.Key})
 		}
-	}
-	if mutation.ReverseHandover {
-		return slices.Concat(up, down, same)
 	}
 	if stays || len(down) == 0 || len(up) == 0 || served() {
 		return slices.Concat(down, up, same)

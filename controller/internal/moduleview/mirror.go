@@ -1,11 +1,13 @@
 package moduleview
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
@@ -23,6 +25,9 @@ var (
 
 // mirror returns the Module of a container. node is the Pod's Node, nil if it is not known.
 func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
+	if resolved, err := workload.Resolve(pod, container, unread); err == nil {
+		container = resolved
+	}
 	m := workload.Of(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
@@ -49,6 +54,11 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	setState(&out.Status, pod, container.Name)
 	return out
 }
+
+// errUnread is why a version that stands in a ConfigMap is not known before it is installed.
+var errUnread = errors.New("no ConfigMap is read for the view of modules")
+
+func unread(types.NamespacedName, string) (string, error) { return "", errUnread }
 
 // nameOf is the name of the Module of a container. A container's name has no dot, so that no two
 // containers of a namespace share a name.

@@ -73,6 +73,19 @@ func TestMirrorReadsAVersionThatStandsInAnAnnotation(t *testing.T) {
 	}
 }
 
+// A version that stands in a ConfigMap is known once it is installed.
+func TestMirrorReadsAVersionThatIsInstalled(t *testing.T) {
+	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {
+		pod := modulePod(corev1.ContainerStatus{Name: "biz1", ContainerID: id})
+		pod.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"},
+		}}
+		if got := mirror(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want || got.Labels["module.koupleless.io/version"] != want {
+			t.Errorf("container %q: version %q, labels %v", id, got.Spec.Module.Version, got.Labels)
+		}
+	}
+}
+
 func TestMirrorLeavesOutWhatIsNoLabel(t *testing.T) {
 	pod := modulePod(waiting("", ""))
 	pod.Status.PodIP = "2001:db8::1"

@@ -16,6 +16,7 @@
 //	writer.go      writes to the API server
 //	ledger.go      what Pods had put on a base, in a form that outlives them
 //	rollouts.go    how far the Deployments of the Pods are
+//	templates.go   what Deployments and DaemonSets want of their Pods now
 //	unlabelled.go  Pods on bases that are no modules
 //	toleration.go  the toleration for this environment that a Pod may lack
 //	vklog.go       virtual-kubelet's log in ours

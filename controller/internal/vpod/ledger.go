@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 )
 
 // The ledger of a base says what Pods had put there. A Pod may leave the API while its base is away,
@@ -62,7 +61,7 @@ func (p *Provider) Ledger(identity string) string {
 // restore takes up a ledger. What is not listed may come until unsettled: whoever wrote the ledger
 // may have sent the install a moment before.
 func (s *store) restore(identity, ledger string, unsettled time.Time) error {
-	if ledger == "" || mutation.ForgetPlaced {
+	if ledger == "" {
 		return nil
 	}
 	var all []placementRecord

@@ -11,12 +11,35 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // What a list says reaches the Pod at once, whatever command is under way.
+// The API server notes that a Pod has no time left, and takes it out, one after the other. Whoever
+// asked for it may die in between: the Pod stays until somebody asks again.
+func TestADeletionThatStoppedHalfWay(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.create("p", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.wantShow("p", "Running Ready")
+		w.Leave("a", "vnode.a")
+		pod := w.pod("p").DeepCopy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = ptr.To(metav1.Now()), ptr.To[int64](0)
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.hear()
+		w.Serve("a", "vnode.a", "")
+		w.pass(5 * time.Second)
+		w.wantShow("p", "gone")
+		wantDiff(t, "modules", map[string]string{}, w.base.states())
+	})
+}
+
 func TestReadyIsNeverOlderThanTheList(t *testing.T) {
 	in(t, "uninstalled by somebody else while installs hang", Options{}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))

@@ -172,6 +172,19 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 // version. What comes of it shows in the base's list.
 var errSuperseded = errors.New("a Pod came for another version")
 
+// showWithin is how long the list is waited for that shows an install which nobody waits for.
+const showWithin = time.Second
+
+// showInstall gets a list that shows an install which nobody waits for any more. Without it the same
+// install would begin again if a Pod comes for that version once more, and the base refuses it.
+func (p *Provider) showInstall(ctx context.Context, b base.Snapshot) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(showWithin))
+	defer cancel()
+	if _, err := p.listModules(ctx, b, time.Now()); err != nil {
+		p.opts.Logger.Debug("an install that no Pod wants any more does not show yet", "base", b.Identity, "err", err)
+	}
+}
+
 // installing is an install under way.
 type installing struct {
 	module arklet.Module

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
@@ -313,7 +312,7 @@ func (s *situation) wanted(version string) bool {
 // goes in time for the grace period of its Pods, at whose end PodController takes them out of the
 // API whatever the base says.
 func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l departure, leaves bool) time.Duration {
-	if mutation.UninstallFirst || biz.State != arklet.StateActivated || serves != "" || s.activeBeside(biz.Version) {
+	if biz.State != arklet.StateActivated || serves != "" || s.activeBeside(biz.Version) {
 		return 0
 	}
 	if p.held {

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -67,6 +67,9 @@ type Options struct {
 	Keep func(ctx context.Context, identity string)
 	// Node finds a Node by its name; nil if there is none. Nil finds none.
 	Node func(name string) *corev1.Node
+	// Workloads tell which Pods of a Deployment or DaemonSet are what it wants now. Nil: the Pod that
+	// was created last is.
+	Workloads appsinformers.Interface
 	// Logger may be nil, which discards.
 	Logger *slog.Logger
 }
@@ -94,18 +97,19 @@ const acceptAfter = time.Second
 // Provider serves the Pods of all bases of this controller. PodController calls it; the rest of the
 // controller tells it of bases. Its methods may be called concurrently.
 type Provider struct {
-	opts     Options
-	registry *base.Registry
-	dialog   *base.Dialog
-	informer *Informer
-	store    *store
-	writer   *writer
-	gaps     gaps
-	turns    turns
-	rollouts rollouts
-	others   *strangers
-	versions *configmap.Resolver
-	prober   *probe.Prober
+	opts      Options
+	registry  *base.Registry
+	dialog    *base.Dialog
+	informer  *Informer
+	store     *store
+	writer    *writer
+	gaps      gaps
+	turns     turns
+	rollouts  rollouts
+	templates templates
+	others    *strangers
+	versions  *configmap.Resolver
+	prober    *probe.Prober
 	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
 	// say, whatever is under way there.
 	operators, publishers *workers
@@ -140,15 +144,16 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 		opts.Node = func(string) *corev1.Node { return nil }
 	}
 	p := &Provider{
-		opts:     opts,
-		registry: registry,
-		dialog:   dialog,
-		store:    newStore(),
-		nodes:    map[string]string{},
-		served:   map[string]service{},
-		gaps:     gaps{open: map[string]map[string]int{}},
-		turns:    turns{speed: opts.Speed},
+		opts:      opts,
+		registry:  registry,
+		dialog:    dialog,
+		templates: newTemplates(opts.Workloads),
+		nodes:     map[string]string{},
+		served:    map[string]service{},
+		gaps:      gaps{open: map[string]map[string]int{}},
+		turns:     turns{speed: opts.Speed},
 	}
+	p.store = newStore(p.templates.outdated)
 	p.informer = NewInformer(client, p.Serves)
 	p.writer = &writer{client: client, pods: p.informer}
 	p.others = newStrangers(p, client)
@@ -177,6 +182,9 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.watch(p.rollouts.handler()); err != nil {
 		return err
 	}
+	if err := p.templates.watch(p.templateChanged); err != nil {
+		return err
+	}
 	for _, ws := range []*workers{p.operators, p.publishers} {
 		ws.start(ctx)
 		defer ws.stop()
@@ -187,6 +195,13 @@ func (p *Provider) Start(ctx context.Context) error {
 	wg.Go(func() { _ = p.prober.Start(ctx) }) // neither fails
 	wg.Go(func() { _ = p.versions.Start(ctx) })
 	return p.informer.Start(ctx)
+}
+
+// templateChanged has the lanes looked at in which a workload wants another Pod to serve than before.
+func (p *Provider) templateChanged(workload string) {
+	for _, key := range p.store.changed(workload) {
+		p.trigger(key)
+	}
 }
 
 // Serves says whether the Node of that name is served here.
@@ -230,7 +245,9 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 	if err := p.store.restore(identity, ledger, time.Now().Add(p.opts.InstallTimeout+lateFor)); err != nil {
 		p.opts.Logger.Warn("could not read what modules had put on a base; it keeps what no Pod wants", "base", identity, "err", err)
 	}
-	pods := slices.DeleteFunc(p.informer.On(nodeName), leaving)
+	// Those whose deletion should have followed at once too: whoever asked for it may have died before
+	// the API server was done, and then they stay until somebody asks again.
+	pods := p.informer.On(nodeName)
 	p.addPods(identity, pods...)
 	p.informer.Deliver(nodeName)
 	for _, pod := range pods {

@@ -31,7 +31,7 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	}
 	byKey := map[string]view{}
 	var pods []handover.Pod
-	for i, v := range p.store.views(key) {
+	for _, v := range p.store.views(key) {
 		if v.deleting {
 			continue
 		}
@@ -46,7 +46,7 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 			continue
 		}
 		byKey[string(v.uid)] = v
-		pods = append(pods, handover.Pod{Key: string(v.uid), Created: v.pod.CreationTimestamp.Time, Seen: uint64(i), IsReady: isReady(&before), Ready: isReady(&target)})
+		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target)})
 	}
 	if err := p.writeInOrder(ctx, key, b, pods, byKey); err != nil {
 		return 0, whileServed(ctx, err)
@@ -228,8 +228,9 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
 	coming := false
-	for _, other := range l.views(s.Name) {
-		if other.uid == e.uid || other.module.Module == s.Module || !other.wants() || older(view{entry: e, pod: e.pod}, other) > 0 {
+	views := l.views(s.Name)
+	for _, other := range views[slices.IndexFunc(views, func(v view) bool { return v.uid == e.uid })+1:] {
+		if other.module.Module == s.Module || !other.wants() {
 			continue
 		}
 		biz, there := b.Module(s.Name, other.module.Version)

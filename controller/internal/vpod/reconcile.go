@@ -229,6 +229,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		return ctx.Err()
 	}
 	if errors.Is(err, errSuperseded) {
+		p.showInstall(ctx, b)
 		return nil
 	}
 	_, there := b.Module(m.Name, m.Version)

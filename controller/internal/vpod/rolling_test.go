@@ -151,6 +151,26 @@ func TestAReleaseOvertakesAnother(t *testing.T) {
 	})
 }
 
+// An install that no Pod wanted for a moment is not begun again while it goes on.
+func TestAnInstallIsWantedAgain(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode = activateNew })
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("new", container("biz1", "2"))
+		w.pass(100 * time.Millisecond)
+		w.base.with(func(b *fakeBase) {
+			b.modules = append(b.modules, arklet.Biz{Name: "biz1", Version: "2", State: arklet.StateResolved})
+		})
+		w.forceDelete("new")
+		w.pass(10 * time.Millisecond)
+		w.create("again", container("biz1", "2"))
+		w.pass(time.Second)
+		wantDiff(t, "commands", []string{"installBiz biz1:1", "installBiz biz1:2"}, w.base.takeCommands())
+	})
+}
+
 func TestBizDeactivateAndTheFailedPhase(t *testing.T) {
 	for _, c := range []struct {
 		rule  FailedRule

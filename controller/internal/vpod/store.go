@@ -22,6 +22,9 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
+	workload string // its Deployment or DaemonSet; empty if it has none
+	// outdated says that its workload wants another module now.
+	outdated bool
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
 	came     time.Time
@@ -80,17 +83,27 @@ type view struct {
 	module        module // the one of the lane
 	deleting      bool
 	notReadySince time.Time
+	// since orders views: it is when the Pod was created, or, if that was later, when one that its
+	// workload does not want any more was.
+	since time.Time
 }
 
 // wants says whether the Pod wants its module on the base: it stays, and its module can be
 // installed.
 func (v view) wants() bool { return !v.deleting && v.module.installable() }
 
-// older orders views by creation, then by how far they were when they came, then by when they came.
-// A controller that starts in the middle of a rollout gets the Pods of one second in any order:
-// what was written to them tells which one is to serve.
+// older orders views by creation, but those that their workload wants after those that it does not
+// want any more; then by how far they were when they came, then by when they came. A controller that
+// starts in the middle of a rollout gets the Pods of one second in any order: what was written to
+// them tells which one is to serve.
 func older(a, b view) int {
-	return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+	current := func(v view) int {
+		if v.outdated {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(a.since.Compare(b.since), cmp.Compare(current(a), current(b)),
 		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
 }
 
@@ -117,14 +130,17 @@ func stageOf(pod *corev1.Pod) stage {
 
 // store holds the entries by UID and finds them by name, base and module.
 type store struct {
+	// outdated says whether the workload of a Pod wants another module.
+	outdated func(*corev1.Pod) bool
+
 	mu     sync.RWMutex
 	next   uint64
 	byUID  map[types.UID]*entry
 	byBase map[string]map[string]*lane // then by module name
 }
 
-func newStore() *store {
-	return &store{byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{}}
+func newStore(outdated func(*corev1.Pod) bool) *store {
+	return &store{outdated: outdated, byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
@@ -172,6 +188,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		}
 		s.byUID[pod.UID] = e
 	}
+	e.workload, e.outdated = workloadOf(pod), s.outdated(pod)
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules = pod, modules
@@ -300,6 +317,23 @@ func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	return pods
 }
 
+// changed looks again at which Pods a workload wants, and returns the lanes where that is another
+// than before.
+func (s *store) changed(workload string) (lanes []workerKey) {
+	s.change(func() {
+		for _, e := range s.byUID {
+			if e.workload != workload || e.outdated == s.outdated(e.pod) {
+				continue
+			}
+			e.outdated = !e.outdated
+			for _, name := range e.names() {
+				lanes = append(lanes, workerKey{e.identity, name})
+			}
+		}
+	})
+	return lanes
+}
+
 // has says whether anything is known of a lane.
 func (s *store) has(key workerKey) bool {
 	s.mu.RLock()
@@ -321,9 +355,19 @@ func (s *store) views(key workerKey) []view {
 // views is called with the store's lock held.
 func (l *lane) views(name string) []view {
 	views := make([]view, 0, len(l.pods))
+	outdated := map[string]time.Time{} // when the last one was created, by workload
+	for _, e := range l.pods {
+		if created := e.pod.CreationTimestamp.Time; e.outdated && created.After(outdated[e.workload]) {
+			outdated[e.workload] = created
+		}
+	}
 	for _, e := range l.pods {
 		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
-		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, notReadySince: e.notReadySince})
+		since := e.pod.CreationTimestamp.Time
+		if last := outdated[e.workload]; !e.outdated && last.After(since) {
+			since = last
+		}
+		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, notReadySince: e.notReadySince, since: since})
 	}
 	slices.SortFunc(views, older)
 	return views

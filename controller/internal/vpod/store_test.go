@@ -35,7 +35,7 @@ func TestPodsOfOneSecond(t *testing.T) {
 		{"nothing was written: the first one", []*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStore()
+			s := newStore(func(*corev1.Pod) bool { return false })
 			for _, p := range c.pods {
 				s.put(p, "base", modulesOf(p, nil))
 			}

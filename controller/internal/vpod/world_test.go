@@ -14,6 +14,7 @@ import (
 
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -235,6 +236,8 @@ func newWorld(t *testing.T, opts Options) *world {
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
 	dialog := base.NewDialog(registry)
 	dialog.Use(w.base)
+	workloads := informers.NewSharedInformerFactory(w.api, 0)
+	opts.Workloads = workloads.Apps().V1()
 	w.Provider = New(opts, w.api, registry, dialog)
 	unused := informers.NewSharedInformerFactory(w.api, 0).Core().V1()
 	limiter := func() workqueue.TypedRateLimiter[any] {
@@ -261,7 +264,8 @@ func newWorld(t *testing.T, opts Options) *world {
 			t.Errorf("pod controller: %v", err)
 		}
 	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	t.Cleanup(func() { cancel(); wg.Wait(); workloads.Shutdown() })
+	workloads.Start(ctx.Done())
 	w.hear()
 	w.Serve("a", "vnode.a", "")
 	w.pass(time.Second)
@@ -389,6 +393,23 @@ func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod 
 		w.t.Fatal(err)
 	}
 	return pod
+}
+
+// wants has the DaemonSet of the Pods that are created want a version of biz1.
+func (w *world) wants(version string) {
+	w.t.Helper()
+	w.owners = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: ptr.To(true)}}
+	w.serial++
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "default", Generation: int64(w.serial)}}
+	d.Spec.Template.Spec.Containers = []corev1.Container{container("biz1", version)}
+	_, err := w.api.AppsV1().DaemonSets("default").Update(w.t.Context(), d, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = w.api.AppsV1().DaemonSets("default").Create(w.t.Context(), d, metav1.CreateOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
 }
 
 func (w *world) delete(name string) {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,24 @@ func KeepsReplicas(d *appsv1.Deployment) bool {
 // installed says Check.
 func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
 	return arklet.Module{Name: container.Name, Version: version(meta, container), URL: container.Image}
+}
+
+// Meets reports whether a Pod asks for the modules that a template asks for. What others add to a Pod
+// does not count.
+func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
+	for _, want := range template.Spec.Containers {
+		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == want.Name })
+		if i < 0 {
+			return false
+		}
+		c := pod.Spec.Containers[i]
+		from, key, _ := VersionSource(pod.Namespace, c)
+		wantFrom, wantKey, _ := VersionSource(pod.Namespace, want)
+		if Of(&pod.ObjectMeta, c) != Of(&template.ObjectMeta, want) || from != wantFrom || key != wantKey {
+			return false
+		}
+	}
+	return true
 }
 
 // PreStopSleep is how long a module is to stay after its Pod began to be deleted, by the container's

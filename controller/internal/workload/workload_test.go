@@ -74,6 +74,37 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// A Pod meets a template that asks for the same modules, wherever their versions stand.
+func TestMeets(t *testing.T) {
+	field := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}
+	configMap := func(key string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: key}}
+	}
+	template := func(annotation string, env corev1.EnvVar, more ...corev1.Container) corev1.PodTemplateSpec {
+		env.Name = "BIZ_VERSION"
+		containers := append([]corev1.Container{{Name: "m", Image: "https://modules.example/m.jar", Env: []corev1.EnvVar{env}}}, more...)
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"version": annotation}}, Spec: corev1.PodSpec{Containers: containers}}
+	}
+	for name, c := range map[string]struct {
+		pod, template corev1.PodTemplateSpec
+		want          bool
+	}{
+		"as it is":                 {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}), true},
+		"an injected container":    {template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "injected"}), template("", corev1.EnvVar{Value: "1"}), true},
+		"a module more":            {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "m2"}), false},
+		"another version":          {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "2"}), false},
+		"the same annotation":      {template("1", corev1.EnvVar{ValueFrom: field}), template("1", corev1.EnvVar{ValueFrom: field}), true},
+		"another annotation":       {template("1", corev1.EnvVar{ValueFrom: field}), template("2", corev1.EnvVar{ValueFrom: field}), false},
+		"the same ConfigMap":       {template("", corev1.EnvVar{ValueFrom: configMap("a")}), template("", corev1.EnvVar{ValueFrom: configMap("a")}), true},
+		"another key of ConfigMap": {template("", corev1.EnvVar{ValueFrom: configMap("a")}), template("", corev1.EnvVar{ValueFrom: configMap("b")}), false},
+	} {
+		pod := &corev1.Pod{ObjectMeta: c.pod.ObjectMeta, Spec: c.pod.Spec}
+		if got := Meets(pod, &c.template); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestPreStopSleep(t *testing.T) {
 	handler := func(h corev1.LifecycleHandler) corev1.Container {
 		return corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &h}}

@@ -15,7 +15,6 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/mutation"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -106,7 +105,7 @@ func (t *Tunnel) publish(topic string, body []byte) error {
 	if client == nil || !(*client).IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	token := (*client).Publish(topic, 1, mutation.RetainCommands, body)
+	token := (*client).Publish(topic, 1, false, body)
 	select {
 	case <-token.Done():
 		if err := token.Error(); err != nil {

@@ -1,0 +1,147 @@
+package vpod
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+)
+
+// halfWay has a rollout of the DaemonSet come to where a base has Pods of both versions.
+func (w *world) halfWay(m mode) {
+	w.base.with(func(b *fakeBase) { b.mode = m })
+	w.wants("1")
+	w.create("old", container("biz1", "1"))
+	w.pass(2 * time.Second)
+	w.wants("2")
+	w.create("new", container("biz1", "2"))
+	w.pass(2 * time.Second)
+}
+
+// A rollout is taken back while both Pods are there: the one that is wanted again serves, though it
+// is the older one.
+func TestARolloutIsTakenBack(t *testing.T) {
+	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
+		in(t, name, Options{Drain: -1}, func(t *testing.T, w *world) {
+			w.halfWay(m)
+			w.wantShow("old", "Running BizDeactivate")
+			w.wantShow("new", "Running Ready")
+			w.wants("1")
+			w.pass(2 * time.Second)
+			w.wantShow("old", "Running Ready")
+			w.wantShow("new", "Running BizDeactivate")
+			w.delete("new")
+			w.pass(2 * time.Second)
+			wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+		})
+	}
+}
+
+// A Pod of the old version is deleted by somebody in mid-rollout and made anew: it is the newest one,
+// and not the one that is to serve.
+func TestAnOldPodComesAgain(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(_ *testing.T, w *world) {
+		w.halfWay(activateNew)
+		w.forceDelete("old")
+		w.create("again", container("biz1", "1"))
+		w.pass(5 * time.Second)
+		w.wantShow("new", "Running Ready")
+	})
+}
+
+// What a workload wants comes after what it does not want any more, and among Pods of several
+// workloads the newest still counts.
+func TestOrderOfPods(t *testing.T) {
+	unwanted := map[string]bool{}
+	s := newStore(func(p *corev1.Pod) bool { return unwanted[p.Name] })
+	add := func(name, owner string, second int) {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Date(2024, 7, 18, 0, 0, second, 0, time.UTC)),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}},
+		}}
+		p.Spec.Containers = []corev1.Container{container("m", name)}
+		s.put(p, "base", modulesOf(p, nil))
+	}
+	add("a1", "a", 1)
+	add("a3", "a", 3)
+	add("b2", "b", 2)
+	add("b4", "b", 4)
+	key := workerKey{"base", "m"}
+	for _, c := range []struct {
+		name     string
+		unwanted []string
+		want     []string
+		lanes    int
+	}{
+		{"all are wanted", nil, []string{"a1", "b2", "a3", "b4"}, 0},
+		{"a rollout of a: no other Pod is meant", []string{"a1"}, []string{"a1", "b2", "a3", "b4"}, 1},
+		{"it is taken back", []string{"a3"}, []string{"b2", "a3", "a1", "b4"}, 2},
+		{"none of a is wanted", []string{"a1", "a3"}, []string{"a1", "b2", "a3", "b4"}, 1},
+	} {
+		unwanted = map[string]bool{}
+		for _, name := range c.unwanted {
+			unwanted[name] = true
+		}
+		if lanes := s.changed(daemonSet + "/a"); len(lanes) != c.lanes || slices.ContainsFunc(lanes, func(k workerKey) bool { return k != key }) {
+			t.Errorf("%s: %v are to be looked at, want %d", c.name, lanes, c.lanes)
+		}
+		var got []string
+		for _, v := range s.views(key) {
+			got = append(got, v.pod.Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: oldest first (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// Whether a Pod is what its workload wants is a matter of its modules alone.
+func TestOutdated(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.wants("1")
+		of := w.templates
+		pod := func(change func(c *corev1.Container)) *corev1.Pod {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", OwnerReferences: w.owners}}
+			p.Spec.Containers = []corev1.Container{container("biz1", "1"), {Name: "injected"}}
+			change(&p.Spec.Containers[0])
+			return p
+		}
+		for name, c := range map[string]struct {
+			change func(c *corev1.Container)
+			want   bool
+		}{
+			"as it is":         {func(*corev1.Container) {}, false},
+			"another setting":  {func(c *corev1.Container) { c.Env = append(c.Env, corev1.EnvVar{Name: "X"}) }, false},
+			"another jar":      {func(c *corev1.Container) { c.Image += "2" }, true},
+			"another version":  {func(c *corev1.Container) { c.Env[0].Value = "2" }, true},
+			"no version":       {func(c *corev1.Container) { c.Env = nil }, true},
+			"another module":   {func(c *corev1.Container) { c.Name = "biz2" }, true},
+			"an unknown owner": {func(*corev1.Container) {}, false},
+		} {
+			p := pod(c.change)
+			if name == "an unknown owner" {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "gone", Controller: ptr.To(true)}}
+			}
+			if got := of.outdated(p); got != c.want {
+				t.Errorf("%s: outdated %t", name, got)
+			}
+		}
+	})
+}
+
+// Whoever starts the informers finds those of the templates among them.
+func TestInformersAreAskedForAtOnce(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	newTemplates(factory.Apps().V1())
+	factory.Start(t.Context().Done())
+	if synced := factory.WaitForCacheSync(t.Context().Done()); len(synced) != 2 {
+		t.Errorf("only %v are there", synced)
+	}
+}
