@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -114,6 +115,15 @@ func (w *world) rolledOut(name string) {
 		want, s := *d.Spec.Replicas, d.Status
 		if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != want || s.Replicas != want || s.AvailableReplicas != want {
 			return fmt.Errorf("%d wanted, %d updated, %d in all, %d available", want, s.UpdatedReplicas, s.Replicas, s.AvailableReplicas)
+		}
+		var ready int32 // the watch of Pods may be behind that of Deployments
+		for _, p := range w.list() {
+			if strings.HasPrefix(p.Name, name+"-") && isReady(p) {
+				ready++
+			}
+		}
+		if ready < want {
+			return fmt.Errorf("%d wanted, %d seen Ready", want, ready)
 		}
 		return nil
 	})

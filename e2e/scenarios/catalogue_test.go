@@ -5,6 +5,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,33 +26,57 @@ var catalogue = filepath.Join("..", "..", "scenarios")
 
 // Every scenario of the catalogue passes.
 func TestCatalogue(t *testing.T) {
-	all, err := source.Load([]string{catalogue}, source.Options{})
+	all, err := source.Load([]string{catalogue, filepath.Join(catalogue, "regressions")}, source.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(all) == 0 {
 		t.Fatalf("there is no scenario in %s", catalogue)
 	}
-	// Those that need the sandbox for themselves run before the others begin: a
-	// parallel subtest waits until its parent has ended.
+	// The longest begin, so that all sandboxes end together.
+	slices.SortStableFunc(all, func(a, b *source.Scenario) int { return len(b.Cells) - len(a.Cells) })
+	together, alone := make(chan *source.Scenario, len(all)), make(chan *source.Scenario, len(all))
 	for _, s := range all {
-		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) {
-			if shared.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
-				t.Skip("the API server of a kind cluster is not the sandbox's to kill")
-			}
-			if c := s.Scenario.Spec.Controller; shared.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
-				t.Skip("nothing stands between a controller in the cluster and its API server")
-			}
-			if !*s.Scenario.Spec.Exclusive {
-				t.Parallel()
-			}
-			f := features.New(s.Scenario.Spec.Description).Assess("passes", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-				passes(ctx, t, up, s)
-				return ctx
-			})
-			testenv.Test(t, f.Feature())
-		})
+		if *s.Scenario.Spec.Exclusive {
+			alone <- s
+		} else {
+			together <- s
+		}
 	}
+	close(together)
+	close(alone)
+	work := func(in place, queue <-chan *source.Scenario) {
+		for s := range queue {
+			t.Run(s.Scenario.Metadata.Name, func(t *testing.T) { assess(t, in, s) })
+		}
+	}
+	here := place{shared, up}
+	var ended, side sync.WaitGroup
+	for range sideBySide {
+		side.Go(func() { work(here, together) })
+	}
+	for _, p := range places {
+		ended.Go(func() { work(p, alone) })
+	}
+	side.Wait()
+	work(here, alone) // nobody else is there any more
+	ended.Wait()
+}
+
+// assess runs a scenario of the catalogue in a sandbox, if it can be run there.
+func assess(t *testing.T, in place, s *source.Scenario) {
+	t.Helper()
+	if in.box.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
+		t.Skip("the API server of a kind cluster is not the sandbox's to kill")
+	}
+	if c := s.Scenario.Spec.Controller; in.box.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
+		t.Skip("nothing stands between a controller in the cluster and its API server")
+	}
+	f := features.New(s.Scenario.Spec.Description).Assess("passes", func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
+		passes(ctx, t, in, s)
+		return ctx
+	})
+	testenv.Test(t, f.Feature())
 }
 
 // killsAPIServer tells whether a scenario does anything to the API server.
@@ -61,9 +87,9 @@ func killsAPIServer(s *source.Scenario) (does bool) {
 
 // passes runs a scenario, with every cell of its matrix, and fails the test with
 // the report if one has not passed.
-func passes(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) {
+func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Helper()
-	r := execute(ctx, t, in, s)
+	r := execute(ctx, t, in.up, s)
 	sent, lost := 0, 0
 	for _, run := range r.Runs {
 		for _, stream := range run.Traffic {
@@ -74,13 +100,13 @@ func passes(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Sc
 	if r.Verdict() == scenario.Passed {
 		return
 	}
-	keep(ctx, t, r)
+	keep(ctx, t, in, r)
 	t.Error(text(t, r))
 }
 
 func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
 	t.Helper()
-	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}})
+	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +126,7 @@ func text(t *testing.T, r *scenario.Report) string {
 }
 
 // keep leaves the report and the logs of the sandbox in the artifacts.
-func keep(ctx context.Context, t *testing.T, r *scenario.Report) {
+func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report) {
 	t.Helper()
 	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
@@ -112,7 +138,7 @@ func keep(ctx context.Context, t *testing.T, r *scenario.Report) {
 	if err != nil {
 		t.Errorf("the report is not kept: %v", err)
 	}
-	logs, err := shared.Run(ctx, "logs", "--tail", "500")
+	logs, err := in.box.Run(ctx, "logs", "--tail", "500")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, "logs.txt"), []byte(logs.Out+logs.Err), 0o600)
 	}

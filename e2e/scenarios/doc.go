@@ -2,8 +2,9 @@
 // subtest, judged by the same runner as koupsandbox scenario run. It also holds that
 // command, and those around it, to what they promise.
 //
-//	main_test.go       one sandbox for all; E2E_PROVIDER=embedded|kind says where, E2E_BROKER=mosquitto on which broker
-//	catalogue_test.go  the files, those that need the sandbox for themselves one after the other
+//	main_test.go       a sandbox for all, and more for scenarios that disturb others; E2E_PROVIDER=embedded|kind says
+//	                   where, E2E_BROKER=mosquitto on which broker, E2E_SPEED=1..20 how fast they live
+//	catalogue_test.go  the files: side by side, but those that disturb others, each with a sandbox for itself
 //	long_test.go       outages of minutes, in a sandbox that lives ten times as fast
 //	mosquitto_test.go  what up says about a broker of the user's that it cannot use
 //	mutation_test.go   a controller that is broken on purpose turns scenarios red

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
-	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
@@ -60,7 +59,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
 			fast, client := ofSpeed(t, programs, c.env, s.Scenario.Spec.Speed)
 			keepNode(t, client)
-			r := execute(t.Context(), t, fast, s)
+			r := execute(t.Context(), t, fast.up, s)
 			if r.Verdict() != c.want {
 				t.Error(text(t, r))
 			}
@@ -138,7 +137,7 @@ func load(t *testing.T, file string) *source.Scenario {
 }
 
 // ofSpeed brings up a sandbox of its own, with variables of the controller.
-func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (*sandbox.Sandbox, kubernetes.Interface) {
+func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (place, kubernetes.Interface) {
 	t.Helper()
 	b := &box.Box{Bin: bin, Home: home, Name: envconf.RandomName("own", 12)}
 	t.Cleanup(func() {
@@ -156,5 +155,5 @@ func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (*sandb
 	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	return s, client
+	return place{b, s}, client
 }

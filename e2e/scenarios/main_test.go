@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/e2e-framework/pkg/env"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/types"
@@ -20,16 +22,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// atOnce is how many scenarios run at the same time: most of the time they wait.
-const atOnce = "4"
+const (
+	// atOnce is how many tests run at the same time: most of the time they wait.
+	atOnce = "4"
+	// Of the catalogue, that many scenarios run side by side in the shared sandbox, and of each that many
+	// cells of its matrix.
+	sideBySide, cellsAtOnce = 2, 2
+	// Scenarios that need a sandbox for themselves have that many beside it; on kind none: the kubelets of
+	// two clusters watch more files than Linux lets them by default (fs.inotify.max_user_instances).
+	besides = 2
+)
 
-// What all tests use; prepare sets it.
+// place is a sandbox that is up.
+type place struct {
+	box *box.Box
+	up  *sandbox.Sandbox // its Go API
+}
+
+// What all tests use; prepare and bringUp set it.
 var (
 	testenv  types.Environment
-	programs string // folder of the built programs
-	home     string // folder of all sandboxes of this run
-	shared   *box.Box
+	programs string             // folder of the built programs
+	home     string             // folder of all sandboxes of this run
+	shared   *box.Box           // for everything that disturbs nobody
 	up       *sandbox.Sandbox   // the Go API of shared
+	places   []place            // for what disturbs others, one scenario at a time
+	speed    int                // of all these; 0 = 1
 	theirs   *mosquitto.Process // the user's broker; nil = the sandbox has its own
 )
 
@@ -52,7 +70,7 @@ func run(m *testing.M) int {
 	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
 	var endErr error // the framework itself only logs it
 	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		endErr = errors.Join(shared.Down(ctx), endBroker(ctx))
+		endErr = errors.Join(down(ctx), endBroker(ctx))
 		return ctx, nil
 	})
 	code := testenv.Run(m)
@@ -72,7 +90,7 @@ func prepare() (err error) {
 	return err
 }
 
-// bringUp starts the sandbox of the catalogue. Scenarios bring bases of their own.
+// bringUp starts the sandboxes of the catalogue. Scenarios bring bases of their own.
 func bringUp(ctx context.Context) error {
 	provider := v1alpha1.Provider(os.Getenv("E2E_PROVIDER"))
 	switch provider {
@@ -80,20 +98,49 @@ func bringUp(ctx context.Context) error {
 	default:
 		return fmt.Errorf("E2E_PROVIDER is %q: say embedded or kind", provider)
 	}
-	shared = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+	if text := os.Getenv("E2E_SPEED"); text != "" {
+		var err error
+		if speed, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("reading E2E_SPEED: %w", err)
+		}
+	}
 	if err := startBroker(ctx); err != nil {
 		return err
 	}
 	start := time.Now()
-	err := shared.Up(ctx, spec())
-	if err == nil {
-		fmt.Printf("sandbox %s is up after %.1fs\n", shared.Name, time.Since(start).Seconds())
-		up, err = shared.Open(ctx)
+	n := 1 + besides
+	if provider == v1alpha1.ProviderKind {
+		n = 1
 	}
+	all := make([]place, n)
+	g, upCtx := errgroup.WithContext(ctx)
+	for i := range all {
+		p := &all[i]
+		p.box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+		g.Go(func() (err error) {
+			if err = p.box.Up(upCtx, spec()); err == nil {
+				p.up, err = p.box.Open(ctx)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	shared, up, places = all[0].box, all[0].up, all[1:]
 	if err != nil {
-		return errors.Join(err, shared.Down(ctx), endBroker(ctx))
+		return errors.Join(err, down(ctx), endBroker(ctx))
 	}
+	fmt.Printf("sandboxes that are up: %d, after %.1fs\n", len(all), time.Since(start).Seconds())
 	return nil
+}
+
+// down ends all sandboxes of the catalogue.
+func down(ctx context.Context) error {
+	g := &errgroup.Group{}
+	g.Go(func() error { return shared.Down(ctx) })
+	for _, p := range places {
+		g.Go(func() error { return p.box.Down(ctx) })
+	}
+	return g.Wait()
 }
 
 // startBroker starts the broker that E2E_BROKER names.
@@ -132,7 +179,7 @@ func endBroker(ctx context.Context) error {
 // spec has one base, the fewest that a sandbox may have; no scenario uses it.
 func spec() v1alpha1.Spec {
 	one := 1
-	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}}
+	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Speed: speed}
 	if theirs != nil {
 		s.Broker = v1alpha1.Broker{URL: theirs.URL(), Username: mosquitto.User, PasswordFile: theirs.Passwords[mosquitto.User], CAFile: theirs.CAFile}
 	}

@@ -2,19 +2,20 @@ package scenarios
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/mutate"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// mutation is a controller that is broken on purpose, and who is to notice it.
-type mutation struct {
+// broken is a controller that is broken on purpose, and who is to notice it.
+type broken struct {
 	name     string
+	mutation string // of package mutate; empty = env breaks it
 	env      map[string]string
 	scenario string
 	check    string // how the name of a check that fails begins; empty = requests are lost
@@ -23,37 +24,38 @@ type mutation struct {
 // A scenario that has never been red proves nothing: with a controller that is
 // broken on purpose one is red, and by the check that is meant for it.
 func TestMutations(t *testing.T) {
-	noticed(t, []mutation{
-		{"the new Pod turns Ready before the old one turns Not Ready", map[string]string{"MUTATION": "reverse-handover"}, "rolling-update", "order"},
-		{"no drain time", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
-		{"bases are never asked for their modules", map[string]string{"MUTATION": "no-lists"}, "uninstalled-by-others", "truth"},
-		{"commands are retained", map[string]string{"MUTATION": "retain-commands"}, "reconnect", "activeVersion"},
+	noticed(t, []broken{
+		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update", "order"},
+		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
+		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
+		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
 	})
 }
 
 // The same for outages of minutes.
 func TestLongMutations(t *testing.T) {
 	needsLong(t)
-	blind := map[string]string{"MUTATION": "never-blind"}
-	noticed(t, []mutation{
-		{"silence counts while the tunnel is down", blind, "long/broker-away-5m", "the broker is away: "},
-		{"silence counts while the controller starts without a tunnel", blind, "long/broker-away-restart-5m", "the broker is away: "},
-		{"silence counts while the connection is half open", blind, "long/broker-half-open", "nothing passes: "},
-		{"the silence of most bases counts as that of each", map[string]string{"MUTATION": "no-mass"}, "long/most-silent-5m",
-			"most bases are silent: "},
-		{"what Pods had put on a base is forgotten", map[string]string{"MUTATION": "forget-placed"}, "long/partitioned-base-10m", "nothingLeft"},
+	noticed(t, []broken{
+		{"silence counts while the tunnel is down", "never-blind", nil, "long/broker-away-5m", "the broker is away: "},
+		{"silence counts while the controller starts without a tunnel", "never-blind", nil, "long/broker-away-restart-5m", "the broker is away: "},
+		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open", "nothing passes: "},
+		{"the silence of most bases counts as that of each", "no-mass", nil, "long/most-silent-5m", "most bases are silent: "},
+		{"what Pods had put on a base is forgotten", "forget-placed", nil, "long/partitioned-base-10m", "nothingLeft"},
 	})
 }
 
-func noticed(t *testing.T, mutations []mutation) {
+func noticed(t *testing.T, controllers []broken) {
 	t.Helper()
-	bin := mutable(t)
-	for _, c := range mutations {
+	bins := map[string]string{"": programs} // by mutation
+	for _, c := range controllers {
+		if bins[c.mutation] == "" {
+			bins[c.mutation] = mutable(t, c.mutation)
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
-			broken, _ := ofSpeed(t, bin, c.env, s.Scenario.Spec.Speed)
-			r := execute(t.Context(), t, broken, s)
+			own, _ := ofSpeed(t, bins[c.mutation], c.env, s.Scenario.Spec.Speed)
+			r := execute(t.Context(), t, own.up, s)
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
 					return
@@ -79,26 +81,17 @@ func notices(run *scenario.Run, check string) bool {
 	return false
 }
 
-// mutable builds the controller with the tag mutation, beside the other programs as they are.
-func mutable(t *testing.T) string {
+// mutable builds the controller with a mutation, beside the other programs as they are.
+func mutable(t *testing.T, name string) string {
 	t.Helper()
 	bin := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-tags", "mutation", "-o", filepath.Join(bin, box.ControllerProgram), "./controller/cmd/module-controller")
-	build.Dir = filepath.Join("..", "..")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the controller with mutations: %v\n%s", err, out)
-	}
+	m, err := mutate.Named(name)
+	must(t, err)
+	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerProgram)))
 	// koupsandbox looks for the others where it stands itself, and not where a link to it does.
 	program, err := os.ReadFile(filepath.Join(programs, box.Program))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(bin, box.Program), program, 0o700)
-	}
-	if err == nil {
-		err = os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram), filepath.Join(bin, sandbox.ControlPlaneProgram))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))
+	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram), filepath.Join(bin, sandbox.ControlPlaneProgram)))
 	return bin
 }
