@@ -6,7 +6,11 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
@@ -21,8 +25,8 @@ type instance struct {
 }
 
 // plan lists the runs: every scenario with each cell of its matrix, and all of that
-// as often as it is to be repeated.
-func plan(o Options, env string) ([]*instance, error) {
+// as often as it is to be repeated, in a sandbox of an environment and a speed.
+func plan(o Options, env string, speed int) ([]*instance, error) {
 	var all []*instance
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
 		for _, s := range o.Scenarios {
@@ -34,11 +38,28 @@ func plan(o Options, env string) ([]*instance, error) {
 				if i.Instance, err = s.Instantiate(cell, run); err != nil {
 					return nil, err
 				}
+				atSpeed(i.Scenario, speed)
 				all = append(all, i)
 			}
 		}
 	}
 	return all, nil
+}
+
+// atSpeed divides the times that a scenario spends, as the sandbox divides those of the system: one
+// that names no speed is written for 1. Its timeouts are limits, and stay.
+func atSpeed(s *v1alpha1.Scenario, speed int) {
+	if s.Spec.Speed != 0 || speed <= 1 {
+		return
+	}
+	s.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
+		if step.Sleep != nil {
+			step.Sleep.For.Duration /= time.Duration(speed)
+		}
+		if step.Assert != nil && step.Assert.For != nil {
+			step.Assert.For.Duration /= time.Duration(speed)
+		}
+	})
 }
 
 // seedOf derives the seed of a run: the same for the same run of another call.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,7 +16,7 @@ import (
 func TestPlan(t *testing.T) {
 	s := load(t, "matrix: {b: [1, 2], a: [x, y]}\nsteps:\n- {name: '${{ matrix.a }}${{ matrix.b }} of ${{ run.attempt }}', script: {content: echo}}")
 	plans := func(seed uint64) (names []string, seeds []uint64) {
-		all, err := plan(Options{Scenarios: []*source.Scenario{s}, Repeat: 2, Seed: seed}, "dev")
+		all, err := plan(Options{Scenarios: []*source.Scenario{s}, Repeat: 2, Seed: seed}, "dev", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,6 +45,34 @@ func TestPlan(t *testing.T) {
 		if slices.Contains(append(seeds, others...)[:i], seed) {
 			t.Errorf("seed %d is there twice", seed)
 		}
+	}
+}
+
+// A scenario that names no speed is written for speed 1: in a faster sandbox what it spends is divided
+// like the times of the system. Its timeouts stay.
+func TestPlanAtSpeed(t *testing.T) {
+	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: 1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
+	for _, c := range []struct {
+		name, spec   string
+		speed        int
+		sleep, holds time.Duration
+	}{
+		{"speed 1", steps, 1, 3 * time.Second, time.Second},
+		{"a daemon that says none", steps, 0, 3 * time.Second, time.Second},
+		{"speed 5", steps, 5, 600 * time.Millisecond, 200 * time.Millisecond},
+		{"a scenario for this speed", "speed: 5\n" + steps, 5, 3 * time.Second, time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all, err := plan(Options{Scenarios: []*source.Scenario{load(t, c.spec)}}, "dev", c.speed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := all[0].Spec.Steps
+			got := []time.Duration{s[0].Sleep.For.Duration, s[0].Timeout.Duration, s[1].Steps[0].Assert.For.Duration, s[2].Assert.For.Duration}
+			if diff := cmp.Diff([]time.Duration{c.sleep, 20 * time.Second, c.holds, 0}, got); diff != "" {
+				t.Errorf("times (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -117,7 +146,7 @@ func TestSchedule(t *testing.T) {
 }
 
 func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
-	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2}, "dev")
+	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2}, "dev", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 		return nil, fmt.Errorf("asking sandbox %s how it is: %w", o.Sandbox.Name, err)
 	}
 	r := &runner{o: o, status: status}
-	if r.plan, err = plan(o, status.Env); err != nil {
+	if r.plan, err = plan(o, status.Env, status.Speed); err != nil {
 		return nil, err
 	}
 	if err := r.speedFits(); err != nil {

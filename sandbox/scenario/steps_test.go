@@ -41,7 +41,7 @@ func load(t *testing.T, spec string) *source.Scenario {
 func begin(t *testing.T, o Options, spec string) *execution {
 	t.Helper()
 	o.Scenarios, o.Seed = []*source.Scenario{load(t, spec)}, 1
-	runs, err := plan(o, "dev")
+	runs, err := plan(o, "dev", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

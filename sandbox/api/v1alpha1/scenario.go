@@ -55,7 +55,8 @@ type ScenarioSpec struct {
 	// has. A scenario that needs another one runs alone.
 	Controller *ControllerNeeds `json:"controller,omitempty"`
 	// Speed is that of the sandbox that the scenario needs. Times in its steps are real ones, those of
-	// faults and bases are divided. Default: any sandbox will do.
+	// faults and bases are divided. Default: any sandbox will do; sleep.for and assert.for are divided
+	// by its speed too.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker,
 	// the API server or the view of it, or Controller is set; else false.

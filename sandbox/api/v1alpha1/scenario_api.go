@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,12 +11,15 @@ import (
 )
 
 // APIAction disturbs what the controllers see of the Kubernetes API, by rules of a proxy in front of
-// them: either Set or Clear is given. Rules that are left at the end of the steps are cleared then.
+// them, or waits until they leave it alone: one of Set, Clear and Quiet is given. Rules that are left
+// at the end of the steps are cleared then.
 type APIAction struct {
 	// Set sets a rule.
 	Set *APIRule `json:"set,omitempty" jsonschema:"oneof_required=set"`
 	// Clear ends rules by their ids, or all with *.
 	Clear []string `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
+	// Quiet waits until the controllers have written nothing but Leases for so long.
+	Quiet *metav1.Duration `json:"quiet,omitempty" jsonschema:"oneof_required=quiet" check:"positive"`
 	// Replica of the controller that the rule is for, from 1. Default: all.
 	Replica *int `json:"replica,omitempty"`
 }
@@ -36,6 +40,10 @@ const (
 	APIRefuse APIRuleKind = "refuse"
 	// APILoseAnswer has the API server do a write, and breaks the request off in place of its answer.
 	APILoseAnswer APIRuleKind = "loseAnswer"
+	// APIKillBefore kills the controller in place of a write.
+	APIKillBefore APIRuleKind = "killBefore"
+	// APIKillAfter kills the controller when a write of its is done, before it knows.
+	APIKillAfter APIRuleKind = "killAfter"
 	// APIDelay passes requests on later.
 	APIDelay APIRuleKind = "delay"
 	// APIOldList keeps the lists that the controller has read, as they are when the rule is set, and
@@ -68,6 +76,8 @@ var apiRuleSpecs = map[APIRuleKind]apiRuleSpec{
 	APICutWatch:   {match: true},
 	APIRefuse:     {match: true, name: true, verbs: apiVerbs},
 	APILoseAnswer: {match: true, name: true, verbs: apiWrites},
+	APIKillBefore: {match: true, name: true, verbs: apiWrites},
+	APIKillAfter:  {match: true, name: true, verbs: apiWrites},
 	APIDelay:      {match: true, name: true, verbs: apiVerbs},
 	APIOldList:    {state: true, match: true, resource: true},
 	APIBlackHole:  {state: true},
@@ -84,8 +94,9 @@ const maxAPIRuleTime = 10 * time.Minute
 type APIRule struct {
 	// ID names the rule in events and for Clear. Default: its kind.
 	ID string `json:"id,omitempty"`
-	// Kind says what it does: holdWatch, cutWatch, refuse, loseAnswer, delay, oldList or blackHole.
-	Kind APIRuleKind `json:"kind" jsonschema:"enum=holdWatch,enum=cutWatch,enum=refuse,enum=loseAnswer,enum=delay,enum=oldList,enum=blackHole" need:"one of holdWatch, cutWatch, refuse, loseAnswer, delay, oldList, blackHole"`
+	// Kind says what it does: holdWatch, cutWatch, refuse, loseAnswer, killBefore, killAfter, delay,
+	// oldList or blackHole.
+	Kind APIRuleKind `json:"kind" jsonschema:"enum=holdWatch,enum=cutWatch,enum=refuse,enum=loseAnswer,enum=killBefore,enum=killAfter,enum=delay,enum=oldList,enum=blackHole" need:"one of holdWatch, cutWatch, refuse, loseAnswer, killBefore, killAfter, delay, oldList, blackHole"`
 	// Verbs that it strikes, as in a Role. Default: all writes; of refuse with code 409 update and
 	// patch.
 	Verbs []string `json:"verbs,omitempty"`
@@ -123,7 +134,7 @@ func SetAPIRuleDefaults(r *APIRule) {
 			r.Verbs = apiChanges
 		}
 	}
-	if r.Kind == APIRefuse || r.Kind == APILoseAnswer {
+	if slices.Contains([]APIRuleKind{APIRefuse, APILoseAnswer, APIKillBefore, APIKillAfter}, r.Kind) {
 		def(&r.Count, 1)
 	}
 	if r.For == nil {
@@ -143,17 +154,24 @@ func ValidateAPIRule(r *APIRule) field.ErrorList {
 }
 
 func (v *validator) apiAction(a *APIAction, at *field.Path) {
-	const rule = "either sets a rule or clears some"
-	switch clears := len(a.Clear) > 0; {
-	case a.Set == nil && !clears:
-		v.add(field.Required(at, rule+"; say which: set, clear"))
-	case a.Set != nil && clears:
-		v.forbid(at, "%s, but has set and clear", rule)
+	const rule = "sets a rule, clears some, or waits for quiet"
+	var given []string
+	for name, is := range map[string]bool{"set": a.Set != nil, "clear": len(a.Clear) > 0, "quiet": a.Quiet != nil} {
+		if is {
+			given = append(given, name)
+		}
+	}
+	slices.Sort(given)
+	switch {
+	case len(given) == 0:
+		v.add(field.Required(at, rule+"; say which: set, clear, quiet"))
+	case len(given) > 1:
+		v.forbid(at, "%s, but has %s", rule, strings.Join(given, " and "))
 	}
 	if a.Replica != nil {
 		v.replica(a.Replica, at)
-		if len(a.Clear) > 0 {
-			v.forbid(at.Child("replica"), "is for set only: ids say which rules to clear")
+		if len(given) > 0 && a.Set == nil {
+			v.forbid(at.Child("replica"), "is for set only")
 		}
 	}
 	for i, id := range a.Clear {

@@ -112,6 +112,8 @@ func describe(s *Step) string {
 		return a.APIServer.Do + " apiserver"
 	case a.API != nil && a.API.Set != nil:
 		return "set API rule " + a.API.Set.ID
+	case a.API != nil && a.API.Quiet != nil:
+		return "quiet for " + a.API.Quiet.Duration.String()
 	case a.API != nil:
 		return "clear API rules " + strings.Join(a.API.Clear, ", ")
 	case a.Traffic != nil && a.Traffic.Start != nil:

@@ -29,6 +29,9 @@ type Options struct {
 	// Changed is told what rules do: that they are set, fire and end. It must not block. Default:
 	// nobody is told.
 	Changed func(timeline.Event)
+	// Kill kills the n-th controller, for rules that do so. It blocks until that has ended. Required
+	// for them.
+	Kill func(n int)
 }
 
 // Proxy leads controllers to the API server. Its methods may be called concurrently. Without
@@ -47,7 +50,7 @@ func New(o Options) *Proxy {
 	if o.Changed == nil {
 		o.Changed = func(timeline.Event) {}
 	}
-	return &Proxy{o: o, rules: newRules(o.Changed), doors: map[int]*door{}}
+	return &Proxy{o: o, rules: newRules(o.Changed, o.Kill), doors: map[int]*door{}}
 }
 
 // Start blocks until ctx ends; then it ends all that goes on.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,6 +137,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []string
+	killed atomic.Int64 // the sum of their numbers
 }
 
 func newRig(t testing.TB) *rig {
@@ -154,7 +156,7 @@ func newRig(t testing.TB) *rig {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e.Name+" "+e.State)
-	}})
+	}, Kill: func(n int) { r.killed.Add(int64(n)) }})
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Start(ctx) }()
@@ -462,6 +464,28 @@ func TestLoseAnswer(t *testing.T) {
 	r.api.say(pods, "p1")
 	if got := r.next(ofPods); got != "p1" {
 		t.Error(got)
+	}
+}
+
+// A controller is killed in place of a write, or once it is done; it never hears of either.
+func TestKill(t *testing.T) {
+	for kind, done := range map[v1alpha1.APIRuleKind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
+		r := newRig(t)
+		r.set(v1alpha1.APIRule{ID: "kill", Kind: kind, Resource: "pods", Skip: 1})
+		if _, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{}); err != nil {
+			t.Errorf("%s: the first write: %v", kind, err)
+		}
+		_, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("b"), metav1.CreateOptions{})
+		var answered apierrors.APIStatus
+		if err == nil || asStatus(err, &answered) {
+			t.Errorf("%s: error %v", kind, err)
+		}
+		if n := r.api.count("POST /api/v1/namespaces/ns/pods"); n != 1+done {
+			t.Errorf("%s: %d writes were done", kind, n)
+		}
+		if n := r.killed.Load(); n != 1 {
+			t.Errorf("%s: controller %d was killed", kind, n)
+		}
 	}
 }
 

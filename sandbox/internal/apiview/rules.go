@@ -37,6 +37,8 @@ var ErrTwice = errors.New("there is a rule of that id already")
 type rules struct {
 	// changed is told what rules do, with mu held.
 	changed func(timeline.Event)
+	// kill kills a controller by its number.
+	kill func(replica int)
 
 	mu      sync.Mutex
 	all     []*rule
@@ -58,8 +60,8 @@ type asked struct {
 	as *http.Request
 }
 
-func newRules(changed func(timeline.Event)) *rules {
-	return &rules{changed: changed, ways: map[int]*way{}}
+func newRules(changed func(timeline.Event), kill func(replica int)) *rules {
+	return &rules{changed: changed, kill: kill, ways: map[int]*way{}}
 }
 
 // lead notes the way of a controller, which it has from now on.

@@ -32,11 +32,18 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if v.response != nil {
 		return v.response, nil
 	}
+	if v.kill {
+		t.rules.kill(t.replica)
+		return nil, errLost
+	}
 	response, err := t.next.RoundTrip(r)
 	if v.lose != nil {
 		done := err == nil && response.StatusCode < http.StatusMultipleChoices
 		t.rules.lost(v.lose, &q, done)
 		if done {
+			if v.lose.Kind == v1alpha1.APIKillAfter {
+				t.rules.kill(t.replica)
+			}
 			_, _ = io.Copy(io.Discard, response.Body) // it is done when all of it has come
 			_ = response.Body.Close()
 			return nil, errLost
@@ -68,6 +75,7 @@ type verdict struct {
 	delay    time.Duration
 	response *http.Response // in place of the API server's
 	lose     *rule          // whose answer is to be lost
+	kill     bool           // the controller, in place of all that
 }
 
 // judge says what becomes of a request. Delays add up; of the rest the rule that was set first decides.
@@ -79,7 +87,7 @@ func (s *rules) judge(replica int, q *request, r *http.Request) (v verdict) {
 		if !x.meets(replica, q) {
 			continue
 		}
-		decided := v.response != nil || v.lose != nil
+		decided := v.response != nil || v.lose != nil || v.kill
 		switch {
 		case x.Kind == v1alpha1.APIDelay && x.strikes():
 			v.delay += x.Delay.Duration
@@ -88,8 +96,11 @@ func (s *rules) judge(replica int, q *request, r *http.Request) (v verdict) {
 		case x.Kind == v1alpha1.APIRefuse && x.strikes():
 			v.response = answer(r, refusal(x.Code, q, afterOf(x)))
 			s.fired(x, q.String())
-		case x.Kind == v1alpha1.APILoseAnswer && x.strikes():
+		case (x.Kind == v1alpha1.APILoseAnswer || x.Kind == v1alpha1.APIKillAfter) && x.strikes():
 			v.lose = x
+		case x.Kind == v1alpha1.APIKillBefore && x.strikes():
+			v.kill = true
+			s.fired(x, q.String())
 		case x.Kind == v1alpha1.APICutWatch && q.verb == "watch" && x.forgets(q):
 			v.response = answer(r, refusal(http.StatusGone, q, 0))
 			s.fired(x, q.String()+" begins anew")

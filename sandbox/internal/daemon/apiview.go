@@ -8,7 +8,9 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
 // SetAPIRule disturbs what controllers see of the Kubernetes API.
@@ -31,6 +33,13 @@ func (d *Daemon) SetAPIRule(ctx context.Context, r control.APIRuleRequest) (stri
 		return "", asNotFound(err)
 	default:
 		return r.Rule.ID, err
+	}
+}
+
+// killController kills the n-th controller, as its rule wants.
+func (d *Daemon) killController(n int) {
+	if err := d.Act(context.Background(), runner.NameOf(n), component.Kill); err != nil {
+		d.log.Error("killing a controller", "controller", n, "err", err)
 	}
 }
 

@@ -6,14 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Save writes a report to a file, such as Save(path, r, WriteHTML), and makes its folder. The file
+// Save writes a report of any kind to a file, such as Save(path, r, WriteHTML), and makes its folder. The file
 // is replaced when it is complete, so that nobody reads a half; after an error it is as it was
 // before.
-func Save(path string, r *scenario.Report, write func(io.Writer, *scenario.Report) error) (err error) {
+func Save[R any](path string, r R, write func(io.Writer, R) error) (err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("making the folder of the report: %w", err)

@@ -265,6 +265,15 @@ func TestAPIRules(t *testing.T) {
 	r.wantCalls("rule late delay of 2", "rule maybe loseAnswer of 0", "clear rule late", "clear rule maybe", "clear rule *", "view", "rule idle blackHole of 0", "view")
 }
 
+// Who waits for quiet hears what was written most since then; Leases do not count.
+func TestQuiet(t *testing.T) {
+	r := newRig(t)
+	r.sandbox.view.Writes = map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}
+	r.well(`api: {quiet: 150ms}`, "nothing was written for 150ms")
+	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
+	r.ill(`api: {quiet: 150ms}`, "not within the time: controllers go on writing: patch pods/status ")
+}
+
 func TestTraffic(t *testing.T) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	end := func(sent, lost int) traffic.End {

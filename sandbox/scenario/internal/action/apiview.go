@@ -1,17 +1,24 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
 func (s *Stage) api(ctx context.Context, a *v1alpha1.APIAction) (string, error) {
-	if a.Set == nil {
+	switch {
+	case a.Quiet != nil:
+		return s.quiet(ctx, a.Quiet.Duration)
+	case a.Set == nil:
 		return s.clearAPI(ctx, a.Clear)
 	}
 	r := control.APIRuleRequest{Rule: *a.Set, Group: s.o.Group}
@@ -35,6 +42,70 @@ func (s *Stage) clearAPI(ctx context.Context, ids []string) (string, error) {
 		}
 	}
 	return "cleared API rules " + strings.Join(ids, ", "), nil
+}
+
+// quietEvery is how often writes are counted.
+const quietEvery = 100 * time.Millisecond
+
+// quiet waits until the controllers have written nothing but Leases for so long.
+func (s *Stage) quiet(ctx context.Context, long time.Duration) (string, error) {
+	tick := time.NewTicker(quietEvery)
+	defer tick.Stop()
+	var first, before map[string]int
+	since := time.Now()
+	for {
+		now, err := s.writes(ctx)
+		if err != nil && ctx.Err() == nil {
+			return "", err
+		}
+		if err == nil && !maps.Equal(before, now) {
+			before, since = now, time.Now()
+			if first == nil {
+				first = now
+			}
+		}
+		if time.Since(since) >= long {
+			return fmt.Sprintf("nothing was written for %s", long), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", ended(ctx, context.Cause(ctx), func() *Failure { return fail("controllers go on writing: %s", most(first, before)) })
+		}
+	}
+}
+
+// writes is how often controllers have written anything but Leases, by verb and resource.
+func (s *Stage) writes(ctx context.Context) (map[string]int, error) {
+	view, err := s.o.Sandbox.APIView(ctx, s.o.Group)
+	if err != nil {
+		return nil, fmt.Errorf("asking what controllers have written: %w", err)
+	}
+	all := map[string]int{}
+	for _, writes := range view.Writes {
+		for what, n := range writes {
+			if !strings.HasSuffix(what, " leases") {
+				all[what] += n
+			}
+		}
+	}
+	return all, nil
+}
+
+// most are the three writes of which there were most since first.
+func most(first, now map[string]int) string {
+	writes := map[string]int{}
+	for what, n := range now {
+		if n > first[what] {
+			writes[what] = n - first[what]
+		}
+	}
+	list := slices.SortedFunc(maps.Keys(writes), func(a, b string) int { return cmp.Or(writes[b]-writes[a], strings.Compare(a, b)) })
+	list = list[:min(3, len(list))]
+	for i, what := range list {
+		list[i] = fmt.Sprintf("%s %d times", what, writes[what])
+	}
+	return strings.Join(list, ", ")
 }
 
 // restoreAPI ends the rules that the run has left.

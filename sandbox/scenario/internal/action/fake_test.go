@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -43,8 +44,9 @@ type fakeSandbox struct {
 	count map[string]int          // by set
 	end   traffic.End
 	view  control.APIView
-	fired int   // of each rule
-	err   error // of the next call
+	busy  map[string]int // what controllers write each time
+	fired int            // of each rule
+	err   error          // of the next call
 }
 
 func (f *fakeSandbox) note(format string, args ...any) error {
@@ -122,7 +124,14 @@ func (f *fakeSandbox) ClearAPIRule(_ context.Context, id string) error {
 func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.view, f.note("view")
+	for what, n := range f.busy {
+		f.view.Writes[1][what] += n
+	}
+	view := f.view
+	if view.Writes != nil {
+		view.Writes = map[int]map[string]int{1: maps.Clone(view.Writes[1])}
+	}
+	return view, f.note("view")
 }
 
 func (f *fakeSandbox) Act(_ context.Context, name string, action component.Action) error {
