@@ -10,8 +10,12 @@
 //	template.go  the workloads' objects
 //	shrink.go    a smaller schedule that fails in the same way
 //	pool.go      the sandboxes that schedules run in
+//	growth.go    the memory of controllers over many schedules
 //	group.go     failures of the same kind
 //	report.go    the files of a corpus
+//	html.go      a result as a page, with a map of the pairs of moves (index.html, index.css)
+//	junit.go     a result as JUnit XML
+//	compare.go   Compare: the same schedules with two controllers
 //
 // A schedule is data: the generator draws it, the shrinker takes things away from it, and only then
 // it becomes a scenario. So whatever fails is a scenario file, and whatever can be said in a scenario

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type Options struct {
 	For time.Duration
 	// Only has the names of the moves to use. Default: all.
 	Only []string
-	// Parallel is how many sandboxes there are. Default: 4.
+	// Parallel is how many sandboxes there are. Default: 8, which keep two processors busy.
 	Parallel int
 	// Corpus is the folder that failures are written to as scenarios. Required.
 	Corpus string
@@ -45,7 +46,7 @@ type Options struct {
 
 // Progress is how far a run is.
 type Progress struct {
-	// Schedules that have ended; Unclear of them could not be judged, and were run once more.
+	// Schedules that have been judged; Unclear runs could not be, and were made once more.
 	Schedules, Unclear int
 	// Pairs of moves that there were.
 	Pairs int
@@ -58,7 +59,10 @@ type Progress struct {
 
 // Result of Run. Its JSON form is what a corpus keeps as fuzz.json.
 type Result struct {
-	Seed      uint64        `json:"seed"`
+	Started time.Time `json:"started"`
+	Seed    uint64    `json:"seed"`
+	// Only has the names of the moves that were drawn; empty = all.
+	Only      []string      `json:"only,omitempty"`
 	Schedules int           `json:"schedules"`
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
@@ -67,12 +71,31 @@ type Result struct {
 	Failures  []*Failure    `json:"failures"`
 	// Unjudged says why runs could not be judged at first.
 	Unjudged []string `json:"unjudged,omitempty"`
+	// Covered has the pairs of moves that there were, sorted.
+	Covered []Covered `json:"covered"`
+	// Error is what has kept the run from going on; empty = nothing.
+	Error string `json:"error,omitempty"`
+}
+
+// runner runs a schedule, and says what became of it.
+type runner func(context.Context, Schedule) (outcome, *scenario.Report, error)
+
+// judged runs a schedule, once more if nobody can judge it. unclear hears why, each time.
+func (try runner) judged(ctx context.Context, s Schedule, unclear func(why string)) (got outcome, report *scenario.Report, err error) {
+	for range 2 {
+		got, report, err = try(ctx, s)
+		if err != nil || over(ctx) || !got.unclear {
+			break
+		}
+		unclear(got.seen)
+	}
+	return got, report, err
 }
 
 // run is one call of Run.
 type run struct {
 	o    Options
-	try  func(context.Context, Schedule) (outcome, *scenario.Report, error)
+	try  runner
 	gen  generator
 	seen coverage
 
@@ -80,7 +103,6 @@ type run struct {
 	result  Result
 	began   time.Time
 	planned int
-	kept    map[string]*scenario.Report // of failures, by file
 }
 
 // errFound ends a run that has found enough.
@@ -98,18 +120,26 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	r := newRun(o, p.run)
+	r.gen.controllers = controllersOf(o.Config)
+	return &r.result, r.all(ctx)
+}
+
+// all runs schedules and reduces what fails. Whatever ends it, the corpus has what was found.
+func (r *run) all(ctx context.Context) error {
 	r.began = time.Now()
-	err = r.workers(ctx)
+	err := r.workers(ctx)
 	r.result.Elapsed = time.Since(r.began)
 	if err == nil {
 		err = r.reduceAll(ctx)
 	}
-	r.result.Pairs = r.seen.size()
-	return &r.result, errors.Join(err, r.save())
+	if err != nil {
+		r.result.Error = err.Error()
+	}
+	return errors.Join(err, r.save())
 }
 
-func newRun(o Options, try func(context.Context, Schedule) (outcome, *scenario.Report, error)) *run {
-	return &run{o: o, try: try, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Failures: []*Failure{}}, kept: map[string]*scenario.Report{}}
+func newRun(o Options, try runner) *run {
+	return &run{o: o, try: try, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Only: o.Only, Failures: []*Failure{}}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.
@@ -121,7 +151,7 @@ func (o Options) Complete() Options {
 		o.Seed = rand.Uint64() >> 11 // a number that JSON keeps whole
 	}
 	if o.Parallel == 0 {
-		o.Parallel = 4
+		o.Parallel = 8
 	}
 	if o.ShrinkFor == 0 {
 		o.ShrinkFor = 5 * time.Minute
@@ -184,23 +214,21 @@ func (r *run) next() (Schedule, bool) {
 		return r.seen.prefer([]Schedule{r.gen.draw(r.o.Seed)}), true
 	}
 	var list []Schedule
-	for i := range candidates {
-		list = append(list, r.gen.draw(r.o.Seed+uint64(n*candidates+i))) //nolint:gosec // both are small
+	for i := 0; i < candidates || len(list) == 0; i++ {
+		if s := r.gen.draw(r.o.Seed + uint64(n*candidates+i)); r.gen.fits(s) { //nolint:gosec // both are small
+			list = append(list, s)
+		}
 	}
 	return r.seen.prefer(list), true
 }
 
 // one runs a schedule, once more if nobody can judge it, and notes a failure.
 func (r *run) one(ctx context.Context, s Schedule) error {
-	got, report, err := r.try(ctx, s)
-	if err == nil && got.unclear && !over(ctx) {
-		r.unclear(got.seen)
-		got, report, err = r.try(ctx, s)
-	}
+	got, report, err := r.try.judged(ctx, s, r.unclear)
 	if over(ctx) {
 		return nil // what it says is of no use
 	}
-	if err != nil {
+	if err != nil || got.unclear {
 		return err
 	}
 	r.mu.Lock()
@@ -210,6 +238,12 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	p := r.progress()
 	if got.invariant != "" {
 		p.Failure = r.note(s, got, report)
+	}
+	if p.Failure != nil { // whoever is killed later has it
+		r.result.Elapsed = p.Elapsed
+		if err := r.save(); err != nil {
+			return err
+		}
 	}
 	r.o.Progress(p)
 	if len(r.result.Failures) >= r.o.MostFailures {
@@ -232,16 +266,13 @@ func (r *run) progress() Progress {
 
 // note keeps a failure, unless one like it is kept. The caller holds the lock.
 func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
-	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1}
-	for _, known := range r.result.Failures {
-		if known.shape() == f.shape() {
-			known.Times++
-			return nil
-		}
+	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report}
+	if known := alike(r.result.Failures, f); known != nil {
+		known.Times++
+		return nil
 	}
 	r.result.Failures = append(r.result.Failures, f)
 	f.File = f.fileName()
-	r.kept[f.File] = report
 	return f
 }
 
@@ -250,25 +281,27 @@ const repeats = 3
 
 // reduceAll makes each failure as small as it can, and merges those that become the same.
 func (r *run) reduceAll(ctx context.Context) error {
-	var kept []*Failure
-	for _, f := range r.result.Failures {
+	for i := 0; i < len(r.result.Failures); {
+		f := r.result.Failures[i]
 		if r.o.ShrinkFor > 0 && ctx.Err() == nil {
 			if err := r.reduce(ctx, f); err != nil {
 				return err
 			}
 		}
-		same := false
-		for _, k := range kept {
-			if k.shape() == f.shape() {
-				k.Times += f.Times
-				same = true
+		known := alike(r.result.Failures[:i], f)
+		if known == nil {
+			i++
+		} else {
+			known.Times += f.Times
+			r.result.Failures = slices.Delete(r.result.Failures, i, i+1)
+			if err := r.forget(f); err != nil {
+				return err
 			}
 		}
-		if !same {
-			kept = append(kept, f)
+		if err := r.save(); err != nil {
+			return err
 		}
 	}
-	r.result.Failures = kept
 	return nil
 }
 
@@ -312,7 +345,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 			if got.invariant == f.Invariant {
 				f.Failed++
 				f.Seen = got.seen
-				r.kept[f.File] = report
+				f.Report = report
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -24,7 +25,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	folder := t.TempDir()
 	is := func(s Schedule) {
 		t.Helper()
-		text, err := s.YAML("x", "Found by chance.\nTwice.")
+		text, err := s.YAML("x", peerSetting, "Found by chance.\nTwice.")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	for seed := range uint64(60) {
+	for seed := range uint64(300) {
 		s := generator{}.draw(seed)
 		if diff := cmp.Diff(s, generator{}.draw(seed)); diff != "" {
 			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
@@ -49,7 +50,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		for _, m := range s.Moves {
 			used[m.Do] = true
 		}
-		if seed%10 == 0 {
+		if seed%50 == 0 {
 			for _, smaller := range s.smaller() {
 				is(smaller)
 			}
@@ -58,6 +59,20 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	for _, name := range Names() {
 		if !used[name] {
 			t.Errorf("no schedule has %q", name)
+		}
+	}
+}
+
+// The file of a schedule with a peer Deployment needs nothing of the sandbox that it was found in.
+func TestFilesOfPeersAreWhole(t *testing.T) {
+	for kind, want := range map[string]bool{peer: true, deployment: false} {
+		s := Schedule{Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}}, Workloads: []Workload{{Module: "m", Kind: kind, Replicas: 1}}}
+		text, err := s.YAML("x", peerSetting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(text), "ENABLE_MODULE_DEPLOYMENT_CONTROLLER"); got != want {
+			t.Errorf("%s: %t", kind, got)
 		}
 	}
 }
@@ -88,11 +103,20 @@ func TestDisturbancesEnd(t *testing.T) {
 					}
 					away[name] = a.Do
 				default:
-					if want := map[string]string{"kill": "start", "pause": "resume"}[away[name]]; a.Do != want {
+					if want := map[string]string{"kill": "start", "pause": "resume", "killBefore": "restart", "killAfter": "restart"}[away[name]]; a.Do != want {
 						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, away[name], s)
 					}
 					away[name] = ""
 				}
+			}
+			if step.API != nil && step.API.Set != nil {
+				if rule := step.API.Set; rule.Kind == v1alpha1.APIKillBefore || rule.Kind == v1alpha1.APIKillAfter {
+					away["controller"] = string(rule.Kind)
+				} else {
+					faults[rule.ID] = true
+				}
+			} else if step.API != nil && step.API.Clear != nil {
+				delete(faults, step.API.Clear[0])
 			}
 			if f := step.Fault; f != nil && f.Set != nil && f.Set.Fault["kind"] != "uninstalled" && f.Set.Fault["kind"] != "crash" {
 				faults[f.Set.Fault["id"].(string)] = true //nolint:forcetypeassert // it is one of ours
@@ -193,9 +217,45 @@ func TestUnclear(t *testing.T) {
 	}
 }
 
+// One that nobody can judge twice does not count as one that has passed.
+func TestUnclearTwice(t *testing.T) {
+	var tries atomic.Int64
+	r := newRun(Options{Seed: 1, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+		return outcome{unclear: tries.Add(1) <= 2, seen: "too late"}, &scenario.Report{}, nil
+	})
+	r.began = time.Now()
+	if err := r.workers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.result.Schedules != 2 || r.result.Unclear != 2 {
+		t.Errorf("%d schedules were judged, %d runs could not be", r.result.Schedules, r.result.Unclear)
+	}
+}
+
+// A command of the user's gets no schedule that wants more controllers than it has.
+func TestSchedulesFit(t *testing.T) {
+	config := &v1alpha1.Sandbox{}
+	if got := controllersOf(config); got != 0 {
+		t.Errorf("the controller of the project can be %d", got)
+	}
+	config.Spec.Controller.Command = []string{"mine"}
+	if got := controllersOf(config); got != 1 {
+		t.Errorf("a command can be %d", got)
+	}
+	r := newRun(Options{Seed: 1, Count: 60, Corpus: t.TempDir()}.Complete(), nil)
+	r.gen.controllers = 1
+	for range 59 {
+		if s, more := r.next(); !more || s.Replicas > 1 && s.Seed != 1 {
+			t.Errorf("seed %d wants %d controllers", s.Seed, s.Replicas)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	lost := scenario.Traffic{Summary: traffic.Summary{}, Verdict: scenario.Failed}
 	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
+	late := lost
+	late.Late = 1500 * time.Millisecond
 	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order", Violations: []scenario.Violation{{Message: "it was"}}}
 	for name, c := range map[string]struct {
 		run  scenario.Run
@@ -204,11 +264,40 @@ func TestJudge(t *testing.T) {
 		"passed":               {scenario.Run{Verdict: scenario.Passed}, outcome{}},
 		"not to be judged":     {scenario.Run{Verdict: scenario.Errored, Failure: "late"}, outcome{unclear: true, seen: "late"}},
 		"a step":               {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"}, outcome{invariant: "at rest", seen: "not within 75s"}},
+		"a machine that stood": {scenario.Run{Verdict: scenario.Failed, Failure: "lost", Traffic: []scenario.Traffic{late}}, outcome{unclear: true, seen: "the machine is too busy: requests were sent up to 1.5 s late: lost"}},
 		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
 		if got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}}); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// A controller that grows over many schedules is told, once; one that was started anew begins anew.
+func TestGrowth(t *testing.T) {
+	var g growth
+	began := time.Now()
+	status := func(mib uint64) *sandbox.Status {
+		return &sandbox.Status{Name: "fuzz-1", Components: []sandbox.Component{{Name: "broker", RSS: mib << 30}, {Name: "module-controller-2", StartedAt: began, RSS: mib << 20}}}
+	}
+	for i := range uint64(settledAfter + longLife - 1) {
+		if said := g.look(status(50 + 10*i)); said != "" {
+			t.Fatalf("after %d schedules: %s", i+1, said)
+		}
+	}
+	if said, want := g.look(status(240)), "module-controller-2 needs 240 MiB after 20 schedules, and needed 90 MiB after 5"; said != want {
+		t.Errorf("%q, want %q", said, want)
+	}
+	for range settledAfter + longLife {
+		if said := g.look(status(240)); said != "" {
+			t.Errorf("it is told again: %s", said)
+		}
+	}
+	for i := range uint64(100) {
+		began = began.Add(time.Minute)
+		if said := g.look(status(50 + 10*i)); said != "" {
+			t.Errorf("each is new: %s", said)
 		}
 	}
 }

@@ -12,7 +12,25 @@ import (
 // generator draws schedules.
 type generator struct {
 	only []string // moves; nil = all
+	// controllers that there can be; 0 = as many as a schedule wants.
+	controllers int
 }
+
+// controllersOf is how many controllers sandboxes of a config can have at most; 0 = any number. A
+// command of the user's has those that it was configured with.
+func controllersOf(config *v1alpha1.Sandbox) int {
+	switch c := config.Spec.Controller; {
+	case len(c.Command) == 0:
+		return 0
+	case c.Replicas == nil:
+		return 1
+	default:
+		return *c.Replicas
+	}
+}
+
+// fits tells whether there can be as many controllers as a schedule wants.
+func (g generator) fits(s Schedule) bool { return g.controllers == 0 || s.Replicas <= g.controllers }
 
 // draw draws the schedule of a seed.
 func (g generator) draw(seed uint64) Schedule {
@@ -45,16 +63,19 @@ func (g generator) one(r *rand.Rand) Schedule {
 	bases := s.bases()
 	for i := range 1 + r.IntN(5)/4 {
 		s.Workloads = append(s.Workloads, Workload{
-			Module: fmt.Sprintf("biz%d", i+1), Kind: pick(r, []string{deployment, deployment, deployment, daemonSet, statefulSet}), Replicas: len(bases) - r.IntN(2)*r.IntN(len(bases)),
+			Module: fmt.Sprintf("biz%d", i+1), Kind: pick(r, []string{deployment, deployment, deployment, deployment, daemonSet, daemonSet, statefulSet, peer, pod}), Replicas: len(bases) - r.IntN(2)*r.IntN(len(bases)),
 		})
 	}
 	for i := range s.Workloads {
-		if s.Workloads[i].Kind == daemonSet {
-			s.Workloads[i].Replicas = len(bases)
-		}
+		s.Workloads[i].fit(len(bases))
 	}
+	// Where no move takes anything away by itself, every check holds: so it is in most schedules.
+	gentle := g.only == nil && r.IntN(3) > 0
 	var operations, disturbances []move
 	for _, m := range all {
+		if gentle && (m.takes || m.gap) {
+			continue
+		}
 		if g.only != nil && !slices.Contains(g.only, m.name) {
 			continue
 		}
@@ -87,6 +108,9 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		if kind.disturbs {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*300*time.Millisecond
+			if kind.counts() {
+				m.Skip = r.IntN(6)
+			}
 		}
 		if kind.tunnel != "" && !slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Tunnel == kind.tunnel && withinSet(m.Base, b) }) {
 			continue

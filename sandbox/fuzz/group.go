@@ -24,8 +24,10 @@ type Failure struct {
 	Repeated int `json:"repeated"`
 	// Times is how many schedules have failed like this.
 	Times int `json:"times"`
-	// File is the scenario, in the corpus.
+	// File is the scenario, in the corpus. The report is beside it.
 	File string `json:"file"`
+	// Report of a run that has failed like this; nil = there is none.
+	Report *scenario.Report `json:"-"`
 	// Shrinking is how long it took to reduce.
 	Shrinking time.Duration `json:"shrinking"`
 }
@@ -46,6 +48,9 @@ func judge(r *scenario.Report) outcome {
 			continue
 		case scenario.Errored:
 			return outcome{unclear: true, seen: run.Failure}
+		}
+		if busy := tooBusy(run); busy != "" {
+			return outcome{unclear: true, seen: busy + ": " + run.Failure}
 		}
 		o := outcome{invariant: "at rest", seen: run.Failure}
 		for _, t := range run.Traffic {
@@ -68,13 +73,39 @@ func judge(r *scenario.Report) outcome {
 	return outcome{}
 }
 
+// tooLate is how late requests may be sent, at this speed, on a machine that does not stand still.
+const tooLate = time.Second
+
+// tooBusy says that a machine stood still in a run, whose failure proves nothing then; empty = it did
+// not.
+func tooBusy(run *scenario.Run) string {
+	for _, t := range run.Traffic {
+		if t.Late > tooLate {
+			return fmt.Sprintf("the machine is too busy: requests were sent up to %.1f s late", t.Late.Seconds())
+		}
+	}
+	return ""
+}
+
 // shape groups failures: the invariant and the moves of the smallest schedule, without their
 // order.
-func (f Failure) shape() string {
+func (f *Failure) shape() string { return f.Invariant + ": " + f.moves() }
+
+// moves are the names of the moves, each once, without their order.
+func (f *Failure) moves() string {
 	var names []string
 	for _, m := range f.Smallest.Moves {
 		names = append(names, m.Do)
 	}
 	slices.Sort(names)
-	return f.Invariant + ": " + strings.Join(slices.Compact(names), ", ")
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+// alike returns the failure of a list that is of the same kind as f, or nil.
+func alike(list []*Failure, f *Failure) *Failure {
+	i := slices.IndexFunc(list, func(known *Failure) bool { return known.shape() == f.shape() })
+	if i < 0 {
+		return nil
+	}
+	return list[i]
 }

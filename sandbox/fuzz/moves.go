@@ -2,6 +2,9 @@ package fuzz
 
 import (
 	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -32,8 +35,15 @@ type move struct {
 	fault v1alpha1.Object
 	// once says that the fault ends by itself.
 	once bool
+	// rule is what the controller meets at the API; nil = none.
+	rule *v1alpha1.APIRule
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
+}
+
+// counts says whether it strikes some requests only, after those that it lets pass.
+func (m *move) counts() bool {
+	return m.rule != nil && !m.rule.Kind.Lasts() && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
 }
 
 // Operations and disturbances, by name.
@@ -55,14 +65,15 @@ var (
 
 // all is sorted: operations, then disturbances. The order is part of what a seed means.
 var all = []move{
-	{name: release, weight: 12, api: true},
-	{name: rollback, weight: 3, api: true},
+	{name: release, weight: 12, api: true, kinds: owners},
+	{name: rollback, weight: 3, api: true, kinds: owners},
 	{name: scaleDown, weight: 2, api: true, moves: true, kinds: []string{deployment}},
 	{name: scaleUp, weight: 2, api: true, moves: true, kinds: []string{deployment}},
 	{name: recreate, weight: 2, api: true, takes: true, gap: true, moves: true},
 	{name: forceDelete, weight: 3, api: true, takes: true, gap: true, moves: true},
 	{name: newImage, weight: 2, api: true, takes: true, gap: true},
 	{name: addBase, weight: 1, api: true, bases: true, moves: true},
+	{name: upgrade, weight: 2, api: true, bases: true, takes: true, gap: true, moves: true},
 	{name: restartBase, weight: 1, api: true, bases: true, takes: true, gap: true, moves: true},
 	{name: uninstalled, weight: 2, takes: true, untold: true, gap: true, once: true, fault: v1alpha1.Object{"kind": "uninstalled"}},
 	{name: crash, weight: 2, takes: true, untold: true, gap: true, moves: true, once: true, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
@@ -82,6 +93,19 @@ var all = []move{
 	{name: "answers twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "duplicate", "match": answers}},
 	{name: "answers late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": answers}},
 	{name: "lists late", deaf: true, weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
+	{name: "watch of Pods held", weight: 3, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "pods"}},
+	{name: "watch of Nodes held", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "nodes"}},
+	{name: "watch of Deployments held", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "deployments"}},
+	{name: "watches begin anew", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APICutWatch, Relist: true}},
+	{name: "old lists", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIOldList, Resource: "pods"}},
+	{name: "writes conflict", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 409, Count: 3}},
+	{name: "writes are refused by 429", weight: 1, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 429, Count: 5}},
+	{name: "writes fail by 500", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 500, Count: 3}},
+	{name: "answers of the API lost", weight: 3, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseAnswer, Count: 3}},
+	{name: "API is slow", weight: 1, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDelay, Delay: &metav1.Duration{Duration: 500 * time.Millisecond}}},
+	{name: "API is a black hole", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIBlackHole}},
+	{name: "controller killed before a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillBefore, Resource: "pods"}},
+	{name: "controller killed after a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillAfter, Resource: "pods"}},
 	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
 }
 
@@ -95,6 +119,7 @@ const (
 	forceDelete = "delete Pods by force"
 	newImage    = "image without a version"
 	addBase     = "add a base"
+	upgrade     = "upgrade bases"
 	restartBase = "restart a base"
 	uninstalled = "module uninstalled by others"
 	crash       = "base crashes"
@@ -102,9 +127,14 @@ const (
 
 const (
 	deployment  = "Deployment"
+	peer        = "peer Deployment" // its replicas follow the bases
 	daemonSet   = "DaemonSet"
 	statefulSet = "StatefulSet"
+	pod         = "Pod" // one that nobody makes anew
 )
+
+// owners are the kinds whose Pods are made anew, and released.
+var owners = []string{deployment, peer, daemonSet, statefulSet}
 
 // Names are those of all moves, for --only.
 func Names() []string {

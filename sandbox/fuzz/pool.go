@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
@@ -19,6 +21,8 @@ type pool struct {
 	o    *Options
 	free chan *sandbox.Sandbox
 	work string // folder for scenarios
+
+	growth growth
 
 	mu    sync.Mutex
 	names []string
@@ -41,9 +45,19 @@ func openPool(ctx context.Context, o *Options) (*pool, error) {
 	return p, nil
 }
 
+// peerSetting is what our controller needs for peer Deployments.
+var peerSetting = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config := *p.o.Config
 	config.Metadata.Name = name
+	if len(config.Spec.Controller.Command) == 0 { // a command of the user's has what it was configured with
+		env := map[string]string{}
+		maps.Copy(env, config.Spec.Controller.Env)
+		maps.Copy(env, peerSetting)
+		config.Spec.Controller.Env = env
+	}
+	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
 	p.mu.Lock()
 	p.names = append(p.names, name)
 	p.mu.Unlock()
@@ -87,6 +101,9 @@ func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, 
 	}
 	ended := exited(status)
 	if ended == nil {
+		if grown := p.growth.look(status); grown != "" && o.invariant == "" {
+			o = outcome{invariant: "memory", seen: grown}
+		}
 		return o, r, nil
 	}
 	if seen := ended.Name + " has ended by itself: " + lastLines(ended.Log); strings.HasPrefix(ended.Name, controller) {
@@ -130,7 +147,7 @@ func lastLines(log string) string {
 
 func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {
 	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
-	text, err := s.YAML(name)
+	text, err := s.YAML(name, nil)
 	if err != nil {
 		return nil, err
 	}

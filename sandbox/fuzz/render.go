@@ -20,9 +20,26 @@ const (
 	// patience is how long a trigger is waited for.
 	patience = 2 * time.Second
 	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
-	// of five minutes at most, at this speed, and the times that Kubernetes needs.
-	settle = 100 * time.Second
+	// which have become no longer than the disturbance, and the times that Kubernetes needs.
+	settle = 30 * time.Second
+	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
+	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
+	// count as dead, since of those one is given up in a minute, at this speed.
+	settleSlowly = 100 * time.Second
+	// quiet is how long nothing may be written in the end, five seconds at this speed.
+	quiet = time.Second
+	// mostPodWrites is how often the status of a Pod may be written at most: whoever writes more often
+	// is in a loop.
+	mostPodWrites = 100
 )
+
+// settle is how long everything may take to be as it should.
+func (s Schedule) settle() time.Duration {
+	if s.has(func(m *move) bool { return m.name == newImage || m.name == upgrade || m.away }) {
+		return settleSlowly
+	}
+	return settle
+}
 
 // renderer makes a scenario of a schedule, move by move.
 type renderer struct {
@@ -32,6 +49,8 @@ type renderer struct {
 	last  int       // the workload of the last operation
 	open  []open
 	n     int // of faults
+	// starting says that a controller is started beside the steps: nothing more is done to any.
+	starting bool
 }
 
 // current is what a workload is to have.
@@ -72,9 +91,17 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	}
 }
 
-// YAML is the scenario as a file, after comments.
-func (s Schedule) YAML(name string, comments ...string) ([]byte, error) {
-	text, err := yaml.Marshal(s.Scenario(name))
+// YAML is the scenario as a file, after comments. peers are the variables that the controller needs
+// for peer Deployments; nil if it has them.
+func (s Schedule) YAML(name string, peers map[string]string, comments ...string) ([]byte, error) {
+	c := s.Scenario(name)
+	if peers != nil && slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
+		if c.Spec.Controller == nil {
+			c.Spec.Controller = &v1alpha1.ControllerNeeds{}
+		}
+		c.Spec.Controller.Env = peers
+	}
+	text, err := yaml.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("writing schedule %d as a scenario: %w", s.Seed, err)
 	}
@@ -101,28 +128,43 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 // checks are the built-in checks that hold for the moves there are. Which hold for what is a table
 // in the docs.
 func (s Schedule) checks() (c v1alpha1.Checks) {
+	c.MaxPodWrites = ptr.To(mostPodWrites)
 	if s.has(func(m *move) bool { return m.gap }) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
 		c.ActiveVersion = v1alpha1.Ignored
 	}
 	if s.has(func(m *move) bool { return m.takes }) {
 		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
 	}
-	if s.has(func(m *move) bool { return m.untold }) && s.has(func(m *move) bool { return m.deaf }) {
-		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost
+	if s.has(func(m *move) bool { return m.untold }) && s.has(func(m *move) bool { return m.deaf || m.name == forceDelete || m.name == recreate }) {
+		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
+	}
+	if s.has(func(m *move) bool { return m.name == upgrade }) && s.has(func(m *move) bool { return m.resource != "" }) {
+		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
 	}
 	return c
 }
 
 // lossless says whether no request to a workload may be lost: no move takes modules, bases or
-// endpoints away by itself.
+// endpoints away by itself, and no base that hears nothing serves what a release was overtaken by.
 func (s Schedule) lossless(w Workload) bool {
+	releases := 0
+	for _, m := range s.Moves {
+		if m.Do == release || m.Do == rollback {
+			releases++
+		}
+	}
+	if releases > 1 && s.has(func(m *move) bool { return m.deaf }) {
+		return false
+	}
 	return w.Kind != statefulSet && !s.has(func(m *move) bool { return m.takes || m.away })
 }
 
 // observed says that Kubernetes never takes Nodes for unreachable, and with them all Pods Not Ready:
 // it does so when no controller renews their Leases for 50 s, which is ten at this speed.
 func (s Schedule) observed() bool {
-	return !slices.ContainsFunc(s.Moves, func(m Move) bool { return m.Lasts > 0 && moves[m.Do].resource == "controller" })
+	return !slices.ContainsFunc(s.Moves, func(m Move) bool {
+		return m.Lasts > 0 && (moves[m.Do].resource == "controller" || moves[m.Do].resource == "api")
+	})
 }
 
 func (r *renderer) add(name string, a v1alpha1.Action) { r.within(name, 0, a) }
@@ -147,7 +189,10 @@ func (r *renderer) begin() {
 		r.add("", v1alpha1.Action{Apply: &v1alpha1.Apply{Resource: w.service()}})
 	}
 	for i, w := range r.s.Workloads {
-		r.within("", settle, v1alpha1.Action{Wait: &v1alpha1.Wait{Rollout: r.ref(i)}})
+		if w.Kind == peer {
+			r.follows(w)
+		}
+		r.rolledOut(i)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed())
 		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
@@ -165,7 +210,8 @@ func (r *renderer) stream(t v1alpha1.Traffic, w Workload, lossless bool) {
 
 func (r *renderer) ref(workload int) *v1alpha1.Ref {
 	w := r.s.Workloads[workload]
-	return &v1alpha1.Ref{APIVersion: "apps/v1", Kind: w.Kind, Name: w.Module}
+	kind, version := w.kind()
+	return &v1alpha1.Ref{APIVersion: version, Kind: kind, Name: w.Module}
 }
 
 func (r *renderer) move(i int, m Move) {
@@ -193,7 +239,7 @@ func (r *renderer) move(i int, m Move) {
 // operate renders an operation.
 func (r *renderer) operate(m Move) {
 	w, c := r.s.Workloads[m.Workload], &r.now[m.Workload]
-	if m.Do != addBase && m.Do != restartBase {
+	if !slices.Contains([]string{addBase, restartBase, upgrade}, m.Do) {
 		r.last = m.Workload
 	}
 	switch m.Do {
@@ -224,10 +270,16 @@ func (r *renderer) operate(m Move) {
 			GracePeriod: &metav1.Duration{}, NoWait: true,
 		}})
 		r.steps[len(r.steps)-1].If = fmt.Sprintf("pods.exists(p, p.metadata.labels['app'] == '%s')", w.Module)
+		if w.Kind == pod { // whoever made it makes it again, under its name
+			r.apply(m)
+		}
+	case upgrade:
+		r.n++
+		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Upgrade: &v1alpha1.BaseUpgrade{Set: r.s.Bases[0].name(), Version: version(1 + r.n)}}})
 	case addBase:
-		r.within(m.Do, settle, v1alpha1.Action{Base: &v1alpha1.BaseAction{Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
+		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
 	case restartBase:
-		r.within(m.Do, settle, v1alpha1.Action{Base: &v1alpha1.BaseAction{Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
+		r.within(m.Do, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
 	}
 }
 
@@ -239,11 +291,16 @@ func (r *renderer) apply(m Move) {
 // disturb renders the beginning of a disturbance, and its end if it is not to outlast the next move.
 func (r *renderer) disturb(i int, m Move, kind *move) {
 	if kind.resource != "" {
-		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.resource == kind.resource }) {
+		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.resource == kind.resource }) || r.starting && kind.resource == "controller" {
 			return // it is away already
 		}
-		r.component(m.Do, kind, verbs[m.Do], m.Replica)
-		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts})
+		o := open{move: m, kind: kind, until: i + m.Lasts}
+		if kind.rule != nil {
+			o.fault = r.rule(m, kind)
+		} else {
+			r.component(m.Do, kind, verbs[m.Do], m.Replica)
+		}
+		r.open = append(r.open, o)
 	} else {
 		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts, fault: r.fault(m, kind)})
 	}
@@ -264,11 +321,11 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 		if replica > 1 {
 			a.Replica = ptr.To(replica)
 		}
-		r.within(name, settle, v1alpha1.Action{Controller: a})
+		r.within(name, r.s.settle(), v1alpha1.Action{Controller: a})
 	case "broker":
-		r.within(name, settle, v1alpha1.Action{Broker: a})
+		r.within(name, r.s.settle(), v1alpha1.Action{Broker: a})
 	case "apiserver":
-		r.within(name, settle, v1alpha1.Action{APIServer: a})
+		r.within(name, r.s.settle(), v1alpha1.Action{APIServer: a})
 	}
 }
 
@@ -283,6 +340,19 @@ func (r *renderer) fault(m Move, kind *move) string {
 	return id
 }
 
+// rule sets what the controller meets at the API.
+func (r *renderer) rule(m Move, kind *move) string {
+	r.n++
+	rule := *kind.rule
+	rule.ID, rule.Skip, rule.MayNotFire, rule.For = fmt.Sprintf("f%d", r.n), m.Skip, true, &metav1.Duration{Duration: time.Minute}
+	a := &v1alpha1.APIAction{Set: &rule}
+	if m.Replica > 1 {
+		a.Replica = ptr.To(m.Replica)
+	}
+	r.add(m.Do, v1alpha1.Action{API: a})
+	return rule.ID
+}
+
 // endDue ends disturbances, those first without which others can't end.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
@@ -294,7 +364,7 @@ func (r *renderer) endDue(due func(open) bool) {
 		}
 	}
 	r.open = rest
-	first := []string{"apiserver", "broker", "controller", ""}
+	first := []string{"api", "apiserver", "broker", "controller", ""}
 	slices.SortStableFunc(ending, func(a, b open) int {
 		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
 	})
@@ -316,13 +386,22 @@ func (r *renderer) undo(o open, rest []open) {
 		return
 	}
 	do := "resume"
-	if verbs[o.move.Do] == "kill" {
+	if o.kind.rule != nil {
+		r.add("end of "+o.move.Do, v1alpha1.Action{API: &v1alpha1.APIAction{Clear: []string{o.fault}}})
+	}
+	if o.kind.resource == "api" {
+		return
+	}
+	switch {
+	case o.kind.rule != nil: // it may not have written anything
+		do = "restart"
+	case verbs[o.move.Do] == "kill":
 		do = "start"
 	}
 	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
-	// A controller is ready when API server and broker are there.
-	if away := slices.ContainsFunc(rest, func(o open) bool { return o.kind.resource == "apiserver" || o.kind.resource == "broker" }); away && o.kind.resource == "controller" && do == "start" {
-		r.steps[len(r.steps)-1].Background = true
+	// A controller is ready when it sees API server and broker.
+	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{"apiserver", "broker", "api"}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
+		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }
 
@@ -348,17 +427,38 @@ func (r *renderer) seen(t Trigger) string {
 	}
 }
 
+// follows waits until the replicas of a peer Deployment are as many as the bases.
+func (r *renderer) follows(w Workload) {
+	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
+	r.within("a replica of "+w.Module+" for each base", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
+}
+
+// rolledOut waits until a workload is as it should be.
+func (r *renderer) rolledOut(workload int) {
+	wait := &v1alpha1.Wait{Rollout: r.ref(workload)}
+	if r.s.Workloads[workload].Kind == pod {
+		wait = &v1alpha1.Wait{Ready: r.ref(workload)}
+	}
+	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
+}
+
 // atRest says what must be so in the end, within a bound.
 func (r *renderer) atRest() {
 	for i := range r.s.Workloads {
-		r.within("", settle, v1alpha1.Action{Wait: &v1alpha1.Wait{Rollout: r.ref(i)}})
+		r.rolledOut(i)
 	}
 	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
-	r.within("every Pod is Ready", settle, v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
+	r.within("every Pod is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
 	var wrong []string
 	for i, w := range r.s.Workloads {
 		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED')", w.Module, version(r.now[i].version)))
 	}
+	for _, w := range r.s.Workloads {
+		if w.Kind == peer {
+			r.follows(w)
+		}
+	}
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))", strings.Join(wrong, " || "))
-	r.within("bases have what Pods want, and nothing else", settle, v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: 500 * time.Millisecond}}})
+	r.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: 500 * time.Millisecond}}})
+	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{API: &v1alpha1.APIAction{Quiet: &metav1.Duration{Duration: quiet}}})
 }

@@ -1,19 +1,52 @@
 package fuzz
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// ResultFile is the name of the result in a corpus.
-const ResultFile = "fuzz.json"
+// The names of the results in a corpus: of Run, as JSON and as a page, and of Compare.
+const (
+	ResultFile     = "fuzz.json"
+	PageFile       = "index.html"
+	ComparisonFile = "compare.json"
+)
+
+// Covered is a pair of moves that there was.
+type Covered struct {
+	// First move; empty = Second was the first of its schedule.
+	First  string `json:"first,omitempty"`
+	Second string `json:"second"`
+	// When is the trigger of Second.
+	When  Trigger `json:"when"`
+	Times int     `json:"times"`
+}
+
+// list returns the pairs that there were, sorted.
+func (c *coverage) list() []Covered {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]Covered, 0, len(c.pairs))
+	for p, n := range c.pairs {
+		list = append(list, Covered{First: p.First, Second: p.Second, When: p.When, Times: n})
+	}
+	slices.SortFunc(list, func(a, b Covered) int {
+		return cmp.Or(strings.Compare(a.First, b.First), strings.Compare(a.Second, b.Second), strings.Compare(string(a.When), string(b.When)))
+	})
+	return list
+}
 
 var other = regexp.MustCompile(`[^a-z0-9]+`)
 
@@ -26,27 +59,43 @@ func (f *Failure) fileName() string {
 	return fmt.Sprintf("%s-%d.yaml", name, f.Seed%1e6)
 }
 
-// save writes the failures as scenarios, with their reports, and the result.
-func (r *run) save() error {
-	if err := os.MkdirAll(r.o.Corpus, 0o755); err != nil { //nolint:gosec // for everybody to read
-		return fmt.Errorf("making the corpus: %w", err)
+// name is that of the scenario.
+func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
+
+// page is the name of the report's file; empty = there is none.
+func (f *Failure) page() string {
+	if f.Report == nil {
+		return ""
 	}
+	return f.name() + ".html"
+}
+
+// runs are those of the report, as runs of the scenario that the corpus has: the file that they were
+// read from is gone.
+func (f *Failure) runs() (list []*scenario.Run) {
+	for _, run := range f.Report.Runs {
+		run := *run
+		run.Scenario, run.File, run.Again = f.name(), f.File, "koupsandbox scenario run --up --repeat 20 "+f.File
+		list = append(list, &run)
+	}
+	return list
+}
+
+// save writes the failures as scenarios, with their reports, and the result. The caller holds the
+// lock, if others run.
+func (r *run) save() error {
+	r.result.Started, r.result.Covered = r.began, r.seen.list()
+	r.result.Pairs = len(r.result.Covered)
 	var errs []error
 	for _, f := range r.result.Failures {
 		errs = append(errs, r.saveOne(f))
 	}
-	text, err := json.MarshalIndent(&r.result, "", "  ")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(r.o.Corpus, ResultFile), append(text, '\n'), 0o600)
-	}
-	if err != nil {
-		errs = append(errs, fmt.Errorf("writing the result: %w", err))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs,
+		report.Save(filepath.Join(r.o.Corpus, ResultFile), &r.result, writeJSON),
+		report.Save(filepath.Join(r.o.Corpus, PageFile), &r.result, WriteHTML))...)
 }
 
 func (r *run) saveOne(f *Failure) error {
-	name := strings.TrimSuffix(f.File, ".yaml")
 	comments := []string{
 		"Found by koupsandbox fuzz, seed " + fmt.Sprint(f.Seed) + ".",
 		"Broken: " + f.Invariant + ".",
@@ -55,15 +104,38 @@ func (r *run) saveOne(f *Failure) error {
 	if f.Repeated > 0 {
 		comments = append(comments, fmt.Sprintf("It failed like this in %d of %d repetitions.", f.Failed, f.Repeated))
 	}
-	text, err := f.Smallest.YAML(name, comments...)
-	if err != nil {
+	var peers map[string]string // whoever runs the file brings up a sandbox without them
+	if r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0 {
+		peers = peerSetting
+	}
+	text, err := f.Smallest.YAML(f.name(), peers, comments...)
+	if err == nil {
+		err = report.Save(filepath.Join(r.o.Corpus, f.File), text, func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
+	}
+	if err != nil || f.Report == nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(r.o.Corpus, f.File), text, 0o600); err != nil {
-		return fmt.Errorf("writing a failure: %w", err)
-	}
-	if kept := r.kept[f.File]; kept != nil {
-		return report.Save(filepath.Join(r.o.Corpus, name+".html"), kept, report.WriteHTML)
+	page := *f.Report
+	page.Runs = f.runs()
+	return report.Save(filepath.Join(r.o.Corpus, f.page()), &page, report.WriteHTML)
+}
+
+// forget removes the files of a failure that has become one with another.
+func (r *run) forget(f *Failure) error {
+	for _, name := range []string{f.File, f.page()} {
+		if name == "" {
+			continue
+		}
+		if err := os.Remove(filepath.Join(r.o.Corpus, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a failure that is like another: %w", err)
+		}
 	}
 	return nil
+}
+
+// writeJSON writes a value as indented JSON.
+func writeJSON[T any](w io.Writer, value T) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
 }

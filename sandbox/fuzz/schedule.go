@@ -34,7 +34,7 @@ func (b Bases) name() string { return string(b.Tunnel) }
 // Workload is a module and what runs it.
 type Workload struct {
 	Module   string `json:"module"`
-	Kind     string `json:"kind"` // Deployment, DaemonSet or StatefulSet
+	Kind     string `json:"kind"` // Deployment, peer Deployment, DaemonSet, StatefulSet or Pod
 	Replicas int    `json:"replicas"`
 }
 
@@ -53,6 +53,8 @@ type Move struct {
 	// Lasts says how many moves later a disturbance ends; one that lasts longer than the schedule
 	// ends with it.
 	Lasts int `json:"lasts,omitempty"`
+	// Skip is how many writes pass before one is struck, for disturbances that count them.
+	Skip int `json:"skip,omitempty"`
 	// For is how long a disturbance lasts at least.
 	For time.Duration `json:"for,omitempty"`
 }
@@ -103,6 +105,16 @@ func (s Schedule) valid() bool {
 	bases := s.bases()
 	if len(bases) == 0 || len(s.Workloads) == 0 || s.Replicas < 1 {
 		return false
+	}
+	// A Pod that nobody makes anew goes with its base; and new bases have other names.
+	lone := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
+	if lone && s.has(func(m *move) bool { return m.away || m.name == upgrade }) {
+		return false
+	}
+	if i := slices.IndexFunc(s.Moves, func(m Move) bool { return m.Do == upgrade }); i >= 0 {
+		if slices.ContainsFunc(s.Moves[i+1:], func(m Move) bool { return m.Base != "" || m.Do == upgrade }) {
+			return false
+		}
 	}
 	for _, m := range s.Moves {
 		kind := moves[m.Do]

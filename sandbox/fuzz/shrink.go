@@ -78,6 +78,9 @@ func (s Schedule) smaller() (list []Schedule) {
 		if m.Lasts > 0 {
 			add(func(c *Schedule) { c.Moves[i].Lasts = 0 })
 		}
+		if m.Skip > 0 {
+			add(func(c *Schedule) { c.Moves[i].Skip = 0 })
+		}
 		if m.For > 0 {
 			add(func(c *Schedule) { c.Moves[i].For = 0 })
 		}
@@ -89,9 +92,7 @@ func (s Schedule) smaller() (list []Schedule) {
 func (s *Schedule) fit() {
 	bases := s.bases()
 	for i := range s.Workloads {
-		if w := &s.Workloads[i]; w.Kind == daemonSet || w.Replicas > len(bases) {
-			w.Replicas = len(bases)
-		}
+		s.Workloads[i].fit(len(bases))
 	}
 	for i := range s.Moves {
 		if m := &s.Moves[i]; m.Base != "" && len(bases) > 0 && !slices.Contains(bases, m.Base) {

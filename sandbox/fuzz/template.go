@@ -20,26 +20,61 @@ func jar(module string, n, image int) string {
 	return name + "-ark-biz.jar"
 }
 
+// fit brings the replicas in line with the number of bases.
+func (w *Workload) fit(bases int) {
+	switch w.Kind {
+	case daemonSet, peer:
+		w.Replicas = bases
+	case pod:
+		w.Replicas = 1
+	default:
+		w.Replicas = min(w.Replicas, bases)
+	}
+}
+
+// kind is that of its object, and group the API's version that has it.
+func (w Workload) kind() (kind, version string) {
+	switch w.Kind {
+	case pod:
+		return pod, "v1"
+	case peer:
+		return deployment, "apps/v1"
+	default:
+		return w.Kind, "apps/v1"
+	}
+}
+
 // workload is the object of a workload with a version of its module.
 func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
+	kind, apiVersion := w.kind()
+	if w.Kind == pod {
+		template := w.template(n, image)
+		template["metadata"].(object)["name"] = w.Module //nolint:forcetypeassert // it is one of ours
+		return v1alpha1.Object{"apiVersion": apiVersion, "kind": kind, "metadata": template["metadata"], "spec": template["spec"]}
+	}
+	meta := object{"name": w.Module}
 	spec := object{"selector": object{"matchLabels": object{"app": w.Module}}, "template": w.template(n, image)}
 	switch w.Kind {
-	case deployment:
-		spec["replicas"] = replicas
+	case deployment, peer:
+		if w.Kind == deployment {
+			spec["replicas"] = replicas
+		} else {
+			meta["labels"] = object{"virtual-kubelet.koupleless.io/component": "module-deployment", "virtual-kubelet.koupleless.io/strategy": "peer"}
+		}
 		spec["strategy"] = object{"rollingUpdate": object{"maxSurge": "30%", "maxUnavailable": 0}}
 	case daemonSet:
 		spec["updateStrategy"] = object{"rollingUpdate": object{"maxSurge": 1, "maxUnavailable": 0}}
 	case statefulSet:
 		spec["replicas"], spec["serviceName"] = replicas, w.Module
 	}
-	return v1alpha1.Object{"apiVersion": "apps/v1", "kind": w.Kind, "metadata": object{"name": w.Module}, "spec": spec}
+	return v1alpha1.Object{"apiVersion": apiVersion, "kind": kind, "metadata": meta, "spec": spec}
 }
 
 func (w Workload) template(n, image int) object {
 	labels := object{"app": w.Module, "version": version(n), "virtual-kubelet.koupleless.io/component": "module"}
-	same := object{"app": w.Module, "version": version(n)}
-	if w.Kind == statefulSet { // two of its Pods are never of one base, whatever their versions
-		same = object{"app": w.Module}
+	apart := object{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": object{"matchLabels": object{"app": w.Module}}}
+	if w.Kind == deployment || w.Kind == peer { // its Pods come beside those of another template, and go to a base of their own among themselves
+		apart["matchLabelKeys"] = []any{"pod-template-hash"}
 	}
 	spec := object{
 		"containers": []any{object{"name": w.Module, "image": jar(w.Module, n, image), "env": []any{object{"name": "BIZ_VERSION", "value": version(n)}}}},
@@ -49,10 +84,8 @@ func (w Workload) template(n, image int) object {
 			object{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 		},
 	}
-	if w.Kind != daemonSet {
-		spec["affinity"] = object{"podAntiAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": []any{
-			object{"topologyKey": "topology.kubernetes.io/zone", "labelSelector": object{"matchLabels": same}},
-		}}}
+	if w.Kind != daemonSet && w.Kind != pod {
+		spec["affinity"] = object{"podAntiAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": []any{apart}}}
 	}
 	return object{"metadata": object{"labels": labels}, "spec": spec}
 }

@@ -10,6 +10,7 @@
 //	scenario.go    scenario list, new, schema
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
 //	fuzz.go        fuzz
+//	fuzz_compare.go   fuzz --compare
 //	watch.go       watch
 //	demo.go        demo
 //	images.go      images save and load

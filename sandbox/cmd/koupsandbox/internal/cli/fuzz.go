@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -15,7 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fuzz"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
 func (s *commands) fuzz() *cli.Command {
@@ -26,7 +27,11 @@ func (s *commands) fuzz() *cli.Command {
 scenario that was drawn: bases, workloads, and moves. It is judged by requests, by the
 checks of scenarios, and by what must be so in the end. A failure is repeated, reduced,
 and written to --corpus as a scenario: koupsandbox scenario run --up FILE. Exit status:
-0 nothing has failed, 1 something has. Ctrl-C keeps what was found.`,
+0 nothing has failed, 1 something has. Ctrl-C keeps what was found.
+
+With --compare the same schedules run with two settings, and what became of them on
+each side is told. That is no judgement: the exit status is 0, whatever has failed,
+unless the comparison itself could not go on.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME` that the names of the sandboxes begin with", Value: "fuzz"},
 			&cli.DurationFlag{Name: "for", Usage: "how `LONG` schedules are drawn; reducing comes after that", DefaultText: "10m without --count"},
@@ -34,10 +39,12 @@ and written to --corpus as a scenario: koupsandbox scenario run --up FILE. Exit 
 			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to draw the same schedules", DefaultText: "drawn"},
 			&cli.Uint64Flag{Name: "replay", Usage: "run the one schedule of a `SEED`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "draw only moves of this `NAME`, such as release; may be repeated"},
-			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes", Value: 4},
+			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes; with --compare half of them for each side", Value: 8},
 			&cli.StringFlag{Name: "corpus", Usage: "`FOLDER` for failures and the result", Value: "fuzz-corpus"},
 			&cli.DurationFlag{Name: "shrink", Usage: "how `LONG` a failure is reduced; 0 = not at all", Value: 5 * time.Minute},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
+			&cli.StringFlag{Name: "compare", Usage: "`FILE` with other settings, such as another controller: compare those of --config with them"},
+			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
 			output(formatJSON),
 		},
 		Action: alone(s.runFuzz),
@@ -49,26 +56,19 @@ func (s *commands) runFuzz(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.IsSet("compare") {
+		return s.compareFuzz(c, options)
+	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
 	say(s.Err, "Fuzzing with seed %d; %d sandboxes come up\n", options.Seed, options.Parallel)
-	told := time.Now()
-	options.Progress = func(p fuzz.Progress) {
-		switch {
-		case p.Failure != nil:
-			say(s.Err, "found after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
-		case p.Shrinking > 0:
-			say(s.Err, "reduced to %d moves\n", p.Shrinking)
-		case time.Since(told) >= 10*time.Second:
-			told = time.Now()
-			say(s.Err, "%s: %d schedules, %.0f an hour, %d pairs of moves, %d could not be judged at first\n", p.Elapsed.Round(time.Second),
-				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), p.Pairs, p.Unclear)
-		}
-	}
 	r, err := fuzz.Run(c.Context, options)
 	if r == nil {
 		return err
 	}
-	if err := errors.Join(err, s.tellFuzz(c, r, options.Corpus)); err != nil {
+	if file := c.String("junit"); file != "" {
+		err = errors.Join(err, report.Save(file, r, fuzz.WriteJUnit))
+	}
+	if err := errors.Join(err, s.show(c, r, func(bool) { s.tellFuzz(r, options.Corpus) })); err != nil {
 		return err
 	}
 	if len(r.Failures) > 0 {
@@ -77,10 +77,31 @@ func (s *commands) runFuzz(c *cli.Context) error {
 	return nil
 }
 
+// fuzzProgress tells what is found at once, and how far it is from time to time.
+func (s *commands) fuzzProgress() func(fuzz.Progress) {
+	told := time.Now()
+	return func(p fuzz.Progress) {
+		switch {
+		case p.Failure != nil:
+			say(s.Err, "found after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
+		case p.Shrinking > 0:
+			say(s.Err, "reduced to %d moves\n", p.Shrinking)
+		case time.Since(told) >= 10*time.Second:
+			told = time.Now()
+			pairs := ""
+			if p.Pairs > 0 { // a comparison does not count them
+				pairs = fmt.Sprintf(" %d pairs of moves,", p.Pairs)
+			}
+			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first\n", p.Elapsed.Round(time.Second),
+				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear)
+		}
+	}
+}
+
 func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	o := fuzz.Options{
 		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"), Parallel: c.Int("parallel"),
-		Only: c.StringSlice("only"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)),
+		Only: c.StringSlice("only"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
@@ -106,31 +127,32 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	if o.Home, err = home(c); err != nil {
 		return o, err
 	}
-	if o.Config, _, err = configOf(c); err != nil {
+	if o.Config, err = fuzzConfig(c, c.String("config")); err != nil {
 		return o, err
 	}
-	o.Config.Spec.Bases.Count, o.Config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules bring their own bases
 	return o.Complete(), nil
 }
 
-// tellFuzz says what was found.
-func (s *commands) tellFuzz(c *cli.Context, r *fuzz.Result, corpus string) error {
-	if c.String(outputFlag) == formatJSON {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err == nil {
-			say(s.Out, "%s\n", text)
-		}
-		return err
+// fuzzConfig reads the settings of sandboxes from a file; empty = none.
+func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
+	config, _, err := configFrom(c, file)
+	if err != nil {
+		return nil, err
 	}
+	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules bring their own bases
+	return config, nil
+}
+
+// tellFuzz says what was found.
+func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
 	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves; seed %d\n", r.Schedules, r.Moves,
-		r.Elapsed.Round(time.Second), float64(r.Schedules)/r.Elapsed.Hours(), r.Pairs, r.Seed)
+		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "nothing has failed\n")
-		return nil
 	}
 	for _, f := range r.Failures {
 		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %d schedules\n  %s\n", f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, f.Times, filepath.Join(corpus, f.File))
 	}
-	return nil
+	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.PageFile))
 }

@@ -159,9 +159,14 @@ func nameArgument(name string) string {
 // mistake in any of them. It tells too whether the number of bases is but the
 // default.
 func configOf(c *cli.Context) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
+	return configFrom(c, c.String("config"))
+}
+
+// configFrom is configOf with another file than that of --config; empty = none.
+func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
 	var fileErr error
-	if file := c.String("config"); file != "" {
+	if file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return nil, false, fmt.Errorf("reading the settings: %w", err)

@@ -32,9 +32,13 @@ var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
 // catalogue reads every scenario of the repository.
 func catalogue(w *words) ([]table, error) {
-	files, err := filepath.Glob(filepath.Join(root, "scenarios/*.yaml"))
-	if err != nil {
-		return nil, err
+	var files []string
+	for _, folder := range []string{"scenarios", "scenarios/regressions"} {
+		found, err := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
 	}
 	rows := map[string][][]cell{}
 	for _, file := range files {
@@ -55,7 +59,11 @@ func catalogue(w *words) ([]table, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		name, group := s.Metadata.Name, s.Metadata.Labels["group"]
-		link := same(fmt.Sprintf("[%s](../../../scenarios/%s)", name, filepath.Base(file)))
+		path, err := filepath.Rel(root, file)
+		if err != nil {
+			return nil, err
+		}
+		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group], []cell{link, w.of("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table

@@ -1,0 +1,213 @@
+package fuzz
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
+)
+
+// Contender is a side of a comparison.
+type Contender struct {
+	// Name for people.
+	Name string
+	// Config of its sandboxes, as that of Options.
+	Config *v1alpha1.Sandbox
+}
+
+// Comparison is what Compare returns. Its JSON form is what a corpus keeps as compare.json.
+type Comparison struct {
+	Started time.Time `json:"started"`
+	Seed    uint64    `json:"seed"`
+	// Only has the names of the moves that were drawn; empty = all.
+	Only []string `json:"only,omitempty"`
+	// Schedules that each side has run.
+	Schedules int           `json:"schedules"`
+	Elapsed   time.Duration `json:"elapsed"`
+	A         Side          `json:"a"`
+	B         Side          `json:"b"`
+	// Error is what has kept the comparison from going on; empty = nothing.
+	Error string `json:"error,omitempty"`
+}
+
+// Side is what became of the schedules on one side: each has passed or failed, or nobody could judge
+// it, twice.
+type Side struct {
+	Name    string `json:"name"`
+	Passed  int    `json:"passed"`
+	Failed  int    `json:"failed"`
+	Unclear int    `json:"unclear"`
+	// Invariants says how many schedules have broken each; as in Failure, one for a schedule.
+	Invariants map[string]int `json:"invariants"`
+	// Alone has the failures of schedules that the other side has not failed, by their seeds.
+	Alone []Alone `json:"alone"`
+}
+
+// Alone is a failure of one side.
+type Alone struct {
+	Seed      uint64 `json:"seed"`
+	Invariant string `json:"invariant"`
+	Seen      string `json:"seen"`
+	// Unclear says that nobody could judge the other side; else it has passed.
+	Unclear bool `json:"unclear,omitempty"`
+}
+
+// comparison is one call of Compare.
+type comparison struct {
+	o Options
+	// try runs a schedule on the first side, and on the second.
+	try [2]runner
+	gen generator
+
+	mu      sync.Mutex
+	drawn   uint64 // seeds
+	planned int    // schedules
+	began   time.Time
+	result  Comparison
+}
+
+// Compare runs the same schedules on two sides, and says what became of them. The schedules follow
+// from the seed alone: that of the n-th, from 0, is Seed + n, and what there was already does not
+// matter. One that wants more controllers than a side has is left out. The sandboxes are those of
+// Options, half of them for each side, at least one; o.Config is not used, and nothing is reduced. It
+// blocks until the sandboxes are down again. What was found until ctx ended is in the result. The
+// error tells of what kept it from going on.
+func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err error) {
+	o = o.Complete()
+	c := newComparison(o, a, b)
+	for i, side := range sides(o, a, b) {
+		var p *pool
+		if p, err = openPool(ctx, &side); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
+		c.try[i] = p.run
+	}
+	return &c.result, c.all(ctx)
+}
+
+// sides are the options of the pools.
+func sides(o Options, a, b Contender) [2]Options {
+	o.Parallel = max(1, o.Parallel/2)
+	first, second := o, o
+	first.Name, first.Config = o.Name+"-a", a.Config
+	second.Name, second.Config = o.Name+"-b", b.Config
+	return [2]Options{first, second}
+}
+
+func newComparison(o Options, a, b Contender) *comparison {
+	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, Alone: []Alone{}} }
+	c := &comparison{o: o, gen: generator{only: o.Only}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
+	for _, of := range []Contender{a, b} {
+		if has := controllersOf(of.Config); has > 0 && (c.gen.controllers == 0 || has < c.gen.controllers) {
+			c.gen.controllers = has
+		}
+	}
+	return c
+}
+
+// all runs the schedules. Whatever ends it, the corpus has what was found.
+func (c *comparison) all(ctx context.Context) error {
+	c.began = time.Now()
+	life, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for range max(1, c.o.Parallel/2) {
+		wg.Go(func() {
+			for life.Err() == nil {
+				s, more := c.next()
+				if !more {
+					return
+				}
+				if err := c.both(life, s); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var err error
+	if ctx.Err() == nil {
+		err = context.Cause(life)
+	}
+	if err != nil {
+		c.result.Error = err.Error()
+	}
+	return errors.Join(err, c.save())
+}
+
+// next draws the next schedule.
+func (c *comparison) next() (Schedule, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.o.Count > 0 && c.planned >= c.o.Count || c.o.For > 0 && time.Since(c.began) >= c.o.For {
+		return Schedule{}, false
+	}
+	c.planned++
+	for {
+		s := c.gen.draw(c.o.Seed + c.drawn)
+		c.drawn++
+		if c.gen.fits(s) {
+			return s, true
+		}
+	}
+}
+
+// both runs a schedule on both sides at once, so that they have the same machine, and notes what
+// became of it. A schedule that ctx has ended on one side counts on none.
+func (c *comparison) both(ctx context.Context, s Schedule) error {
+	var got [2]outcome
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i, try := range c.try {
+		wg.Go(func() {
+			got[i], _, errs[i] = try.judged(ctx, s, func(string) {})
+		})
+	}
+	wg.Wait()
+	if over(ctx) {
+		return nil
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.result.Schedules++
+	alone := cmp.Or(c.result.A.note(s, got[0], got[1]), c.result.B.note(s, got[1], got[0]))
+	c.o.Progress(Progress{Schedules: c.result.Schedules, Unclear: c.result.A.Unclear + c.result.B.Unclear, Elapsed: time.Since(c.began), Failure: alone})
+	return c.save()
+}
+
+// note counts what became of a schedule on this side, and returns a failure that the other side does
+// not have, or nil.
+func (s *Side) note(of Schedule, got, beside outcome) *Failure {
+	switch {
+	case got.unclear:
+		s.Unclear++
+		return nil
+	case got.invariant == "":
+		s.Passed++
+		return nil
+	}
+	s.Failed++
+	s.Invariants[got.invariant]++
+	if beside.invariant != "" {
+		return nil
+	}
+	s.Alone = append(s.Alone, Alone{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Unclear: beside.unclear})
+	slices.SortFunc(s.Alone, func(a, b Alone) int { return cmp.Compare(a.Seed, b.Seed) })
+	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen, Times: 1}
+}
+
+// save writes the result. The caller holds the lock, if others run.
+func (c *comparison) save() error {
+	c.result.Started, c.result.Elapsed = c.began, time.Since(c.began)
+	return report.Save(filepath.Join(c.o.Corpus, ComparisonFile), &c.result, writeJSON)
+}
