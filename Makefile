@@ -101,6 +101,18 @@ e2e: build ## Run the tests that drive a running sandbox
 e2e-long: build ## Let the broker, the API server, controllers and bases be away for minutes, in scaled time
 	E2E_LONG=1 go test -race -count=1 -timeout 20m -run 'Long|TestNoPodIsEvicted' ./e2e/scenarios
 
+# Other seeds each time: it prints the one that repeats the run. FUZZ has more flags.
+FOR ?= 10m
+FUZZ ?=
+.PHONY: fuzz
+fuzz: build ## Fuzz the controller: make fuzz FOR=1h
+	$(BIN)/koupsandbox fuzz --for $(FOR) --corpus e2e/artifacts/fuzz $(FUZZ)
+
+# Half an hour. It prints a table: what was broken, what found it, and when.
+.PHONY: fuzz-proof
+fuzz-proof: build ## Break the controller on purpose, in many ways, and let the fuzzer find each
+	E2E_FUZZ=1 go test -count=1 -v -timeout 60m ./e2e/fuzz
+
 .PHONY: record e2e-realbase
 record: realbase ## Record anew what a real base answers, for the conformance test
 	go run ./e2e/realbase/record
