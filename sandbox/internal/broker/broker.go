@@ -104,6 +104,9 @@ func New(o Options) (*Broker, error) {
 	}
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
 	err = server.AddHook(hook, nil)
+	if err == nil {
+		err = server.AddHook(&takeover{clients: server.Clients}, nil)
+	}
 	for _, g := range []*gate{b.tcp, b.memory} {
 		if err == nil {
 			err = server.AddListener(g)

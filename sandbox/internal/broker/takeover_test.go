@@ -1,0 +1,63 @@
+package broker_test
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+)
+
+// A base that connects again at once, whether its last connection has been closed, cut, or is open yet,
+// hears what is sent to it.
+func TestConnectingAgainAtOnce(t *testing.T) {
+	b := run(t, broker.Options{})
+	sender := connect(t, options(b, controller(b)))
+	const bases, rounds = 20, 30
+	var wg sync.WaitGroup
+	for i := range bases {
+		wg.Go(func() {
+			id := fmt.Sprintf("b%d", i)
+			end := func() {}
+			for round := range rounds {
+				var conn net.Conn
+				heard := make(chan struct{}, 1)
+				o := options(b, base(b, id)).SetCleanSession(true).SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (c net.Conn, err error) {
+					conn, err = b.Dial(t.Context())
+					return conn, err
+				})
+				c := paho.NewClient(o)
+				if round%3 < 2 { // else the broker ends the old connection
+					end()
+				}
+				if err := done(c.Connect()); err != nil {
+					t.Errorf("%s connecting for the time %d: %v", id, round, err)
+					return
+				}
+				if err := done(c.Subscribe("koupleless_dev/"+id+"/+", 1, func(paho.Client, paho.Message) { heard <- struct{}{} })); err != nil {
+					t.Errorf("%s subscribing for the time %d: %v", id, round, err)
+					return
+				}
+				sender.Publish("koupleless_dev/"+id+"/health", 1, false, "x")
+				select {
+				case <-heard:
+				case <-time.After(patience):
+					t.Errorf("%s is deaf after connecting for the time %d", id, round)
+					return
+				}
+				if round%3 == 0 {
+					end = func() { _ = conn.Close() }
+				} else {
+					end = func() { c.Disconnect(0) }
+				}
+			}
+			end()
+		})
+	}
+	wg.Wait()
+}
