@@ -83,7 +83,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	c := newComparison(o, a, b)
 	for i, side := range sides(o, a, b) {
 		var p *pool
-		if p, err = openPool(ctx, &side); err != nil {
+		if p, err = openPool(&side); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()

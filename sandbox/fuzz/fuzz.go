@@ -114,7 +114,7 @@ var errFound = errors.New("enough failures were found")
 // come up.
 func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.Complete()
-	p, err := openPool(ctx, &o)
+	p, err := openPool(&o)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,7 +21,8 @@ import (
 type pool struct {
 	o    *Options
 	free chan *sandbox.Sandbox
-	work string // folder for scenarios
+	next chan int // the number of the next sandbox to bring up; empty while one comes up, and after the last
+	work string   // folder for scenarios
 
 	growth growth
 
@@ -28,21 +30,37 @@ type pool struct {
 	names []string
 }
 
-// openPool brings the sandboxes up, one after the other at first: they share the processors.
-func openPool(ctx context.Context, o *Options) (*pool, error) {
+// openPool makes a pool. Its sandboxes are brought up when they are needed.
+func openPool(o *Options) (*pool, error) {
 	work, err := os.MkdirTemp("", "koup-fuzz-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for schedules: %w", err)
 	}
-	p := &pool{o: o, work: work, free: make(chan *sandbox.Sandbox, o.Parallel)}
-	for i := range o.Parallel {
-		s, err := p.up(ctx, fmt.Sprintf("%s-%d", o.Name, i+1))
-		if err != nil {
-			return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
-		}
-		p.free <- s
-	}
+	p := &pool{o: o, work: work, free: make(chan *sandbox.Sandbox, o.Parallel), next: make(chan int, 1)}
+	p.next <- 1
 	return p, nil
+}
+
+// take waits for a free sandbox, or brings another one up: one after the other, since they share the
+// processors. Put it into free again.
+func (p *pool) take(ctx context.Context) (*sandbox.Sandbox, error) {
+	select {
+	case in := <-p.free:
+		return in, nil
+	default:
+	}
+	select {
+	case in := <-p.free:
+		return in, nil
+	case n := <-p.next:
+		in, err := p.up(ctx, fmt.Sprintf("%s-%d", p.o.Name, n))
+		if n < p.o.Parallel && err == nil {
+			p.next <- n + 1
+		}
+		return in, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // peerSetting is what our controller needs for peer Deployments.
@@ -59,7 +77,9 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
 	p.mu.Lock()
-	p.names = append(p.names, name)
+	if !slices.Contains(p.names, name) { // else it replaces one
+		p.names = append(p.names, name)
+	}
 	p.mu.Unlock()
 	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs})
 	if err != nil {
@@ -80,11 +100,9 @@ func (p *pool) close(ctx context.Context) error {
 
 // run runs a schedule in a free sandbox. One in which a run has left something broken is replaced.
 func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, error) {
-	var in *sandbox.Sandbox
-	select {
-	case in = <-p.free:
-	case <-ctx.Done():
-		return outcome{}, nil, context.Cause(ctx)
+	in, err := p.take(ctx)
+	if err != nil {
+		return outcome{}, nil, err
 	}
 	defer func() { p.free <- in }()
 	if ctx.Err() != nil {

@@ -55,34 +55,40 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	return wait.d, nil
 }
 
-// switchedFor is how long a Pod stays Ready after its base has switched to a version that no Pod
-// wants any more, since a release overtook it: the next version is on its way, and meanwhile
-// requests are served. The Service would have one endpoint less, or none.
-const switchedFor = 3 * time.Second
+// switchedFor is how long a Pod stays Ready at most after its base has switched to a version that no
+// Pod wants any more, since a release overtook it. What is wanted is on its way, the next version or
+// the Pod's own again, and meanwhile requests are served: the Service would have one endpoint less, or
+// none. An install takes some seconds.
+const switchedFor = 30 * time.Second
 
-// noteSwitches notes from which versions the base has switched away, and returns when it is time to
-// look again.
+// noteSwitches notes from which versions the base has switched away, until they are active again, and
+// returns when it is time to look again.
 func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Duration) {
 	p.store.change(func() {
 		l := p.store.lane(key)
 		if l == nil {
 			return
 		}
-		now, switched := time.Now(), map[string]time.Time{}
+		now := time.Now()
+		list := map[string]arklet.Biz{}
 		for _, biz := range b.Modules {
-			if biz.Name != key.module || biz.State != arklet.StateDeactivated || biz.Latest.Reason != reasonSwitched {
+			if biz.Name != key.module {
 				continue
 			}
-			since := l.switched[biz.Version]
-			if since.IsZero() {
-				since = now
+			list[biz.Version] = biz
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
+				l.switched[biz.Version] = now
 			}
-			switched[biz.Version] = since
-			if left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now); left > 0 && (again == 0 || left < again) {
+		}
+		for version, since := range l.switched {
+			left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now)
+			_, there := list[version]
+			if list[version].State == arklet.StateActivated || !there && left <= 0 {
+				delete(l.switched, version)
+			} else if left > 0 && (again == 0 || left < again) {
 				again = left
 			}
 		}
-		l.switched = switched
 	})
 	return again
 }
@@ -227,12 +233,13 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 	}
 	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
-	coming := false
+	coming, newest := false, true
 	views := l.views(s.Name)
 	for _, other := range views[slices.IndexFunc(views, func(v view) bool { return v.uid == e.uid })+1:] {
 		if other.module.Module == s.Module || !other.wants() {
 			continue
 		}
+		newest = false
 		biz, there := b.Module(s.Name, other.module.Version)
 		sameVersion := other.module.Version == s.Version
 		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
@@ -240,9 +247,10 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		}
 		coming = coming || !sameVersion && l.failed[install(other.module.Module)].err == nil
 	}
+	coming = coming || newest && s.failure == nil // its own version comes again
 	since := l.switched[s.Version]
 	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Modules, func(biz arklet.Biz) bool {
-		return biz.Name == s.Name && biz.State == arklet.StateActivated
+		return biz.Name == s.Name && biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
 	})
 }
 

@@ -134,19 +134,57 @@ func TestAReleaseOvertakesAnother(t *testing.T) {
 		w.base.with(then)
 		w.create("new", container("biz1", "3"))
 	}
+	// The only newer Pod goes as the base switches to its version.
+	cameAgain := func(w *world, then func(b *fakeBase)) {
+		w.base.with(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.create("middle", container("biz1", "2"))
+		w.pass(999 * time.Millisecond)
+		w.forceDelete("middle") // its install is under way
+		w.pass(time.Millisecond)
+		w.base.with(then)
+		w.base.tell()
+	}
 	in(t, "it stays Ready until the newest is", Options{}, func(t *testing.T, w *world) {
 		overtake(w, func(b *fakeBase) { b.delay = time.Second })
 		w.pass(5 * time.Second)
 		order := w.readiness()
 		wantDiff(t, "order", []string{"new=Ready", "old=NotReady"}, order[len(order)-2:])
 	})
-	in(t, "for three seconds", Options{}, func(_ *testing.T, w *world) {
+	in(t, "for half a minute", Options{}, func(_ *testing.T, w *world) {
 		overtake(w, func(b *fakeBase) { b.delay, b.hang = 0, arklet.CommandInstallBiz })
 		w.pass(time.Second)
 		w.base.tell()
-		w.pass(2 * time.Second)
+		w.pass(28 * time.Second)
 		w.wantShow("old", "Running Ready")
+		w.pass(3 * time.Second)
+		w.wantShow("old", "Running BizNotActivated")
+	})
+	in(t, "not if its own version fails to come again", Options{}, func(_ *testing.T, w *world) {
+		cameAgain(w, func(b *fakeBase) {
+			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "no jar"} }
+		})
+		w.pass(5 * time.Second)
+		w.wantShow("old", "Running InstallModuleFailed")
+	})
+	in(t, "until its own version is active again", Options{}, func(t *testing.T, w *world) {
+		cameAgain(w, func(b *fakeBase) { b.delay = 10 * time.Second }) // each command
+		w.pass(time.Minute)
+		w.wantShow("old", "Running Ready")
+		wantDiff(t, "readiness", []string{"old=NotReady", "old=Ready"}, w.readiness())
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+	in(t, "not if somebody else has put another version there", Options{}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode = activateNew })
+		w.create("old", container("biz1", "1"))
 		w.pass(2 * time.Second)
+		w.base.with(func(b *fakeBase) {
+			b.delay = 10 * time.Second
+			b.install(arklet.Module{Name: "biz1", Version: "2", URL: "file:///m/2.jar"})
+		})
+		w.base.tell()
+		w.pass(time.Second)
 		w.wantShow("old", "Running BizNotActivated")
 	})
 }

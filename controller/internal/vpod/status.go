@@ -55,8 +55,8 @@ type moduleState struct {
 	// earlier is the version that the Pod had here before it was changed in place, while that is
 	// active; else empty.
 	earlier string
-	// overtaken: the base switched to a version that no Pod wants any more, and what one wants is on
-	// its way.
+	// overtaken: the base switched to a version that no Pod wants any more, and what is wanted, by this
+	// Pod or a newer one, is on its way.
 	overtaken bool
 	// wasReady: the Pod was Ready with the jar that is there, under its version or the earlier one.
 	wasReady, earlierGoesOn bool

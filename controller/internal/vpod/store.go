@@ -72,7 +72,8 @@ type lane struct {
 	// which that is decided: a Pod that comes for it finds it in the list still, and must not count
 	// on it.
 	removing string
-	// switched is since when the base is known to have switched away from a version, by version.
+	// switched is since when the base is known to have switched away from a version, by version, until
+	// that is active again.
 	switched map[string]time.Time
 }
 
@@ -154,7 +155,7 @@ func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.mo
 func (s *store) needLane(key workerKey) *lane {
 	l := s.lane(key)
 	if l == nil {
-		l = &lane{pods: map[types.UID]*entry{}, placed: map[string]*placement{}, failed: map[attempt]failure{}}
+		l = &lane{pods: map[types.UID]*entry{}, placed: map[string]*placement{}, failed: map[attempt]failure{}, switched: map[string]time.Time{}}
 		if s.byBase[key.identity] == nil {
 			s.byBase[key.identity] = map[string]*lane{}
 		}

@@ -15,6 +15,7 @@ func TestSpeedDividesTheBounds(t *testing.T) {
 		{"a list", one.listed(), ten.listed()},
 		{"silence", one.silent(), ten.silent()},
 		{"draining", one.of(draining), ten.of(draining)},
+		{"an overtaken Pod", one.of(overtakenFor), ten.of(overtakenFor)},
 	} {
 		if c.ten != c.one/10 {
 			t.Errorf("%s: %s at 1 and %s at 10", c.what, c.one, c.ten)

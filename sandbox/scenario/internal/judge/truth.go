@@ -20,7 +20,8 @@ import (
 //     when it is back under its identity, within Options.listed of its first word.
 //
 // It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
-// another version serves, than Options.SwitchWithin; or if a request to this base was lost in that
+// another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that
+// stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a request to this base was lost in that
 // time, but by a timeout, which says nothing of a module: the machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base that has died, and
 // for more than 18.5 s on one that has lost its module.
 //
@@ -54,27 +55,36 @@ type mismatch struct {
 	vanished bool     // modules went while the process ran
 	// known is when the controller can know of it at the latest; zero = from the beginning.
 	known time.Time
-	// bare is how long no version at all served, since when if it lasts.
-	bare      []span
-	bareSince time.Time
+	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
+	// not stay.
+	bare, overtaken spans
+}
+
+// overtakenFor is how long a Pod may be Ready beside a version that overtook it and was overtaken.
+const overtakenFor = 30 * time.Second
+
+// spans are the times in which something was so.
+type spans struct {
+	list  []span
+	since time.Time // of the last one, while it lasts
 }
 
 type span struct{ from, to time.Time }
 
-// serve notes whether some version of each module serves.
-func (l *mismatch) serve(serves bool, now time.Time) {
+// note notes whether it is so from now on.
+func (s *spans) note(is bool, now time.Time) {
 	switch {
-	case !serves && l.bareSince.IsZero():
-		l.bareSince = now
-	case serves && !l.bareSince.IsZero():
-		l.bare, l.bareSince = append(l.bare, span{l.bareSince, now}), time.Time{}
+	case is && s.since.IsZero():
+		s.since = now
+	case !is && !s.since.IsZero():
+		s.list, s.since = append(slices.Clip(s.list), span{s.since, now}), time.Time{}
 	}
 }
 
-// bareFor is how long no version served within a time.
-func (l *mismatch) bareFor(from, to time.Time) time.Duration {
+// within is how long it was so within a time.
+func (s *spans) within(from, to time.Time) time.Duration {
 	var sum time.Duration
-	for _, s := range l.bare {
+	for _, s := range s.list {
 		if s.from.Before(from) {
 			s.from = from
 		}
@@ -84,6 +94,12 @@ func (l *mismatch) bareFor(from, to time.Time) time.Duration {
 		sum += max(0, s.to.Sub(s.from))
 	}
 	return sum
+}
+
+// end notes that nothing of it goes on.
+func (l *mismatch) end(now time.Time) {
+	l.bare.note(false, now)
+	l.overtaken.note(false, now)
 }
 
 // timedOut is the result of a request that nobody answered: a base without the module answers.
@@ -119,7 +135,7 @@ func (c *truthCheck) note(w *world, e change, o *Options) {
 		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
 	case timeline.Pod:
 		if e.pod != nil {
-			c.compare(w, e, o, func(k claim) bool { return k.uid == e.Pod.UID })
+			c.compare(w, e, o, func(k claim) bool { return k.uid == e.Pod.UID || k.base == e.pod.Base && c.open[k] != nil })
 		}
 	case timeline.Endpoints:
 		c.compare(w, e, o, func(k claim) bool { return k.service == e.Name })
@@ -177,14 +193,15 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 		if ended && !l.silent {
 			l.ended, l.silent, l.known = true, true, now.Add(o.silent())
 		}
-		l.serve(servesAll(b, p), now)
+		l.bare.note(!servesAll(b, p), now)
+		l.overtaken.note(w.overtaken(b, p), now)
 	}
 }
 
 func (c *truthCheck) close(k claim, e change) {
 	if l := c.open[k]; l != nil {
 		l.to, l.late = e.Time, e.Late
-		l.serve(true, e.Time)
+		l.end(e.Time)
 		c.mismatches = append(c.mismatches, *l)
 		delete(c.open, k)
 	}
@@ -226,6 +243,23 @@ func missing(b *timeline.BaseStatus, p *timeline.PodStatus) (text string, names 
 	}
 	slices.Sort(out)
 	return strings.Join(out, " and "), names
+}
+
+// overtaken tells whether each module of the Pod that is not active has another version active which
+// Pods on that base have wanted, and none that stays does.
+func (w *world) overtaken(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
+	by := func(name string) bool {
+		wanted, stays := false, false
+		for _, other := range w.ever {
+			for _, m := range other.Modules {
+				if other.Base == p.Base && m.Name == name && b.Active(name, m.Version) {
+					wanted, stays = true, stays || !other.Gone && !other.Deleting
+				}
+			}
+		}
+		return wanted && !stays
+	}
+	return !slices.ContainsFunc(p.Modules, func(m timeline.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
 // servesAll tells whether some version of each module of the Pod is active.

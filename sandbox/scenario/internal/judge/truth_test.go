@@ -82,6 +82,21 @@ var truthCases = map[string]checkCase{
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 5.001s, where another version serves"}, nil,
 			"1 time something became Ready, 1 disagreement with the base, the longest 5.001s", nil},
 	},
+	"truth: overtaken, while an install takes long": {
+		check: Truth, events: script(up, vpod(900, "p2", "2@a"), switched(1000, "a"), vpod(1000, "p2", "2@a", "deleting"), vpod(36_000, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 35s, where another version serves"},
+			"1 time something became Ready, 1 disagreement with the base, the longest 35s", nil},
+	},
+	"truth: overtaken for too long": {
+		check: Truth, events: script(up, vpod(900, "p2", "2@a"), switched(1000, "a"), vpod(1000, "p2", "2@a", "deleting"), vpod(36_001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 35.001s, where another version serves"}, nil,
+			"1 time something became Ready, 1 disagreement with the base, the longest 35.001s", nil},
+	},
+	"truth: overtaken, and then a Pod comes for what serves": {
+		check: Truth, events: script(up, vpod(900, "p2", "2@a"), switched(1000, "a"), vpod(1000, "p2", "2@a", "deleting"), vpod(2000, "p3", "2@a"), vpod(7001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 6.001s, where another version serves"}, nil,
+			"1 time something became Ready, 1 disagreement with the base, the longest 6.001s", nil},
+	},
 	"truth: after a while no version serves": {
 		check: Truth, events: script(up, switched(1000, "a"), uninstalled(1500, "2@a"), vpod(2501, "p1", "1@a")),
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.501s"}, nil,

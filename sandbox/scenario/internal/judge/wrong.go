@@ -22,7 +22,8 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 // long tells whether a mismatch that ended then took too long, with the outages out of account.
 func (c *truthCheck) long(w *world, l *mismatch, known, to time.Time, o *Options) bool {
 	counted := w.outages.countable(l.base, known, to)
-	return counted > o.SwitchWithin || counted > o.TruthWithin && l.bareFor(known, to) > o.TruthWithin
+	overtaken := min(l.overtaken.within(known, to), o.of(overtakenFor))
+	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, to) > o.TruthWithin
 }
 
 // harmful tells whether requests were lost by it, and no outage.
@@ -46,8 +47,8 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 	mismatches := slices.Clone(c.mismatches)
 	for _, l := range c.open {
 		last := *l
-		last.to, last.bare = end, slices.Clone(l.bare)
-		last.serve(true, end)
+		last.to = end
+		last.end(end)
 		mismatches = append(mismatches, last)
 	}
 	var longest, longestEnded time.Duration
@@ -100,7 +101,7 @@ func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation
 		Time: l.from, Length: length, Base: l.base, Pod: l.pod,
 		Message: fmt.Sprintf("%s, and %s has no active %s for %v", what, l.base, l.missing, brief(length)),
 	}
-	if l.bareFor(l.from, l.to) == 0 {
+	if l.bare.within(l.from, l.to) == 0 {
 		v.Message += ", where another version serves"
 	}
 	if lost := c.lostIn(l.base, l.from, l.to); lost > 0 {

@@ -60,7 +60,7 @@ func (s *commands) runFuzz(c *cli.Context) error {
 		return s.compareFuzz(c, options)
 	}
 	klog.SetLogger(logr.Discard()) // what Kubernetes' own library tells of broken watches
-	say(s.Err, "Fuzzing with seed %d; %d sandboxes come up\n", options.Seed, options.Parallel)
+	say(s.Err, "Fuzzing with seed %d; up to %d sandboxes come up\n", options.Seed, options.Parallel)
 	r, err := fuzz.Run(c.Context, options)
 	if r == nil {
 		return err
