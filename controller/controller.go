@@ -208,7 +208,7 @@ func (c *Controller) adopt() {
 			continue
 		}
 		if info, ok := vnode.Info(n); ok {
-			c.registry.Adopt(info)
+			c.registry.Adopt(info, n.CreationTimestamp.Time)
 		}
 	}
 }

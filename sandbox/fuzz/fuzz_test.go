@@ -25,7 +25,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	folder := t.TempDir()
 	is := func(s Schedule) {
 		t.Helper()
-		text, err := s.YAML("x", peerSetting, "Found by chance.\nTwice.")
+		text, err := s.YAML("x", true, "Found by chance.\nTwice.")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,16 +63,30 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	}
 }
 
-// The file of a schedule with a peer Deployment needs nothing of the sandbox that it was found in.
-func TestFilesOfPeersAreWhole(t *testing.T) {
-	for kind, want := range map[string]bool{peer: true, deployment: false} {
-		s := Schedule{Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}}, Workloads: []Workload{{Module: "m", Kind: kind, Replicas: 1}}}
-		text, err := s.YAML("x", peerSetting)
+// The file of a schedule needs nothing of the sandbox that it was found in.
+func TestFilesAreWhole(t *testing.T) {
+	for _, c := range []struct {
+		kind, do            string
+		ours, peers, silent bool
+	}{
+		{peer, "release", true, true, false},
+		{deployment, "release", true, false, false},
+		{deployment, upgrade, true, false, true},
+		{peer, upgrade, true, true, true},
+		{peer, upgrade, false, false, false},
+	} {
+		s := Schedule{
+			Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}},
+			Workloads: []Workload{{Module: "m", Kind: c.kind, Replicas: 1}}, Moves: []Move{{Do: c.do}},
+		}
+		text, err := s.YAML("x", c.ours)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(string(text), "ENABLE_MODULE_DEPLOYMENT_CONTROLLER"); got != want {
-			t.Errorf("%s: %t", kind, got)
+		for setting, want := range map[string]bool{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": c.peers, "MASS_SILENCE_AT_MOST": c.silent} {
+			if got := strings.Contains(string(text), setting); got != want {
+				t.Errorf("%+v: %s %t", c, setting, got)
+			}
 		}
 	}
 }

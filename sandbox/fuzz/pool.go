@@ -63,8 +63,12 @@ func (p *pool) take(ctx context.Context) (*sandbox.Sandbox, error) {
 	}
 }
 
-// peerSetting is what our controller needs for peer Deployments.
-var peerSetting = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+// What our controller needs: for peer Deployments, and so that bases which were upgraded while nobody
+// heard it are gone before a schedule must have settled.
+var (
+	forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+	forMass  = map[string]string{"MASS_SILENCE_AT_MOST": "3m"}
+)
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config := *p.o.Config
@@ -72,7 +76,8 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	if len(config.Spec.Controller.Command) == 0 { // a command of the user's has what it was configured with
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
-		maps.Copy(env, peerSetting)
+		maps.Copy(env, forPeers)
+		maps.Copy(env, forMass)
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
@@ -165,7 +170,7 @@ func lastLines(log string) string {
 
 func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {
 	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
-	text, err := s.YAML(name, nil)
+	text, err := s.YAML(name, false)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -91,15 +92,27 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	}
 }
 
-// YAML is the scenario as a file, after comments. peers are the variables that the controller needs
-// for peer Deployments; nil if it has them.
-func (s Schedule) YAML(name string, peers map[string]string, comments ...string) ([]byte, error) {
+// needs are the variables that our controller needs for the schedule.
+func (s Schedule) needs() map[string]string {
+	env := map[string]string{}
+	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
+		maps.Copy(env, forPeers)
+	}
+	if s.settle() == settleSlowly {
+		maps.Copy(env, forMass)
+	}
+	return env
+}
+
+// YAML is the scenario as a file, after comments. With ours it has what our controller needs; else the
+// controller has that already, or is another.
+func (s Schedule) YAML(name string, ours bool, comments ...string) ([]byte, error) {
 	c := s.Scenario(name)
-	if peers != nil && slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
+	if env := s.needs(); ours && len(env) > 0 {
 		if c.Spec.Controller == nil {
 			c.Spec.Controller = &v1alpha1.ControllerNeeds{}
 		}
-		c.Spec.Controller.Env = peers
+		c.Spec.Controller.Env = env
 	}
 	text, err := yaml.Marshal(c)
 	if err != nil {

@@ -104,11 +104,8 @@ func (r *run) saveOne(f *Failure) error {
 	if f.Repeated > 0 {
 		comments = append(comments, fmt.Sprintf("It failed like this in %d of %d repetitions.", f.Failed, f.Repeated))
 	}
-	var peers map[string]string // whoever runs the file brings up a sandbox without them
-	if r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0 {
-		peers = peerSetting
-	}
-	text, err := f.Smallest.YAML(f.name(), peers, comments...)
+	ours := r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0
+	text, err := f.Smallest.YAML(f.name(), ours, comments...)
 	if err == nil {
 		err = report.Save(filepath.Join(r.o.Corpus, f.File), text, func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
 	}

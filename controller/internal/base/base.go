@@ -73,7 +73,7 @@ type record struct {
 	liveness Liveness
 	owned    bool
 	lastSeen time.Time
-	came     time.Time // when it spoke for the first time; zero if it was known before
+	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
 
 	health   arklet.Health
 	healthAt time.Time

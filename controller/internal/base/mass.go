@@ -33,39 +33,37 @@ func (o *MassOptions) complete() {
 // silent is one base that has been silent for a while.
 type silent struct {
 	identity string
-	heard    time.Time
-	came     time.Time // zero if it was known before this controller began
+	heard    time.Time // since when its silence counts
+	last     time.Time // when it was heard, or known to this controller, last
+	came     time.Time // zero if that is not known
+	replaced bool      // another base has taken its place
 }
 
 // mass returns which of the silent bases are too many at once: those that fell silent within a
 // window in which at least Percent of all bases did. all counts the bases that are not silent too.
 //
-// came is when bases came that speak. Those that came in the time of the window, and later than the
-// silent ones by a margin, have taken their places, as when bases are released: nobody comes over a
-// broken way. Neither they count, nor as many of the silent ones. It sorts its arguments.
+// came is when bases came that speak. Some of them have taken the place of silent ones, as when bases
+// are released: nobody comes over a broken way. Neither they count, nor the ones that they replace. It
+// sorts its arguments.
 func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.Duration) map[string]bool {
 	if o.Percent < 0 || all < o.AtLeast || len(list) == 0 {
 		return nil
 	}
+	all -= o.replace(list, came, margin)
 	slices.SortFunc(list, func(a, b silent) int { return a.heard.Compare(b.heard) })
-	slices.SortFunc(came, time.Time.Compare)
 	held := map[string]bool{}
-	var last time.Time    // when the last of the silent ones came
+	missing := 0          // in the window
 	first, marked := 0, 0 // list[first:i+1] lies in one window; list[:marked] was looked at
 	for i, s := range list {
-		for s.heard.Sub(list[first].heard) > o.Window {
-			first++
+		if !s.replaced {
+			missing++
 		}
-		if s.came.After(last) {
-			last = s.came
+		for ; s.heard.Sub(list[first].heard) > o.Window; first++ {
+			if !list[first].replaced {
+				missing--
+			}
 		}
-		since := list[first].heard.Add(-o.Window)
-		if later := last.Add(margin); !last.IsZero() && later.After(since) {
-			since = later
-		}
-		n, _ := slices.BinarySearchFunc(came, since, time.Time.Compare)
-		fresh := len(came) - n
-		if missing := i + 1 - first - fresh; missing <= 0 || missing*100 < o.Percent*(all-fresh) {
+		if missing == 0 || missing*100 < o.Percent*all {
 			continue
 		}
 		for _, m := range list[max(first, marked) : i+1] {
@@ -74,6 +72,28 @@ func (o MassOptions) mass(list []silent, came []time.Time, all int, margin time.
 		marked = i + 1
 	}
 	return held
+}
+
+// replace finds silent bases whose place another one has taken, and returns how many. That one came in
+// the time of a window before the silent one was heard last, or after it, and later than that one by a
+// margin: bases that come together, as after an outage, replace nobody.
+func (o MassOptions) replace(list []silent, came []time.Time, margin time.Duration) (replaced int) {
+	since := func(s silent) time.Time {
+		since := s.last.Add(-o.Window)
+		if later := s.came.Add(margin); !s.came.IsZero() && later.After(since) {
+			return later
+		}
+		return since
+	}
+	slices.SortFunc(list, func(a, b silent) int { return since(a).Compare(since(b)) })
+	slices.SortFunc(came, time.Time.Compare)
+	for _, at := range came {
+		if replaced < len(list) && !at.Before(since(list[replaced])) {
+			list[replaced].replaced = true
+			replaced++
+		}
+	}
+	return replaced
 }
 
 // budget limits how many bases are given up in a minute. The zero value is full.

@@ -16,7 +16,7 @@ import (
 func TestMass(t *testing.T) {
 	at := func(seconds ...int) (list []silent) {
 		for i, s := range seconds {
-			list = append(list, silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0)})
+			list = append(list, silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0), last: time.Unix(int64(s), 0)})
 		}
 		return list
 	}
@@ -47,6 +47,7 @@ func TestMass(t *testing.T) {
 		"fewer come than fall silent":           {at(110, 120, 130, 140), 6, map[string]bool{"a": true, "b": true, "c": true, "d": true}, at(125)},
 		"all have come together":                {from(at(110, 120, 130), 100), 6, map[string]bool{"a": true, "b": true, "c": true}, at(100, 105, 109)},
 		"the silent ones had come much earlier": {from(at(110, 120, 130), 90), 6, nil, at(101, 105, 109)},
+		"one had come shortly before":           {append(from(at(110, 120, 130), 90), from(at(130), 108)...), 8, nil, at(105, 106, 107, 109)},
 	} {
 		var o MassOptions
 		o.complete()
@@ -166,6 +167,23 @@ func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
 	w.wantKinds(t, "when the other was silent alone for as long as ever", "d unreachable", `d blind ""`)
 	w.speak(DefaultDeadAfter-DefaultUnreachableAfter, "a", "b", "c")
 	w.wantKinds(t, "in the end", "d gone")
+}
+
+// All bases were released, and then the controller started again: what came last is known from the
+// Nodes.
+func TestBasesAreReleasedWhileTheControllerIsAway(t *testing.T) {
+	w, _ := sightedWorld()
+	now := w.clock.Now()
+	for id, ago := range map[string]time.Duration{"a": time.Hour, "b": time.Hour, "c": 10 * time.Second, "d": 5 * time.Second} {
+		w.Adopt(Info{Identity: id, Tunnel: tunnel.MQTT}, now.Add(-ago))
+	}
+	w.take()
+	w.speak(DefaultGrace+DefaultUnreachableAfter, "c", "d")
+	got := w.kinds()
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"a unreachable", "b unreachable"}, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
 }
 
 func TestAMassSilenceIsNotBelievedForEver(t *testing.T) {

@@ -123,13 +123,13 @@ func NewRegistry(opts Options) *Registry {
 
 // Adopt makes a base known that was there before this controller started, so that it is probed. Its
 // silence is counted from now on, after the grace: nothing tells how long the broker has been back.
-// A base that is already known is left as it is.
-func (r *Registry) Adopt(info Info) {
+// A base that is already known is left as it is. came is when it came, as far as is known.
+func (r *Registry) Adopt(info Info, came time.Time) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
 	if !known {
 		b := r.add(info)
-		b.quietUntil = b.lastSeen.Add(r.grace(info.Tunnel))
+		b.came, b.quietUntil = came, b.lastSeen.Add(r.grace(info.Tunnel))
 	}
 	r.mu.Unlock()
 	if !known {

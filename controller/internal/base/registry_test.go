@@ -263,9 +263,9 @@ func TestRestartUnderTheSameIdentity(t *testing.T) {
 
 func TestAdopt(t *testing.T) {
 	w := newWorld()
-	w.Adopt(Info{Identity: "a", Name: "base", Tunnel: tunnel.MQTT})
+	w.Adopt(Info{Identity: "a", Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
-	w.Adopt(Info{Identity: "a", Name: "other", Tunnel: tunnel.HTTP})
+	w.Adopt(Info{Identity: "a", Name: "other", Tunnel: tunnel.HTTP}, time.Time{})
 	w.want(t)
 	if s, _ := w.Get("a"); s.Name != "base" {
 		t.Errorf("adopting a known base changed it: %+v", s.Info)

@@ -145,8 +145,8 @@ func TestAwakeTakesTheLongerOfTheTwoClocks(t *testing.T) {
 
 func TestAdoptedBasesHaveTimeToConnect(t *testing.T) {
 	w, _ := sightedWorld()
-	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT})
-	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP})
+	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, time.Time{})
+	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP}, time.Time{})
 	w.Own("a", true)
 	w.take()
 	w.pass(DefaultUnreachableAfter)

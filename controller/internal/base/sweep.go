@@ -126,7 +126,7 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 	changes = append(changes, given...)
 	for _, b := range bases {
 		if b.silence(now) >= r.opts.UnreachableAfter/2 { // it speaks every 10 s otherwise
-			list = append(list, silent{b.info.Identity, b.heard(), b.came})
+			list = append(list, silent{identity: b.info.Identity, heard: b.heard(), last: b.lastSeen, came: b.came})
 		}
 	}
 	held := r.held(list, bases, now)

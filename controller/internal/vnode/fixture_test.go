@@ -44,6 +44,7 @@ type fixture struct {
 	down   atomic.Bool // its tunnel
 
 	ledger, restored string // what is to be kept, and what was kept
+	goneErr          error  // of the next attempt to remove Pods
 
 	renewed time.Time
 }
@@ -119,7 +120,15 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	opts.Ledger = func(string) string { return s.ledger }
 	opts.Owned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
 	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
-	opts.Gone = func(context.Context, string, string) error { s.events = append(s.events, "gone"); return nil }
+	opts.Gone = func(ctx context.Context, _, node string) error {
+		s.events = append(s.events, "gone")
+		if _, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
+			s.events = append(s.events, "before its Node")
+		}
+		err := s.goneErr
+		s.goneErr = nil
+		return err
+	}
 	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
 	s.cache = informer.Informer().GetIndexer()
 	s.Reconciler = New(opts, api, informer.Lister(), registry)

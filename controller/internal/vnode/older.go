@@ -79,7 +79,8 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	if err != nil {
 		return 0, fmt.Errorf("listing the pods of node %q: %w", n.Name, err)
 	}
-	var errs []error
+	// The Node goes first: as long as it is there, a DaemonSet makes Pods for it.
+	errs := []error{ignoreNotFound(r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID))))}
 	for _, p := range pods.Items {
 		if p.Spec.NodeName == n.Name {
 			o := *metav1.NewPreconditionDeleteOptions(string(p.UID))
@@ -87,8 +88,7 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 			errs = append(errs, ignoreNotFound(r.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, o)))
 		}
 	}
-	errs = append(errs, ignoreNotFound(r.client.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID)))),
-		ignoreNotFound(r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})))
+	errs = append(errs, ignoreNotFound(r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, n.Name, metav1.DeleteOptions{})))
 	if err := errors.Join(errs...); err != nil {
 		return 0, fmt.Errorf("removing node %q of another controller: %w", n.Name, err)
 	}

@@ -391,7 +391,7 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 	pass(t, time.Second, s)
 	s.hear()
 	s.reconcileOnce(t)
-	s.wantWrites(t, "when it is gone", "update leases", "delete pods", "delete nodes", "delete leases")
+	s.wantWrites(t, "when it is gone", "update leases", "delete nodes", "delete pods", "delete leases")
 	left, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ type Options struct {
 	// with Owned. Required.
 	Ledger func(identity string) string
 	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a
-	// base is no more, before its Node is deleted. They are called from workers and may block.
+	// base is no more, once its Node is deleted, again until it has no error. They are called from workers and may block.
 	// Required.
 	Owned func(identity, nodeName, ledger string)
 	Lost  func(identity, nodeName string)
@@ -113,7 +113,7 @@ type state struct {
 	older olderLease
 	told  standing // of which a person was told
 
-	deleted bool // its Node was, by somebody else, while this controller served it
+	deleted bool // its Node was, while this controller served it
 
 	ledger string // as last read from the Lease, or written
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
@@ -350,20 +350,17 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	}
 }
 
-// removeNode deletes Node and Lease of a base that is gone, after its Pods. It deletes the Node that
-// it knows, and no other that came in its place or that another controller has taken.
+// removeNode deletes the Node of a base that is gone, and then its Pods and its Lease. It deletes the
+// Node that it knows, and no other that came in its place or that another controller has taken. The Node
+// goes first: as long as it is there, a DaemonSet makes Pods for it, which nobody takes away then.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
-	if s.deleted && s.node == nil {
-		return r.removeRest(ctx, identity, s)
-	}
-	if s.node != nil && r.standing(s) == mine {
-		if ledger := r.opts.Ledger(identity); ledger != "" {
-			s.ledger = ledger
-		}
-		if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil { // its Pods go before their Node
-			return fmt.Errorf("removing the pods of node %q: %w", s.nodeName, err)
-		}
+	switch {
+	case s.node == nil && s.deleted:
+	case s.node == nil || r.standing(s) != mine:
+		r.forget(identity, s)
+		return nil
+	default:
 		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion},
 		})
@@ -373,12 +370,10 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 		if ignoreNotFound(err) != nil {
 			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
 		}
-		s.node = nil
+		s.node, s.deleted = nil, true
 		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
-		return r.removeRest(ctx, identity, s)
 	}
-	r.forget(identity, s)
-	return nil
+	return r.removeRest(ctx, identity, s)
 }
 
 // removeRest deletes what is left of a base whose Node is deleted.
@@ -386,9 +381,12 @@ func (r *Reconciler) removeRest(ctx context.Context, identity string, s *state) 
 	if ledger := r.opts.Ledger(identity); ledger != "" {
 		s.ledger = ledger
 	}
-	err := r.opts.Gone(ctx, identity, s.nodeName)
+	if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil {
+		return fmt.Errorf("removing the pods of node %q: %w", s.nodeName, err)
+	}
+	var err error
 	if kept, keeping := r.keepLedger(ctx, s); !kept {
-		err = errors.Join(err, keeping, r.deleteNodeLease(ctx, s))
+		err = errors.Join(keeping, r.deleteNodeLease(ctx, s))
 	}
 	r.forget(identity, s)
 	return err

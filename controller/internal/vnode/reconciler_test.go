@@ -1,6 +1,7 @@
 package vnode
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -75,8 +76,25 @@ func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
 	pass(t, 34*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "at 60 s of silence", "delete nodes", "delete leases")
+	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
+		t.Errorf("events, its Pods go after its Node (-want +got):\n%s", diff)
+	}
+}
+
+// The Pods of a base that is gone go in the end, whatever the API server says first.
+func TestThePodsOfABaseThatIsGoneAreRemovedAgain(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	pass(t, 60*time.Second, s)
+	s.goneErr = errors.New("try again")
+	if _, err := s.reconcile(t.Context(), identity); err == nil {
+		t.Error("no error")
+	}
+	s.sync(t)
+	s.reconcileOnce(t)
 	if diff := cmp.Diff([]string{"owned", "gone", "gone", "lost"}, s.events); diff != "" {
-		t.Errorf("events, its Pods go before its Node, and what came since after it (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 

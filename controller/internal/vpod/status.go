@@ -28,6 +28,8 @@ const (
 	ReasonReplacing = "ReplacingSameVersion"
 	// ReasonReplaced is the Event that tells of such a replacement afterwards.
 	ReasonReplaced = "SameVersionReplaced"
+	// ReasonGone is how the module of a Pod ended that was installed, and started, again.
+	ReasonGone     = "BizGone"
 	reasonCreating = "ContainerCreating"
 	reasonResolved = "BizResolved"
 	reasonBroken   = "BizBroken"
@@ -122,7 +124,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		}
 		c.Ready = c.Ready && alive
 		if i < len(before.ContainerStatuses) {
-			keepTimes(&c, before.ContainerStatuses[i])
+			carryOver(&c, before.ContainerStatuses[i], m, now)
 		}
 		s.ContainerStatuses = append(s.ContainerStatuses, c)
 		installed, ready = installed && m.started(), ready && c.Ready
@@ -338,12 +340,33 @@ func firstLine(s string) string {
 	return line
 }
 
-// keepTimes keeps a container's start as it was written, to the second that the API keeps, so that
-// an unchanged module makes no new status.
-func keepTimes(c *corev1.ContainerStatus, before corev1.ContainerStatus) {
-	if c.State.Running != nil && before.State.Running != nil && c.State.Running.StartedAt.Unix() == before.State.Running.StartedAt.Unix() {
-		c.State.Running.StartedAt = before.State.Running.StartedAt
+// carryOver takes over from the status before what lasts: how often the module has started for the Pod
+// again, as with a kubelet, and how it ended last. It ends when it is installed anew: its jar was
+// replaced, its liveness probe failed, its base's process is another, or somebody took it away. A
+// module from which a base has switched away, and back, has not ended.
+func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m moduleState, now time.Time) {
+	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
+	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
+	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
+		is.StartedAt = was.StartedAt
+		return
 	}
+	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == reasonSwitched)
+	if was != nil && !switched {
+		last = &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: ReasonGone, Message: "the module left the base, or was taken out of service to be installed again",
+			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: before.ContainerID,
+		}
+		c.LastTerminationState.Terminated = last
+	}
+	if is == nil || last == nil || switched {
+		return
+	}
+	if is.StartedAt.Unix() == last.StartedAt.Unix() { // it has gone on
+		c.LastTerminationState.Terminated = nil
+		return
+	}
+	c.RestartCount++
 }
 
 func condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
