@@ -84,7 +84,7 @@ var all = []move{
 	{name: "broker paused", weight: 3, disturbs: true, resource: "broker"},
 	{name: "API server killed", weight: 3, disturbs: true, resource: "apiserver"},
 	{name: "base cut off", weight: 4, disturbs: true, deaf: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
-	{name: "commands lost", deaf: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
+	{name: commandsLost, deaf: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
 	{name: "heartbeats lost", weight: 1, disturbs: true, away: true, fault: v1alpha1.Object{"kind": "silent"}},
 	{name: "install is slow", weight: 2, disturbs: true, fault: v1alpha1.Object{"kind": "latency", "delay": map[string]any{"min": "5s"}, "match": installs}},
 	{name: "install fails", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.InstallBizFailed", "match": installs}},
@@ -124,6 +124,9 @@ const (
 	uninstalled = "module uninstalled by others"
 	crash       = "base crashes"
 )
+
+// commandsLost is a disturbance that render knows by name.
+const commandsLost = "commands lost"
 
 const (
 	deployment  = "Deployment"

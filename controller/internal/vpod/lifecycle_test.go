@@ -17,7 +17,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// What a list says reaches the Pod at once, whatever command is under way.
 // The API server notes that a Pod has no time left, and takes it out, one after the other. Whoever
 // asked for it may die in between: the Pod stays until somebody asks again.
 func TestADeletionThatStoppedHalfWay(t *testing.T) {
@@ -40,6 +39,7 @@ func TestADeletionThatStoppedHalfWay(t *testing.T) {
 	})
 }
 
+// What a list says reaches the Pod at once, whatever command is under way.
 func TestReadyIsNeverOlderThanTheList(t *testing.T) {
 	in(t, "uninstalled by somebody else while installs hang", Options{}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))

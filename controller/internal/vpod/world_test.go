@@ -355,6 +355,9 @@ func (w *world) likeTheAPIServer() {
 		if grace == 0 && len(pod.Finalizers) == 0 {
 			return false, nil, nil
 		}
+		if pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace {
+			return true, nil, nil // a finalizer holds it, and nothing changes
+		}
 		pod.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
 		pod.DeletionGracePeriodSeconds = &grace
 		return true, nil, w.api.Tracker().Update(gvr, pod, d.Namespace)

@@ -13,7 +13,8 @@ import (
 //
 // Such a gap begins when the last active version goes. It is a violation
 //   - if, at any time in it, a Pod on the base wants the module: one that exists, is
-//     not being deleted and has not ended. The gap counts as a whole then;
+//     not being deleted and has not ended. The gap counts as a whole then. One that got its Node
+//     after another was deleted, and within Options.DecidedWithin of the gap, does not want it yet;
 //   - and also if nobody wants the module at first and the Pod that comes is the
 //     replacement of the one that was deleted, within Options.ReplacedWithin: it has the
 //     same DaemonSet or StatefulSet as owner; or it has another version, and the module
@@ -224,7 +225,8 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, free: !wanted, alone: !w.serves(t.module)}
+		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module)}
+		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
 		g.excused, g.since = true, time.Time{}
 	case g.free && wanted && e.pod != nil && s.replacedBy(e.pod, g, o, now):
@@ -250,6 +252,25 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	}
 	g.to = now
 	c.found = append(c.found, *g)
+}
+
+// justBound tells whether those who want the module of a deleted Pod have their Node for so short a
+// time that the controller had decided before, and none of them is the replacement of that one.
+func (s *served) justBound(w *world, g *gap, o *Options) bool {
+	if s.last == nil {
+		return false
+	}
+	deleted := w.ending[s.last.PodKey()]
+	for p := range w.Pods.All() {
+		if p.Base != g.base || !p.Wants(g.module) {
+			continue
+		}
+		bound := w.bound[p.PodKey()]
+		if deleted.IsZero() || !deleted.Before(bound) || g.from.Sub(bound) > o.DecidedWithin || s.replacedBy(p, g, o, g.from) {
+			return false
+		}
+	}
+	return true
 }
 
 // replacedBy tells whether a Pod that wants the module since now is the replacement of the one

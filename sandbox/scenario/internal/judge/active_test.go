@@ -37,6 +37,14 @@ var activeCases = map[string]checkCase{
 		check: ActiveVersion, events: script(up, vpod(900, "q", "2@b", "ready"), vpod(1000, "p1", "1@a", "deleting"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "gone"), vpod(4000, "p3", "3@a"), installed(4500, "3@a")),
 		want: want{1, nil, nil, "1 module on bases, no gap", nil},
 	},
+	"active: the same, and it got its Node when the controller had decided": {
+		check: ActiveVersion, events: script(up, vpod(900, "q", "2@b", "ready"), vpod(1000, "p1", "1@a", "deleting"), vpod(2750, "p3", "3@a"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "gone"), installed(3500, "3@a")),
+		want: want{1, nil, nil, "1 module on bases, no gap", nil},
+	},
+	"active: the same, and the controller could know": {
+		check: ActiveVersion, events: script(up, vpod(900, "q", "2@b", "ready"), vpod(1000, "p1", "1@a", "deleting"), vpod(2749, "p3", "3@a"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "gone"), installed(3500, "3@a")),
+		want: want{1, []string{"3s a: a has no active version of biz for 510ms"}, nil, "1 module on bases, 1 gap, the longest 510ms", nil},
+	},
 	"active: Recreate deletes all and then creates": {
 		check: ActiveVersion, events: script(up, vpod(1000, "p1", "1@a", "deleting"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "gone"), vpod(4000, "p3", "3@a"), installed(4500, "3@a")),
 		want: want{1, []string{"3s a: a has no active version of biz for 1.51s"}, nil, "1 module on bases, 1 gap, the longest 1.51s", nil},

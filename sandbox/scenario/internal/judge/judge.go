@@ -30,9 +30,10 @@ type Options struct {
 	// ReplacedWithin is how soon a Pod must come to a base that has lost the module by the deletion
 	// of a Pod so that it counts as its replacement. Default: 10s.
 	ReplacedWithin time.Duration
-	// AloneWithin is how long another base's Pod must have been Ready so that the old Pod of a
-	// handover was not alone: the controller decides before it writes. Default: 250ms.
-	AloneWithin time.Duration
+	// DecidedWithin is how long before something happens the controller may have decided it. So long
+	// another base's Pod must have been Ready so that the old Pod of a handover was not alone, and a Pod
+	// must have had its Node so that the module of a deleted one must stay for it. Default: 250ms.
+	DecidedWithin time.Duration
 	// ToldWithin is how late the watch may tell of the Pod whose module has come. Default: 1s.
 	ToldWithin time.Duration
 	// ListEvery is how often the controller asks a base for its modules, its LIST_INTERVAL.
@@ -110,7 +111,7 @@ type court struct {
 func Judge(events []timeline.Event, end time.Time, o Options) []Result {
 	for p, d := range map[*time.Duration]time.Duration{
 		&o.TruthWithin: time.Second, &o.SwitchWithin: 5 * time.Second, &o.ReplacedWithin: 10 * time.Second,
-		&o.AloneWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second, &o.ListEvery: 15 * time.Second,
+		&o.DecidedWithin: 250 * time.Millisecond, &o.ToldWithin: time.Second, &o.ListEvery: 15 * time.Second,
 		&o.SilentAfter: 25 * time.Second, &o.InstallWithin: 5 * time.Minute, &o.UninstallWithin: time.Minute,
 	} {
 		if *p == 0 {

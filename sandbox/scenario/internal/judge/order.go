@@ -59,7 +59,7 @@ func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.Mod
 		c.compared++
 		switch {
 		case !old.Serves():
-		case w.aloneOn(p.Base, m.Name, now.Add(-o.AloneWithin)):
+		case w.aloneOn(p.Base, m.Name, now.Add(-o.DecidedWithin)):
 			c.exempt++
 		default:
 			c.open[handover{old.UID, m.Name}] = &Violation{

@@ -23,8 +23,8 @@ type world struct {
 	ever   map[string]*timeline.PodStatus // all Pods, as they were last
 	// outages so far.
 	outages outages
-	// ending is since when a Pod is being deleted, by its key.
-	ending map[string]time.Time
+	// ending is since when a Pod is being deleted, and bound since when it has a Node, by its key.
+	ending, bound map[string]time.Time
 }
 
 // change is what an event has changed.
@@ -37,7 +37,7 @@ type change struct {
 }
 
 func newWorld() world {
-	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, ending: map[string]time.Time{}}
+	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, ending: map[string]time.Time{}, bound: map[string]time.Time{}}
 }
 
 func (w *world) apply(e timeline.Event) change {
@@ -57,6 +57,9 @@ func (w *world) apply(e timeline.Event) change {
 			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base)}
 		}
 		w.ever[key] = c.pod
+		if _, known := w.bound[key]; c.pod.Base != "" && !known {
+			w.bound[key] = e.Time
+		}
 		if _, known := w.ending[key]; e.Pod.Deleting && !known {
 			w.ending[key] = e.Time
 		}
