@@ -57,3 +57,44 @@ func TestWatches(t *testing.T) {
 		})
 	}
 }
+
+// An API server that has just started forbids what it will allow.
+func TestWatchesThatAreForbidden(t *testing.T) {
+	for name, c := range map[string]struct {
+		url      string
+		during   time.Duration
+		want     int
+		attempts int
+	}{
+		"one that goes on waits":              {"/api/v1/pods?watch=true&resourceVersion=7", 5 * time.Second, http.StatusOK, 6},
+		"one that is forbidden for good":      {"/api/v1/pods?watch=true&resourceVersion=7", time.Hour, http.StatusForbidden, 16},
+		"one that begins does not":            {"/api/v1/pods?watch=true&resourceVersion=0", time.Hour, http.StatusForbidden, 1},
+		"one that begins with a list, too":    {"/api/v1/pods?watch=true&sendInitialEvents=true", time.Hour, http.StatusForbidden, 1},
+		"neither does another request for it": {"/api/v1/pods?resourceVersion=7", time.Hour, http.StatusForbidden, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, attempts := time.Now(), 0
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.example"+c.url, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer, err := Watches(api(func(*http.Request) (*http.Response, error) {
+					attempts++
+					status := http.StatusForbidden
+					if time.Since(began) >= c.during {
+						status = http.StatusOK
+					}
+					return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+				})).RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = answer.Body.Close()
+				if answer.StatusCode != c.want || attempts != c.attempts {
+					t.Errorf("status %d after %d attempts, want %d after %d", answer.StatusCode, attempts, c.want, c.attempts)
+				}
+			})
+		})
+	}
+}
