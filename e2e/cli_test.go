@@ -73,7 +73,7 @@ func TestMisuse(t *testing.T) {
 			args: []string{"status"}, status: 1,
 			says: "koupsandbox: sandbox \"misused\" is not up; bring it up with: koupsandbox up --name misused\n",
 		},
-		"unknown command": {args: []string{"upp"}, status: 2, says: "koupsandbox: there is no command \"upp\"\n" + usage},
+		"unknown command": {args: []string{"upp"}, status: 2, says: "koupsandbox: there is no command \"upp\"; did you mean up?\n" + usage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &box.Box{Bin: programs, Home: t.TempDir(), Name: "misused"}

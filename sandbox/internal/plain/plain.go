@@ -1,5 +1,6 @@
 // Package plain makes texts from outside fit to be shown: versions and reasons come from bases,
-// messages from scripts, names from files, and any of them could command a terminal.
+// messages from scripts, names from files, and any of them could command a terminal. It also finds the
+// name that a misspelt one may have been.
 package plain
 
 import (

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -69,7 +70,7 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Vars)) {
 		if !used[name] && len(scenarios) > 0 {
 			problems = append(problems, Problem{Source: "--var " + name,
-				Detail: "no scenario has such a variable" + expr.Meant(name, slices.Collect(maps.Keys(used)))})
+				Detail: "no scenario has such a variable" + plain.Meant(name, slices.Collect(maps.Keys(used)))})
 		}
 	}
 	if len(scenarios) == 0 && len(problems) == 0 {

@@ -122,7 +122,7 @@ func (s *Scenario) cells() {
 			for _, value := range matrix[name] {
 				values := map[string]any{name: value}
 				maps.Copy(values, cell.Values)
-				longer = append(longer, Cell{strings.TrimPrefix(cell.Name+","+name+"="+plain(value), ","), values})
+				longer = append(longer, Cell{strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), values})
 			}
 		}
 		if s.Cells = longer; len(s.Cells) > v1alpha1.MaxCells { // validation says so
@@ -135,19 +135,19 @@ func (s *Scenario) cells() {
 	}
 }
 
-// plain writes a value of the matrix in short.
-func plain(value any) string {
+// short writes a value of the matrix in short.
+func short(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
 		var fields []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, name+": "+plain(v[name]))
+			fields = append(fields, name+": "+short(v[name]))
 		}
 		return "{" + strings.Join(fields, ", ") + "}"
 	case []any:
 		var items []string
 		for _, item := range v {
-			items = append(items, plain(item))
+			items = append(items, short(item))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}

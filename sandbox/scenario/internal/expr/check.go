@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // Problem is a mistake in an expression.
@@ -46,14 +48,14 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
-			add(fmt.Sprintf("there is no stream %q%s", name, Meant(name, e.static.Streams)))
+			add(fmt.Sprintf("there is no stream %q%s", name, plain.Meant(name, e.static.Streams)))
 		case of == "bases" && e.static.Sets != nil:
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
 				add(fmt.Sprintf("%q is no base: they are named SET-N, from 1", name))
 			case !slices.Contains(e.static.Sets, set):
-				add(fmt.Sprintf("there is no set of bases %q%s", set, Meant(set, e.static.Sets)))
+				add(fmt.Sprintf("there is no set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
 			}
 		}
 	}))
@@ -114,13 +116,13 @@ func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {
 		for _, macro := range e.envs[kind].Macros() {
 			names = append(names, macro.Function())
 		}
-		return fmt.Sprintf("there is no function %s%s", name, Meant(name, names))
+		return fmt.Sprintf("there is no function %s%s", name, plain.Meant(name, names))
 	}
 	if slices.Contains(e.names[Condition], name) {
 		return fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)
 	}
 	names := e.names[kind]
-	if meant := Meant(name, names); meant != "" {
+	if meant := plain.Meant(name, names); meant != "" {
 		return fmt.Sprintf("there is no %s%s", name, meant)
 	}
 	return fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
@@ -131,11 +133,11 @@ func (e *Env) noField(name string, node ast.Expr) string {
 	if node == nil || node.Kind() != ast.SelectKind || node.AsSelect().Operand().Kind() != ast.IdentKind {
 		all := slices.Collect(maps.Keys(baseFields))
 		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...), slices.Collect(maps.Keys(streamFields))...)
-		return fmt.Sprintf("there is no field %s%s", name, Meant(name, all))
+		return fmt.Sprintf("there is no field %s%s", name, plain.Meant(name, all))
 	}
 	of := node.AsSelect().Operand().AsIdent()
 	names, ours := e.types.FindStructFieldNames("koupsandbox." + of)
-	switch meant := Meant(name, names); {
+	switch meant := plain.Meant(name, names); {
 	case !ours:
 		return fmt.Sprintf("there is no field %s in %s", name, of)
 	case meant != "":
@@ -170,41 +172,6 @@ func find(a *ast.AST, id int64) ast.Expr {
 		}
 	}))
 	return found
-}
-
-// Meant returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
-func Meant(name string, names []string) string {
-	best, least := "", max(1, (len(name)+1)/3)+1
-	for _, candidate := range slices.Sorted(slices.Values(names)) {
-		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least {
-			best, least = candidate, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// distance counts the letters to add, remove or replace between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // typeName writes a type for people.

@@ -55,7 +55,8 @@ var errFailed = errors.New("failed")
 // Run runs the command line, args[0] being the program's name, and returns its
 // exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
 func Run(ctx context.Context, s Streams, args []string) int {
-	err := newApp(s, args).RunContext(ctx, args)
+	app := newApp(s, args)
+	err := app.RunContext(ctx, ordered(app, args))
 	var usage usageError
 	switch {
 	case err == nil:
@@ -128,7 +129,7 @@ func newApp(s Streams, args []string) *cli.App {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return usageError{fmt.Errorf("there is no command %q", c.Args().First())}
+				return noCommand(c.App.Commands, "", c.Args().First())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -152,15 +153,13 @@ func finish(list []*cli.Command) {
 			finish(command.Subcommands)
 			command.Action = func(c *cli.Context) error {
 				if c.Args().Present() {
-					return usageError{fmt.Errorf("there is no command %q", c.Command.Name+" "+c.Args().First())}
+					return noCommand(command.Subcommands, command.Name, c.Args().First())
 				}
 				return cli.ShowSubcommandHelp(c)
 			}
 		}
 	}
 }
-
-func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
 
 // commands makes the commands.
 type commands struct {
@@ -208,16 +207,10 @@ func target(c *cli.Context) (folder, name string, err error) {
 	return folder, name, err
 }
 
-// taking is the action of a command that takes so many arguments, most < 0 being any number. A flag
-// behind an argument is not seen as one, so it is told.
+// taking is the action of a command that takes so many arguments, most < 0 being any number.
 func taking(least, most int, what string, do func(*cli.Context, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		list := c.Args().Slice()
-		for _, a := range list {
-			if strings.HasPrefix(a, "-") && a != "-" {
-				return usageError{fmt.Errorf("%s: put %s in front of the arguments", c.Command.Name, a)}
-			}
-		}
 		if len(list) < least || most >= 0 && len(list) > most {
 			return usageError{fmt.Errorf("%s takes %s", c.Command.Name, what)}
 		}

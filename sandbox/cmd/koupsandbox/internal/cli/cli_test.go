@@ -89,7 +89,10 @@ func TestMistakes(t *testing.T) {
 	}{
 		{[]string{"fly"}, result{2, "", `koupsandbox: there is no command "fly"` + usage}},
 		{[]string{"base", "fly"}, result{2, "", `koupsandbox: there is no command "base fly"` + usage}},
-		{[]string{"up", "--basses", "3"}, result{2, "", "koupsandbox: flag provided but not defined: -basses" + usage}},
+		{[]string{"statsu"}, result{2, "", `koupsandbox: there is no command "statsu"; did you mean status?` + usage}},
+		{[]string{"component", "kil", "etcd"}, result{2, "", `koupsandbox: there is no command "component kil"; did you mean kill?` + usage}},
+		{[]string{"up", "--basses", "3"}, result{2, "", "koupsandbox: there is no flag --basses here; did you mean --bases?" + usage}},
+		{[]string{"up", "-x"}, result{2, "", "koupsandbox: there is no flag -x here" + usage}},
 		{[]string{"up", "--bases", "many"}, result{2, "",
 			`koupsandbox: invalid value "many" for flag -bases: parse error` + usage}},
 		{[]string{"up", "--bases", "0"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
@@ -119,7 +122,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"kubeconfig", "--path"}, result{1, "",
 			`koupsandbox: sandbox "koup" is not up, so it has no kubeconfig; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"logs"}, result{1, "", `koupsandbox: sandbox "koup" has no logs: it is not up; see: koupsandbox list` + "\n"}},
-		{[]string{"logs", "etcd", "-f"}, result{2, "", "koupsandbox: logs: put -f in front of the arguments" + usage}},
+		{[]string{"logs", "etcd", "-f", "--name", "x"}, result{1, "", `koupsandbox: sandbox "x" has no logs: it is not up; see: koupsandbox list` + "\n"}},
 		{[]string{"base", "list"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"base", "add", "some"}, result{2, "", `koupsandbox: add takes how many bases to add, and "some" is no number` + usage}},
 		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, or --group, but only one of these" + usage}},

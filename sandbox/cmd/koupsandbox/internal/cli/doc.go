@@ -1,6 +1,7 @@
 // Package cli is the command line of koupsandbox.
 //
 //	cli.go         Run: the application, its common flags, errors and exit codes
+//	words.go       flags behind arguments, and what a misspelt word may have been
 //	up.go          up and down
 //	status.go      status and list
 //	bases.go       base list, add, remove, inject, faults, clear
