@@ -140,6 +140,11 @@ func TestWhichFiles(t *testing.T) {
 		"b.yaml": scenarioOf("beta", "a: 1, b: 2", "area: base"), "a.yml": scenarioOf("alpha", "a: 1, b: 2", ""),
 		"pod.yaml": "kind: Pod\n", "notes.txt": "kind: Scenario\n",
 	})
+	misspelt := write(t, map[string]string{"a.yaml": "kind: Scenari\n", "b.yaml": scenarioOf("beta", "a: 1, b: 2", "")})
+	unknown := write(t, map[string]string{
+		"a.yaml": "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Test\n",
+		"b.yaml": "kind: Sandbox\napiVersion: sandbox.koupleless.io/v1alpha1\n",
+	})
 	base := func(_ string, labels map[string]string) bool { return labels["area"] == "base" }
 	none := func(string, map[string]string) bool { return false }
 	for _, tc := range []struct {
@@ -155,6 +160,8 @@ func TestWhichFiles(t *testing.T) {
 		{[]string{folder + "/a.yml", folder + "/a.yml"}, nil, nil, folder + `/a.yml:3: metadata.name: "alpha" is the name of the scenario in ` + folder + `/a.yml too`},
 		{[]string{folder + "/c.yaml"}, nil, nil, folder + "/c.yaml: there is no such file or folder"},
 		{[]string{t.TempDir()}, nil, nil, "there is no scenario file in this folder"},
+		{[]string{misspelt}, nil, nil, `/a.yaml:1: kind: is "Scenari", but this must be a Scenario`},
+		{[]string{unknown}, nil, nil, `/a.yaml:2: kind: is "Test", but this must be a Scenario`},
 		{[]string{folder + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: is "Pod", but this must be a Scenario`},
 	} {
 		scenarios, err := source.Load(tc.paths, source.Options{Select: tc.choose})

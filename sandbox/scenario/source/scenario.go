@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -53,10 +55,20 @@ func (s *Scenario) Env() *expr.Env { return s.env }
 // it has none.
 func (s *Scenario) Line(path string) int { return s.doc.Line(path) }
 
-var scenarioKind = regexp.MustCompile(`(?m)^kind:\s*["']?` + v1alpha1.ScenarioKind + `["']?\s*(#.*)?$`)
+// The kind and the group of a YAML text, at its first level.
+var (
+	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)
+	groupLine = regexp.MustCompile(`(?m)^apiVersion:\s*["']?` + regexp.QuoteMeta(path.Dir(v1alpha1.APIVersion)) + `/`)
+)
 
-// IsScenario tells whether a YAML text is, or means to be, a scenario.
-func IsScenario(text []byte) bool { return scenarioKind.Match(text) }
+// IsScenario tells whether a YAML text is, or means to be, a scenario: its kind may be misspelt.
+func IsScenario(text []byte) bool {
+	kind := ""
+	if found := kindLine.FindSubmatch(text); found != nil {
+		kind = string(found[1])
+	}
+	return kind != v1alpha1.Kind && (groupLine.Match(text) || plain.Meant(kind, []string{v1alpha1.ScenarioKind}) != "")
+}
 
 func (s *Scenario) problem(path, detail string) Problem {
 	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
