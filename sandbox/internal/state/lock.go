@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,26 +19,51 @@ var ErrBusy = errors.New("another koupsandbox command is bringing it up or takin
 const lockPoll = 20 * time.Millisecond
 
 // Lock takes the sandbox for one up or down. It waits until ctx ends, and not at
-// all when wait is false; then the error is ErrBusy. The lock ends with unlock
-// or with the process. Its file lies outside the sandbox's folder, as that comes
-// and goes under the lock.
+// all when wait is false; then the error is ErrBusy. The lock ends with unlock,
+// which leaves nothing, or with the process. Its file lies outside the sandbox's
+// folder, as that comes and goes under the lock.
 func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
 	dir := filepath.Join(string(h), ".locks")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
+	file := filepath.Join(dir, name)
+	for {
+		switch err := os.MkdirAll(dir, 0o700); {
+		case errors.Is(err, fs.ErrExist): // it went while it was looked at
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
+		}
+		l := flock.New(file, flock.SetPermissions(0o600))
+		var ok bool
+		if wait {
+			ok, err = l.TryLockContext(ctx, lockPoll)
+		} else {
+			ok, err = l.TryLock()
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // somebody unlocked, and the folder went
+			continue
+		case errors.Is(err, context.DeadlineExceeded), err == nil && !ok:
+			return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
+		case err != nil:
+			return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
+		case !current(l, file): // somebody unlocked, and this is a file that nobody else will find
+			_ = l.Close()
+			continue
+		}
+		return func() {
+			_ = os.Remove(file)
+			_ = os.Remove(dir) // which fails while there are others
+			_ = l.Close()      // the kernel drops the lock with the file
+		}, nil
 	}
-	l := flock.New(filepath.Join(dir, name), flock.SetPermissions(0o600))
-	var ok bool
-	if wait {
-		ok, err = l.TryLockContext(ctx, lockPoll)
-	} else {
-		ok, err = l.TryLock()
+}
+
+// current tells whether the file that is locked is the one that others find.
+func current(l *flock.Flock, path string) bool {
+	locked, err := l.Stat()
+	if err != nil {
+		return false
 	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), err == nil && !ok:
-		return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
-	case err != nil:
-		return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
-	}
-	return func() { _ = l.Close() }, nil // the kernel drops the lock with the file
+	found, err := os.Stat(path)
+	return err == nil && os.SameFile(locked, found)
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -286,6 +288,33 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
+}
+
+// However many there are, one has the lock at a time, and nothing is left in the end.
+func TestLocksLeaveNothing(t *testing.T) {
+	home := state.Home(t.TempDir())
+	var have atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				unlock, err := home.Lock(t.Context(), "a", true)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := have.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				have.Add(-1)
+				unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if entries, err := os.ReadDir(string(home)); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
 }
 
 func TestTail(t *testing.T) {
