@@ -49,7 +49,7 @@ func judge(r *scenario.Report) outcome {
 		case scenario.Errored:
 			return outcome{unclear: true, seen: run.Failure}
 		}
-		if busy := tooBusy(run); busy != "" {
+		if busy := run.TooBusy(); busy != "" {
 			return outcome{unclear: true, seen: busy + ": " + run.Failure}
 		}
 		o := outcome{invariant: "at rest", seen: run.Failure}
@@ -71,20 +71,6 @@ func judge(r *scenario.Report) outcome {
 		return o
 	}
 	return outcome{}
-}
-
-// tooLate is how late requests may be sent, at this speed, on a machine that does not stand still.
-const tooLate = time.Second
-
-// tooBusy says that a machine stood still in a run, whose failure proves nothing then; empty = it did
-// not.
-func tooBusy(run *scenario.Run) string {
-	for _, t := range run.Traffic {
-		if t.Late > tooLate {
-			return fmt.Sprintf("the machine is too busy: requests were sent up to %.1f s late", t.Late.Seconds())
-		}
-	}
-	return ""
 }
 
 // shape groups failures: the invariant and the moves of the smallest schedule, without their

@@ -25,8 +25,9 @@ const (
 	settle = 30 * time.Second
 	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
 	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
-	// count as dead, since of those one is given up in a minute, at this speed; and where an install may
-	// get lost, which is waited for as long.
+	// count as dead, since of those one is given up in a minute, at this speed; where an install may get
+	// lost, which is waited for as long; and where the API server was away: Kubernetes' own controllers
+	// may look for it a minute later only, after a second outage in two minutes, at any speed.
 	settleSlowly = 100 * time.Second
 	// quiet is how long nothing may be written in the end, five seconds at this speed.
 	quiet = time.Second
@@ -37,7 +38,7 @@ const (
 
 // settle is how long everything may take to be as it should.
 func (s Schedule) settle() time.Duration {
-	if s.has(func(m *move) bool { return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.away }) {
+	if s.has(func(m *move) bool { return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.resource == "apiserver" || m.away }) {
 		return settleSlowly
 	}
 	return settle

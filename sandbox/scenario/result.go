@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -46,6 +47,17 @@ func (r *Report) Verdict() Verdict {
 		}
 	}
 	return v
+}
+
+// TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
+// sent more than a second late. Empty means that it did not.
+func (r *Run) TooBusy() string {
+	for _, t := range r.Traffic {
+		if t.Late > tooLate {
+			return fmt.Sprintf("the machine is too busy: requests were sent up to %.1f s late", t.Late.Seconds())
+		}
+	}
+	return ""
 }
 
 // Run is one run of a scenario.

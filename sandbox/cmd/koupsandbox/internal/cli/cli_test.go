@@ -273,7 +273,11 @@ func TestCompletionScripts(t *testing.T) {
 }
 
 func TestDoctorNamesWhatIsMissing(t *testing.T) {
-	r := run(t, t.TempDir(), "doctor")
+	home := t.TempDir()
+	r := run(t, home, "doctor")
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("doctor has left %v, %v", left, err)
+	}
 	for _, want := range []string{"✗ program koup-controlplane", "→ put it beside koupsandbox", "✓ state folder", "✓ open files"} {
 		if !strings.Contains(r.Out, want) {
 			t.Errorf("doctor does not print %q:\n%s", want, r.Out)

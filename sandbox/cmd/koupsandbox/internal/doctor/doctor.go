@@ -4,7 +4,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -89,13 +91,18 @@ func engine(ctx context.Context, name string) Check {
 	return c
 }
 
+// writable tells whether the folder can be written to, or made in the nearest one above it that there
+// is. Nothing is left.
 func writable(home string) Check {
 	c := Check{Name: "state folder", Detail: home}
-	probe := ""
-	err := os.MkdirAll(home, 0o700)
-	if err == nil {
-		probe, err = os.MkdirTemp(home, ".doctor-")
+	there := home
+	for {
+		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there) {
+			break
+		}
+		there = filepath.Dir(there)
 	}
+	probe, err := os.MkdirTemp(there, ".doctor-")
 	if err == nil {
 		err = os.Remove(probe)
 	}
