@@ -38,7 +38,9 @@ const (
 
 // settle is how long everything may take to be as it should.
 func (s Schedule) settle() time.Duration {
-	if s.has(func(m *move) bool { return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.resource == "apiserver" || m.away }) {
+	if s.has(func(m *move) bool {
+		return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.resource == "apiserver" || m.away
+	}) {
 		return settleSlowly
 	}
 	return settle
