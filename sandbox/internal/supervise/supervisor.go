@@ -397,7 +397,8 @@ func (s *Supervisor) Kill(name string) error {
 	return nil
 }
 
-// Pause halts the component with SIGSTOP: its connections stay open and nothing answers.
+// Pause halts the component with SIGSTOP: its connections stay open and nothing answers. It returns when
+// the process stands.
 func (s *Supervisor) Pause(name string) error {
 	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
 }
@@ -413,6 +414,7 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 		if r.ended() {
 			err = os.ErrProcessDone
 		} else if err = send(r.process, r.group, sig); err == nil {
+			r.settle(now == Paused)
 			s.tell(name, now, "")
 		}
 	}
@@ -424,6 +426,21 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	}
 	return nil
 }
+
+// settle waits until the process has halted, or gone on: on a busy machine its threads do so some time
+// after the signal. It gives up after settleWithin: somebody else may have sent another signal.
+func (r *run) settle(halted bool) {
+	for until := time.Now().Add(settleWithin); time.Now().Before(until); time.Sleep(settleLook) {
+		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == halted {
+			return
+		}
+	}
+}
+
+const (
+	settleWithin = time.Second
+	settleLook   = time.Millisecond
+)
 
 // Restart stops the component, if it runs, and starts it again with the same Spec. It does not wait
 // until it is ready.
