@@ -115,27 +115,7 @@ func newComparison(o Options, a, b Contender) *comparison {
 // all runs the schedules. Whatever ends it, the corpus has what was found.
 func (c *comparison) all(ctx context.Context) error {
 	c.began = time.Now()
-	life, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	for range max(1, c.o.Parallel/2) {
-		wg.Go(func() {
-			for life.Err() == nil {
-				s, more := c.next()
-				if !more {
-					return
-				}
-				if err := c.both(life, s); err != nil {
-					stop(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	var err error
-	if ctx.Err() == nil {
-		err = context.Cause(life)
-	}
+	err := sideBySide(ctx, max(1, c.o.Parallel/2), c.next, c.both)
 	if err != nil {
 		c.result.Error = err.Error()
 	}

@@ -173,26 +173,36 @@ func (r *run) workers(ctx context.Context) error {
 		timer := time.AfterFunc(r.o.For, func() { stop(errOver) })
 		defer timer.Stop()
 	}
+	if err := sideBySide(life, r.o.Parallel, r.next, r.one); !errors.Is(err, errFound) {
+		return err
+	}
+	return nil
+}
+
+// sideBySide does n schedules at a time, until there is no next one, or one has an error, which it
+// returns. Nothing has gone wrong when ctx ends.
+func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do func(context.Context, Schedule) error) error {
+	life, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var wg sync.WaitGroup
-	for range r.o.Parallel {
+	for range n {
 		wg.Go(func() {
-			for {
-				s, more := r.next()
-				if !more || life.Err() != nil {
+			for life.Err() == nil {
+				s, more := next()
+				if !more {
 					return
 				}
-				if err := r.one(life, s); err != nil {
+				if err := do(life, s); err != nil {
 					stop(err)
-					return
 				}
 			}
 		})
 	}
 	wg.Wait()
-	if err := context.Cause(life); err != nil && !errors.Is(err, errOver) && !errors.Is(err, errFound) && ctx.Err() == nil {
-		return err
+	if ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	return context.Cause(life)
 }
 
 // errOver ends the schedules when their time is over.

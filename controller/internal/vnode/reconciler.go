@@ -49,8 +49,8 @@ type Options struct {
 	// with Owned. Required.
 	Ledger func(identity string) string
 	// Owned and Lost tell that this controller began or ceased to serve a base. Gone tells that a
-	// base is no more, once its Node is deleted, again until it has no error. They are called from workers and may block.
-	// Required.
+	// base is no more, once its Node is deleted, again until it has no error. They are called from
+	// workers and may block. Required.
 	Owned func(identity, nodeName, ledger string)
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error

@@ -70,20 +70,15 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 			return
 		}
 		now := time.Now()
-		list := map[string]arklet.Biz{}
 		for _, biz := range b.Modules {
-			if biz.Name != key.module {
-				continue
-			}
-			list[biz.Version] = biz
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
+			if biz.Name == key.module && l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
 		for version, since := range l.switched {
 			left := since.Add(p.opts.Speed.Of(switchedFor)).Sub(now)
-			_, there := list[version]
-			if list[version].State == arklet.StateActivated || !there && left <= 0 {
+			biz, there := b.Module(key.module, version)
+			if biz.State == arklet.StateActivated || !there && left <= 0 {
 				delete(l.switched, version)
 			} else if left > 0 && (again == 0 || left < again) {
 				again = left

@@ -124,24 +124,22 @@ func TestRollingUpdate(t *testing.T) {
 // A release that overtakes another finds the version of that one active, and no Pod of it: the oldest
 // Pod stays Ready until the newest is, for requests are served.
 func TestAReleaseOvertakesAnother(t *testing.T) {
-	overtake := func(w *world, then func(b *fakeBase)) {
+	begin := func(w *world, after time.Duration) {
 		w.base.with(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
 		w.create("old", container("biz1", "1"))
 		w.pass(2 * time.Second)
 		w.create("middle", container("biz1", "2"))
-		w.pass(500 * time.Millisecond)
+		w.pass(after)
 		w.forceDelete("middle") // its install is under way
+	}
+	overtake := func(w *world, then func(b *fakeBase)) {
+		begin(w, 500*time.Millisecond)
 		w.base.with(then)
 		w.create("new", container("biz1", "3"))
 	}
 	// The only newer Pod goes as the base switches to its version.
 	cameAgain := func(w *world, then func(b *fakeBase)) {
-		w.base.with(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
-		w.create("old", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.create("middle", container("biz1", "2"))
-		w.pass(999 * time.Millisecond)
-		w.forceDelete("middle") // its install is under way
+		begin(w, 999*time.Millisecond)
 		w.pass(time.Millisecond)
 		w.base.with(then)
 		w.base.tell()

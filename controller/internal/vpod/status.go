@@ -348,7 +348,7 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m modul
 	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
 	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
 	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
-		is.StartedAt = was.StartedAt
+		is.StartedAt = was.StartedAt // the API keeps seconds: an unchanged module makes no new status
 		return
 	}
 	switched := m.there && (m.biz.State == arklet.StateDeactivated || m.biz.Latest.Reason == reasonSwitched)

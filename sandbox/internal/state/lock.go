@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -18,20 +17,19 @@ var ErrBusy = errors.New("another koupsandbox command is bringing it up or takin
 // lockPoll is how often a waiting command looks for the lock.
 const lockPoll = 20 * time.Millisecond
 
+// lockPrefix begins the names of lock files; no sandbox's name does.
+const lockPrefix = ".lock-"
+
 // Lock takes the sandbox for one up or down. It waits until ctx ends, and not at
 // all when wait is false; then the error is ErrBusy. The lock ends with unlock,
 // which leaves nothing, or with the process. Its file lies outside the sandbox's
 // folder, as that comes and goes under the lock.
 func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
-	dir := filepath.Join(string(h), ".locks")
-	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(string(h), 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
+	}
+	file := filepath.Join(string(h), lockPrefix+name)
 	for {
-		switch err := os.MkdirAll(dir, 0o700); {
-		case errors.Is(err, fs.ErrExist): // it went while it was looked at
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
-		}
 		l := flock.New(file, flock.SetPermissions(0o600))
 		var ok bool
 		if wait {
@@ -40,20 +38,17 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 			ok, err = l.TryLock()
 		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // somebody unlocked, and the folder went
-			continue
 		case errors.Is(err, context.DeadlineExceeded), err == nil && !ok:
 			return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
 		case err != nil:
 			return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
-		case !current(l, file): // somebody unlocked, and this is a file that nobody else will find
+		case !current(l, file): // somebody has unlocked, and this is a file that nobody else will find
 			_ = l.Close()
 			continue
 		}
 		return func() {
 			_ = os.Remove(file)
-			_ = os.Remove(dir) // which fails while there are others
-			_ = l.Close()      // the kernel drops the lock with the file
+			_ = l.Close() // the kernel drops the lock with the file
 		}, nil
 	}
 }

@@ -21,9 +21,10 @@ import (
 //
 // It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
 // another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that
-// stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a request to this base was lost in that
-// time, but by a timeout, which says nothing of a module: the machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base that has died, and
-// for more than 18.5 s on one that has lost its module.
+// stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a
+// request to this base was lost in that time, but by a timeout, which says nothing of a module: the
+// machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base
+// that has died, and for more than 18.5 s on one that has lost its module.
 //
 // Time does not count in which a component was away, and until it can have caught up, which the
 // base's next list shows of a controller and of the broker: nobody could know, or write, what has

@@ -4,9 +4,7 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -95,14 +93,7 @@ func engine(ctx context.Context, name string) Check {
 // is. Nothing is left.
 func writable(home string) Check {
 	c := Check{Name: "state folder", Detail: home}
-	there := home
-	for {
-		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there) {
-			break
-		}
-		there = filepath.Dir(there)
-	}
-	probe, err := os.MkdirTemp(there, ".doctor-")
+	probe, err := os.MkdirTemp(nearest(home), ".doctor-")
 	if err == nil {
 		err = os.Remove(probe)
 	}
@@ -116,17 +107,21 @@ func writable(home string) Check {
 
 func freeDisk(ctx context.Context, home string) Check {
 	c := Check{Name: "free disk", Fix: fmt.Sprintf("free %s on the disk of the state folder, or choose another with --home", bytes(minDisk))}
-	for dir := home; ; dir = filepath.Dir(dir) { // the folder need not exist
-		usage, err := disk.UsageWithContext(ctx, dir)
-		switch {
-		case err == nil:
-			c.OK, c.Detail = usage.Free >= minDisk, bytes(usage.Free)
-		case dir != filepath.Dir(dir):
-			continue
-		default:
-			c.Detail = err.Error()
+	if usage, err := disk.UsageWithContext(ctx, nearest(home)); err != nil {
+		c.Detail = err.Error()
+	} else {
+		c.OK, c.Detail = usage.Free >= minDisk, bytes(usage.Free)
+	}
+	return c.done()
+}
+
+// nearest is the folder, or the nearest one above it that there is.
+func nearest(folder string) string {
+	for {
+		if _, err := os.Stat(folder); err == nil || folder == filepath.Dir(folder) {
+			return folder
 		}
-		return c.done()
+		folder = filepath.Dir(folder)
 	}
 }
 
