@@ -30,7 +30,7 @@ func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
 	default:
 		if !g.c.nodeReconciler.Acting() {
-			return fmt.Errorf("sending %s to base %q: %w", r.Command, to.Identity, vnode.ErrNotActing)
+			return vnode.ErrNotActing
 		}
 	}
 	return g.tunnel.Send(ctx, to, r)

@@ -112,7 +112,7 @@ func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Mo
 		TraceID: pod.Labels[labels.Trace],
 		Scene:   "vpod_deploy", Event: eventOf(pod), Result: "FAILED",
 		Code: errcode.Of(err), Message: err.Error(),
-		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName, "base": identity, "module": m.Identity()},
+		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName, "base": c.registry.Called(identity), "module": m.Identity()},
 	})
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 // Controller is what the controller of this project does.
 var Controller = Options{VersionEnv: "BIZ_VERSION", HTTPProbes: true, PreStopSleep: true}
 
+// Reason is that of Events and of container states that tell of such fields.
+const Reason = "Unsupported"
+
 // Field is a field of a Pod spec that is ignored.
 type Field struct {
 	// Name is what people call it: startupProbe, preStop.

@@ -76,10 +76,16 @@ func (d *Dialog) Use(t sender) { d.tunnels[t.Key()] = t }
 func (d *Dialog) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
 	t, ok := d.tunnels[key]
 	if !ok {
-		return fmt.Errorf("asking base %q: tunnel %q is not enabled", to.Identity, key)
+		return fmt.Errorf("asking base %q: tunnel %q is not enabled", d.registry.Called(to.Identity), key)
 	}
-	return t.Send(ctx, to, r)
+	if err := t.Send(ctx, to, r); err != nil {
+		return fmt.Errorf("sending %s to base %q: %w", r.Command, d.registry.Called(to.Identity), err)
+	}
+	return nil
 }
+
+// Called is Registry.Called.
+func (d *Dialog) Called(identity string) string { return d.registry.Called(identity) }
 
 // Ask sends a question to a base without waiting; the answer comes like any other message.
 func (d *Dialog) Ask(ctx context.Context, identity string, command arklet.Command) error {
@@ -114,13 +120,13 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 	case got := <-answer:
 		switch {
 		case errors.Is(got.err, tunnel.ErrTimedOut):
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), identity, ErrNoAnswer, got.err)
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, got.err)
 		case got.err != nil:
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), identity, got.err)
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), got.err)
 		}
 		return got.answer, nil
 	case <-ctx.Done():
-		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), identity, ErrNoAnswer, context.Cause(ctx))
+		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -240,11 +246,11 @@ func (d *Dialog) Health(ctx context.Context, identity string) (arklet.Health, er
 	select {
 	case got := <-next:
 		if got.err != nil {
-			return arklet.Health{}, fmt.Errorf("health of base %q: %w", identity, got.err)
+			return arklet.Health{}, fmt.Errorf("health of base %q: %w", d.registry.Called(identity), got.err)
 		}
 		return got.health, nil
 	case <-ctx.Done():
-		return arklet.Health{}, fmt.Errorf("health of base %q: %w (%w)", identity, ErrNoAnswer, context.Cause(ctx))
+		return arklet.Health{}, fmt.Errorf("health of base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
 	}
 }
 
@@ -285,14 +291,14 @@ func (d *Dialog) Modules(ctx context.Context, identity string, notBefore time.Ti
 			resend.Reset(d.registry.opts.Speed.Of(resendList))
 		case got := <-failed:
 			if last = got.err; errors.Is(last, tunnel.ErrRefused) {
-				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", identity, last)
+				return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w", d.registry.Called(identity), last)
 			}
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
 			if last != nil {
 				cause = fmt.Errorf("%w; before that: %w", cause, last)
 			}
-			return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", identity, ErrNoAnswer, cause)
+			return Snapshot{}, fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.Called(identity), ErrNoAnswer, cause)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forge
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, busy := d.waiting[identity][q]; busy {
-		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(), identity)
+		return nil, nil, fmt.Errorf("%s of %s on base %q is under way", q.command, q.module.Identity(), d.registry.Called(identity))
 	}
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"hash/fnv"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/utils/clock"
 
@@ -94,6 +97,7 @@ type Registry struct {
 	opts   Options
 	mu     sync.Mutex
 	bases  map[string]*record
+	hosts  map[string]int // how many bases have a host name
 	awake  awake
 	sights map[tunnel.Key]*sight
 	budget budget
@@ -116,7 +120,7 @@ func NewRegistry(opts Options) *Registry {
 		opts.Observer = func(Change) {}
 	}
 	return &Registry{
-		opts: opts, bases: map[string]*record{}, sights: map[tunnel.Key]*sight{},
+		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }
@@ -141,7 +145,61 @@ func (r *Registry) add(info Info) *record {
 	now := r.opts.Clock.Now()
 	b := &record{info: info, lastSeen: now, nextHealth: now, nextList: now}
 	r.bases[info.Identity] = b
+	r.hosts[info.HostName]++
 	return b
+}
+
+// remove forgets a base, and tells whether it was known.
+func (r *Registry) remove(identity string) (known bool) {
+	b, known := r.bases[identity]
+	if known {
+		delete(r.bases, identity)
+		r.leave(b.info.HostName)
+	}
+	return known
+}
+
+// leave counts one base less that has a host name.
+func (r *Registry) leave(host string) {
+	if r.hosts[host]--; r.hosts[host] == 0 {
+		delete(r.hosts, host)
+	}
+}
+
+// Called is how texts for people name a base: base-1, by its host name. The identity stands behind it
+// where bases share a host name, and instead of one that is not known. Bases choose both: what is not
+// printable is left out, and what is longer than a host name can be is cut.
+func (r *Registry) Called(identity string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.bases[identity]
+	if !known {
+		return printable(identity)
+	}
+	host := printable(b.info.HostName)
+	if host == "" {
+		return printable(identity)
+	}
+	if r.hosts[b.info.HostName] > 1 {
+		return host + " (" + printable(identity) + ")"
+	}
+	return host
+}
+
+// longestName is the most that a host name has.
+const longestName = 253
+
+func printable(name string) string {
+	name = strings.Map(func(c rune) rune {
+		if c == utf8.RuneError || !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, name[:min(len(name), longestName+utf8.UTFMax)])
+	if len(name) > longestName {
+		name = strings.ToValidUTF8(name[:longestName], "") + "…"
+	}
+	return name
 }
 
 // Heard takes a heartbeat. A base belongs to the tunnel that brought it first, until it is gone:
@@ -168,6 +226,8 @@ func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
 	default:
 		changes = r.touch(b)
 		if b.info != info {
+			r.leave(b.info.HostName)
+			r.hosts[info.HostName]++
 			b.info = info
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
 		}
@@ -368,8 +428,7 @@ func (r *Registry) Doubt(identity string) {
 
 func (r *Registry) forget(identity string) {
 	r.mu.Lock()
-	_, known := r.bases[identity]
-	delete(r.bases, identity)
+	known := r.remove(identity)
 	r.mu.Unlock()
 	if known {
 		r.opts.Observer(Change{Kind: Disappeared, Identity: identity})

@@ -1,6 +1,7 @@
 package base
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -269,5 +270,33 @@ func TestAdopt(t *testing.T) {
 	w.want(t)
 	if s, _ := w.Get("a"); s.Name != "base" {
 		t.Errorf("adopting a known base changed it: %+v", s.Info)
+	}
+}
+
+func TestHowABaseIsCalled(t *testing.T) {
+	r := NewRegistry(Options{})
+	for identity, host := range map[string]string{
+		"a": "base-1", "b": "laptop", "c": "laptop", "d": "", "g": "\x00", "e": "x\n\x1b[31m\u202ey\xff", "f": strings.Repeat("é", 200),
+	} {
+		r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+	}
+	called := map[string]string{}
+	for _, identity := range []string{"a", "b", "c", "d", "e", "f", "g", "unknown"} {
+		called[identity] = r.Called(identity)
+	}
+	want := map[string]string{
+		"a": "base-1", "b": "laptop (b)", "c": "laptop (c)", "d": "d", "g": "g", "e": "x[31my", "f": strings.Repeat("é", 126) + "…", "unknown": "unknown",
+	}
+	if diff := cmp.Diff(want, called); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
+	if got := r.Called("b"); got != "laptop" {
+		t.Errorf("called %q when no other base has the host name any more", got)
+	}
+	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "laptop"})
+	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
+	if got := r.Called("b"); got != "laptop" {
+		t.Errorf("called %q when the other base of the host name has ended", got)
 	}
 }

@@ -190,7 +190,7 @@ func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record
 		case b.doubted.IsZero():
 			rest = append(rest, b)
 		case now.Sub(b.doubted) >= r.opts.UnreachableAfter/2:
-			delete(r.bases, b.info.Identity)
+			r.remove(b.info.Identity)
 			changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity})
 		}
 	}
@@ -206,7 +206,7 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 		if b.owned && !r.budget.take(r.opts.Deletions, all, now, r.opts.Speed) {
 			continue
 		}
-		delete(r.bases, b.info.Identity)
+		r.remove(b.info.Identity)
 		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, Silent: true})
 	}
 	return changes

@@ -159,7 +159,7 @@ func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
 	v := healthView{a.target.identity, h.MasterActive, h.RunTime.Seconds(), h.MetaspaceUsed, h.MetaspaceCommitted, h.MetaspaceMax}
 	return func(w io.Writer) {
 		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
-		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", v.Base, v.Activated, h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted), mebibytes(v.MetaspaceMax))
+		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.Called(v.Base), v.Activated, h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted), mebibytes(v.MetaspaceMax))
 	}, v, nil
 }
 
@@ -190,13 +190,13 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	if err != nil {
 		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {
-			return fmt.Errorf("base %q is reached over MQTT, where bases take no switchBiz: only over HTTP they do", identity)
+			return fmt.Errorf("base %q is reached over MQTT, where bases take no switchBiz: only over HTTP they do", a.server.opts.Bases.Called(identity))
 		}
 		return err
 	}
 	journal.Note(identity, m.Name, Answered(time.Now(), r, answer))
 	if !answer.Succeeded() {
-		return fmt.Errorf("base %q did not switch to %s: %s", identity, m.Identity(), Answered(time.Time{}, r, answer).Detail)
+		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.Called(identity), m.Identity(), Answered(time.Time{}, r, answer).Detail)
 	}
 	fmt.Fprintln(a.out, answer.DataMessage)
 	return nil

@@ -103,7 +103,7 @@ func TestExec(t *testing.T) {
 		{
 			name: "health in a table", command: []string{"health"},
 			bases:  fakeBases{health: arklet.Health{MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, MasterActive: true}},
-			stdout: "BASE   ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\na      true        34s       53.0Mi           55.9Mi      -\n",
+			stdout: "BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\nhost-a   true        34s       53.0Mi           55.9Mi      -\n",
 		},
 		{
 			name: "health in JSON", command: []string{"ark", "health", "-o", "json"},
@@ -127,12 +127,12 @@ func TestExec(t *testing.T) {
 		{
 			name: "not switched", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
 			bases:  fakeBases{do: answer(arklet.Answer{Code: "FAILED", Message: "switch biz not success!", DataCode: "NOT_FOUND_BIZ", DataMessage: "Switch biz: biz1:2.0.0 not found."}, nil)},
-			stderr: "base \"a\" did not switch to biz1:2.0.0: FAILED switch biz not success! NOT_FOUND_BIZ Switch biz: biz1:2.0.0 not found.\n",
+			stderr: "base \"host-a\" did not switch to biz1:2.0.0: FAILED switch biz not success! NOT_FOUND_BIZ Switch biz: biz1:2.0.0 not found.\n",
 		},
 		{
 			name: "switched over MQTT", command: []string{"switchBiz", "biz1", "2.0.0"}, status: 1,
 			bases:  fakeBases{do: answer(arklet.Answer{}, fmt.Errorf("switchBiz: %w", tunnel.ErrNotSupported))},
-			stderr: "base \"a\" is reached over MQTT, where bases take no switchBiz: only over HTTP they do\n",
+			stderr: "base \"host-a\" is reached over MQTT, where bases take no switchBiz: only over HTTP they do\n",
 		},
 		{
 			name: "another Pod's module", command: []string{"switchBiz", "biz3", "1"}, status: 1,
@@ -288,7 +288,7 @@ func TestPrompt(t *testing.T) {
 			s.types("helth") // keys come back one by one, in one line
 			s.reads("helth")
 			s.types("\x7f\x7f\x7falth\r") // a line can be corrected
-			s.reads("BASE   ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
+			s.reads("BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
 			s.reads(prompt)
 			s.types("sh\r")
 			s.reads(`"sh" cannot be run: a module has no files and no shell, only ark; ark help shows what there is` + "\r\n")

@@ -43,13 +43,17 @@ type target struct {
 	biz      string // the container's name
 }
 
-// find looks up a container of a Pod. The error is NotFound as virtual-kubelet knows it.
+// find looks up a container of a Pod. The error is NotFound as virtual-kubelet knows it; for one of
+// kubectl debug it is InvalidInput, whose text reaches kubectl.
 func (s *Server) find(namespace, pod, container string) (target, error) {
 	p, identity, err := s.opts.Pods.Pod(namespace, pod)
 	if err != nil {
 		return target{}, errdefs.AsNotFound(err)
 	}
 	if !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == container }) {
+		if slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }) {
+			return target{}, errdefs.InvalidInput(noDebug)
+		}
 		return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
 	}
 	return target{p, identity, container}, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	certutil "k8s.io/client-go/util/cert"
 
@@ -38,6 +41,8 @@ type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error)
+	// Called is how texts name a base.
+	Called(identity string) string
 }
 
 // Options configure a Server.
@@ -207,10 +212,22 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// handler serves the part of a kubelet's API that the API server uses for Pods. Attach and port
-// forwarding answer that they are not implemented.
+// What kubectl prints of what there is not.
+const (
+	noAttach = "a module has no console to attach to: kubectl logs -f follows its life on the base, kubectl exec -it POD -- ark asks the base"
+	// A stream to any port of an address that a base chose would lead whoever may forward ports
+	// into the network of the controller.
+	noPortForward = "ports of a base are not forwarded: only the base vouches for its address; send requests from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
+	noDebug       = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD tells the life of the module, kubectl exec POD -- ark health asks the base"
+)
+
+// handler serves the part of a kubelet's API that the API server uses for Pods, and says in words
+// what it does not serve.
 func (s *Server) handler(ctx context.Context) http.Handler {
-	return s.admit(withLogRequest(api.PodHandler(api.PodHandlerConfig{
+	mux := http.NewServeMux()
+	mux.HandleFunc("/attach/", refuse(noAttach))
+	mux.HandleFunc("/portForward/", refuse(noPortForward))
+	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,
 		// virtual-kubelet gives exec a context of its own that never ends.
 		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
@@ -222,4 +239,20 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 		},
 		StreamIdleTimeout: streamIdle,
 	}, false)))
+	return s.admit(mux)
+}
+
+// refuse answers with a Status, as the API server does: kubectl reads plain text as YAML, and shows
+// nothing of a sentence with a colon.
+func refuse(sentence string) http.HandlerFunc {
+	body, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: sentence,
+	})
+	utilruntime.Must(err)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotImplemented)
+		_, _ = w.Write(body) // who is gone reads nothing
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationapi "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -127,6 +128,8 @@ func TestReviews(t *testing.T) {
 
 func TestWhatIsNotThere(t *testing.T) {
 	w := newWorld(t, nil)
+	w.pods.set("debugged", "2", "biz1")
+	w.pods.pods["default/debugged"].Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
 	client := w.authority.client("kube-apiserver")
 	for _, c := range []struct {
 		name, method, path string
@@ -137,8 +140,10 @@ func TestWhatIsNotThere(t *testing.T) {
 		{"a namespace", "GET", "/containerLogs/other/pod-0/biz1", 404, "pod other/pod-0 is not served here"},
 		{"a container", "GET", "/containerLogs/default/pod-0/biz9", 404, `pod default/pod-0 has no container "biz9"`},
 		{"a previous container", "GET", logsPath + "?previous=true", 400, "a module has no previous container"},
-		{"attach", "POST", "/attach/default/pod-0/biz1?output=1", 501, "not implemented"},
-		{"port forwarding", "POST", "/portForward/default/pod-0", 501, "not implemented"},
+		{"a container of kubectl debug", "GET", "/containerLogs/default/debugged/debugger", 400, noDebug},
+		{"attach", "POST", "/attach/default/pod-0/biz1?output=1", 501, noAttach},
+		{"attach by a WebSocket", "GET", "/attach/default/pod-0/biz1?output=1", 501, noAttach},
+		{"port forwarding", "POST", "/portForward/default/pod-0", 501, noPortForward},
 		{"anything else", "GET", "/metrics", 404, "not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

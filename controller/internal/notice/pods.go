@@ -12,9 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
-// ReasonUnsupported is the reason of the Event of a Pod.
-const ReasonUnsupported = "Unsupported"
-
 // podSource is where module Pods are seen; internal/vpod's Informer is one.
 type podSource interface {
 	// Observe calls changed for every event of a module Pod.
@@ -65,6 +62,6 @@ func (t *podTeller) changed(pod *corev1.Pod) {
 		fields = append(fields, unsupported.Job)
 	}
 	if len(fields) > 0 {
-		t.Recorder.Event(pod, corev1.EventTypeWarning, ReasonUnsupported, unsupported.List(fields))
+		t.Recorder.Event(pod, corev1.EventTypeWarning, unsupported.Reason, unsupported.List(fields))
 	}
 }

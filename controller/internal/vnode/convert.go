@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,6 +94,17 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
+// reserved are the roles that Kubernetes and those who install it go by: a base, which chooses its
+// host name, has none of them.
+var reserved = []string{"control-plane", "master", "etcd", "worker"}
+
+// staleRole says whether a label of a Node is the role by a host name that its base has no longer.
+func staleRole(want map[string]string) func(key, value string) bool {
+	return func(key, value string) bool {
+		return value == labels.Role && strings.HasPrefix(key, labels.RolePrefix) && want[key] != value
+	}
+}
+
 // Labels are the labels of a base's vnode. Baselines are chosen by them too.
 func (s Settings) Labels(b base.Info) map[string]string {
 	name := Name(b.Identity)
@@ -114,6 +126,9 @@ func (s Settings) Labels(b base.Info) map[string]string {
 	}
 	if b.Cluster != "" {
 		l[labels.BaseCluster] = labelValue(b.Cluster)
+	}
+	if role := labels.RolePrefix + b.HostName; b.HostName != b.Identity && len(validation.IsQualifiedName(role)) == 0 && !slices.Contains(reserved, strings.ToLower(b.HostName)) {
+		l[role] = labels.Role
 	}
 	if b.Tunnel == tunnel.HTTP && b.Port > 0 {
 		l[labels.TunnelPort] = strconv.Itoa(b.Port)
@@ -295,7 +310,9 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		case corev1.NodeInternalIP:
 			info.IP = a.Address
 		case corev1.NodeHostName:
-			info.HostName = a.Address
+			if a.Address != Name(identity) { // which stands in for one that is not known
+				info.HostName = a.Address
+			}
 		}
 	}
 	return info, true

@@ -51,6 +51,7 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 		"virtual-kubelet.koupleless.io/env":       "dev",
 		"kubernetes.io/hostname":                  "base-0",
 		"kubernetes.io/role":                      "agent",
+		"node-role.kubernetes.io/base-0":          "base",
 		"type":                                    "virtual-kubelet",
 		"topology.kubernetes.io/zone":             "vnode.2ce92dca-032e-4956-bc91-27b43406dad2",
 	}, n.Labels); diff != "" {
@@ -77,6 +78,35 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	}
 	if got := overHTTP.Status.Addresses[2]; got != (corev1.NodeAddress{Type: "InternalDNS", Address: "127.0.0.1"}) {
 		t.Errorf("the kubelet's address is %v", got)
+	}
+}
+
+// A base chooses its host name. It is no role where it cannot be a label, or where others go by it.
+func TestRoles(t *testing.T) {
+	for host, want := range map[string][]string{
+		"base-1":                  {"node-role.kubernetes.io/base-1"},
+		"stock-7d9f.prod.example": {"node-role.kubernetes.io/stock-7d9f.prod.example"},
+		"Laptop_1":                {"node-role.kubernetes.io/Laptop_1"},
+		"":                        nil,
+		"a host":                  nil,
+		"a/b":                     nil,
+		"-a":                      nil,
+		strings.Repeat("a", 64):   nil,
+		"the-identity":            nil, // the Node's name has it
+		"control-plane":           nil,
+		"Master":                  nil,
+		"etcd":                    nil,
+		"worker":                  nil,
+	} {
+		var roles []string
+		for key := range settings.Labels(base.Info{Identity: "the-identity", HostName: host}) {
+			if strings.HasPrefix(key, "node-role.") {
+				roles = append(roles, key)
+			}
+		}
+		if diff := cmp.Diff(want, roles); diff != "" {
+			t.Errorf("roles by the host name %q (-want +got):\n%s", host, diff)
+		}
 	}
 }
 
@@ -180,6 +210,15 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 				t.Errorf("identity %q gives the label %s=%q: %v", id, key, value, problems)
 			}
 		}
+	}
+}
+
+func TestInfoOfABaseWithoutAHostName(t *testing.T) {
+	b := aBase()
+	b.HostName = ""
+	info, ok := Info(settings.Node(b, 0, nil, noon))
+	if !ok || info.HostName != "" {
+		t.Errorf("host name %q, a vnode %t", info.HostName, ok)
 	}
 }
 

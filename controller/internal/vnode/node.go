@@ -110,6 +110,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	}
 	n := s.node.DeepCopy()
 	n.Labels = merged(n.Labels, want.Labels)
+	maps.DeleteFunc(n.Labels, staleRole(want.Labels))
 	n.Annotations = merged(n.Annotations, want.Annotations)
 	n.Status = want.Status
 	before := s.node

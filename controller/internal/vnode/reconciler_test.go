@@ -3,6 +3,7 @@ package vnode
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,6 +188,43 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 	s.reconcileOnce(t)
 	if diff := cmp.Diff(append([]corev1.Taint{theirs}, settings.Taints()...), s.liveNode(t).Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
+	}
+}
+
+// A base may come back under another host name. Roles that others gave its Node stay.
+func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	says := func(host string) {
+		s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20})
+		s.reconcileOnce(t)
+	}
+	roles := func() map[string]string {
+		list := map[string]string{}
+		for key, value := range s.liveNode(t).Labels {
+			if role, ok := strings.CutPrefix(key, labels.RolePrefix); ok {
+				list[role] = value
+			}
+		}
+		return list
+	}
+	says("old")
+	n := s.liveNode(t)
+	n.Labels[labels.RolePrefix+"theirs"] = ""
+	if _, err := s.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sync(t)
+	if diff := cmp.Diff(map[string]string{"old": "base", "theirs": ""}, roles()); diff != "" {
+		t.Errorf("roles (-want +got):\n%s", diff)
+	}
+	says("new")
+	if diff := cmp.Diff(map[string]string{"new": "base", "theirs": ""}, roles()); diff != "" {
+		t.Errorf("roles under another host name (-want +got):\n%s", diff)
+	}
+	says("control-plane") // no role: only the old one goes
+	if diff := cmp.Diff(map[string]string{"theirs": ""}, roles()); diff != "" {
+		t.Errorf("roles under a reserved host name (-want +got):\n%s", diff)
 	}
 }
 

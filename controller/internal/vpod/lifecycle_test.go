@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -84,6 +87,76 @@ func TestReadyIsNeverOlderThanTheList(t *testing.T) {
 		w.refuse(false)
 		w.pass(publishAtMost)
 		w.wantShow("p1", "Running ContainerCreating")
+	})
+}
+
+// What the node lifecycle controller has written in error is taken back, as a kubelet does.
+func TestSomebodyElseWritesAPodNotReady(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Minute)
+		w.wantShow("p1", "Running Ready")
+		p := w.pod("p1")
+		for i := range p.Status.Conditions { // as the node lifecycle controller does
+			if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+				c.Status, c.Reason = corev1.ConditionFalse, "NodeNotReady"
+			}
+		}
+		if _, err := w.api.CoreV1().Pods(p.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		before := w.statusWrites()
+		w.pass(time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.pass(time.Minute)
+		if n := w.statusWrites() - before; n != 1 {
+			t.Errorf("%d writes, want one", n)
+		}
+	})
+}
+
+// A Pod is deleted while it is being written Ready: its module stays for the time of the drain all the
+// same.
+func TestDeletedWhileItIsWritten(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Minute)
+		deleted := false
+		w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			pod := a.(clienttesting.UpdateAction).GetObject().(*corev1.Pod)
+			if deleted || !isReady(&pod.Status) {
+				return false, nil, nil
+			}
+			deleted = true
+			pods := corev1.SchemeGroupVersion.WithResource("pods")
+			stored, err := w.api.Tracker().Get(pods, pod.Namespace, pod.Name)
+			if err != nil {
+				return true, nil, err
+			}
+			going := nextVersion(stored)
+			going.DeletionTimestamp, going.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(time.Now().Add(30*time.Second))), ptr.To(int64(30))
+			if err := w.api.Tracker().Update(pods, going, going.Namespace); err != nil {
+				return true, nil, err
+			}
+			for going := false; !going; goruntime.Gosched() { // until the controller knows
+				w.store.read(func() { going = w.store.byUID[pod.UID].deleting })
+			}
+			return false, nil, nil
+		})
+		p := w.pod("p1")
+		for i := range p.Status.Conditions {
+			p.Status.Conditions[i].Status = corev1.ConditionFalse
+		}
+		if _, err := w.api.CoreV1().Pods(p.Namespace).UpdateStatus(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(DefaultDrain - 100*time.Millisecond)
+		if !deleted {
+			t.Fatal("it was not written")
+		}
+		wantDiff(t, "modules while it is drained", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.pass(time.Second)
+		wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
 	})
 }
 
@@ -461,6 +534,21 @@ func TestRetries(t *testing.T) {
 		w.pass(time.Second)
 		w.wantShow("p1", "Running Ready")
 	})
+	in(t, "look first whether the base has done it meanwhile", Options{}, func(t *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.dialog.Lost("a", "the base has restarted")
+		w.base.with(func(b *fakeBase) { // its baseline, of which nobody tells the controller
+			b.hang = ""
+			b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateResolved}}
+		})
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.set(0, arklet.StateActivated, "STARTED") })
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+	})
 	in(t, "and when there is more free metaspace, if that was what lacked", Options{}, func(t *testing.T, w *world) {
 		w.metaspace(200 << 20)
 		w.base.with(func(b *fakeBase) {
@@ -530,12 +618,46 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 		if e := w.nextEvent(); !strings.Contains(e, "NotAModule") || !strings.Contains(e, labels.Component) {
 			t.Errorf("event %q", e)
 		}
+		live, err := w.api.CoreV1().Pods("default").Get(t.Context(), "stray", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantDiff(t, "status", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "biz1", Image: live.Spec.Containers[0].Image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule}},
+		}}}, live.Status)
 		w.Leave("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")
 		wantDiff(t, "another event", "no event", w.nextEvent())
 		w.delete("stray")
 		w.pass(time.Second)
 		w.wantShow("stray", "gone")
+	})
+}
+
+// kubectl debug adds a container to the Pod and waits until it runs or has ended. The module goes on.
+func TestKubectlDebugIsRefused(t *testing.T) {
+	in(t, "a container is added", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(5 * time.Second)
+		pods := w.api.CoreV1().Pods("default")
+		pod, err := pods.Get(t.Context(), "p1", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger", Image: "busybox"}}}
+		if _, err := pods.Update(t.Context(), nextVersion(pod), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		at := metav1.NewTime(time.Now())
+		w.pass(5 * time.Second)
+		if pod, err = pods.Get(t.Context(), "p1", metav1.GetOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantDiff(t, "status", []corev1.ContainerStatus{{Name: "debugger", Image: "busybox", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: "Unsupported", Message: "a base runs no containers, so kubectl debug has nothing to attach to", StartedAt: at, FinishedAt: at,
+		}}}}, pod.Status.EphemeralContainerStatuses)
+		wantDiff(t, "ready", true, isReady(&pod.Status))
 	})
 }
 

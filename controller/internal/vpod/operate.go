@@ -120,7 +120,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 		}
 	}
 	if _, there := b.Module(m.Name, m.Version); there {
-		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", b.Identity, m.Identity())
+		return b, errcode.New(errcode.ArkletUninstallBizFailed, "base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
@@ -260,7 +260,7 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot, of func(errcode
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = firstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), b.Identity, message)
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity), message)
 	if as(code) == code { // DiskFull is one for both
 		return err
 	}

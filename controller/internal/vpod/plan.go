@@ -103,6 +103,8 @@ type step struct {
 	wait time.Duration
 	// look asks the base for its list before that: somebody else is at work there.
 	look bool
+	// again says that an install has failed before, so the base may have done it since.
+	again bool
 }
 
 // expectedFor is how long a version that no Pod holds any more stays for one that is on its way:
@@ -153,7 +155,7 @@ func (s *situation) next() step {
 		}
 		switch {
 		case !there:
-			return step{do: doInstall, module: w}
+			return step{do: doInstall, module: w, again: s.failed[install(w)].err != nil}
 		case biz.State == arklet.StateActivated: // with another jar
 			switch left, ready := s.drainedForReplacement(w); {
 			case s.replacing == nil:

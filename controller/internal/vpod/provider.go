@@ -405,15 +405,30 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 		p.beginDeletion(pod.UID)
 		return
 	}
-	if e, known := p.store.get(pod.UID); known {
-		e.shown(pod)
-	}
+	e, known := p.store.get(pod.UID)
+	foreign := known && e.shown(pod)
 	p.tolerate(pod)
 	if pod.DeletionTimestamp != nil {
 		p.beginDeletion(pod.UID)
-		return
+	} else {
+		p.takeUp(pod)
 	}
-	p.takeUp(pod)
+	if foreign {
+		// The node lifecycle controller writes Pods Not Ready when it has not seen the Lease of their Node
+		// renewed, and leaves it to the kubelet to take that back. kubectl debug waits for a word on the
+		// container that it added.
+		p.publishAnew(e)
+	}
+}
+
+// publishAnew has the status of the Pods of a Pod's modules written again where it is not what the base
+// says.
+func (p *Provider) publishAnew(e *entry) {
+	var names []string
+	p.store.read(func() { names = e.names() })
+	for _, name := range names {
+		p.publishers.trigger(workerKey{e.identity, name})
+	}
 }
 
 // takeUp takes a Pod up, or what changed of it, if its Node is served here.

@@ -48,8 +48,19 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 		byKey[string(v.uid)] = v
 		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target)})
 	}
-	if err := p.writeInOrder(ctx, key, b, pods, byKey); err != nil {
+	// What its workload does not want any more turns Ready beside no other version that is wanted.
+	pods = slices.DeleteFunc(pods, func(up handover.Pod) bool {
+		return !up.IsReady && up.Ready && byKey[up.Key].outdated && slices.ContainsFunc(pods, func(stays handover.Pod) bool {
+			return stays.IsReady && stays.Ready && !byKey[stays.Key].outdated && byKey[stays.Key].module.Version != byKey[up.Key].module.Version
+		})
+	})
+	asPlanned, err := p.writeInOrder(ctx, key, b, pods, byKey)
+	if err != nil {
 		return 0, whileServed(ctx, err)
+	}
+	if !asPlanned {
+		p.publishers.trigger(key)
+		return 0, nil
 	}
 	p.noteDrain(key)
 	return wait.d, nil
@@ -99,9 +110,13 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	})
 }
 
-// writeInOrder writes the status of all Pods of a module on a base.
-func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]view) error {
-	leave := func() {}
+// writeInOrder writes the status of all Pods of a module on a base. It stops where a Pod is not to be as
+// was planned, since a Pod or a workload has changed meanwhile: the order is another one then.
+func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod, byKey map[string]view) (asPlanned bool, err error) {
+	leave, ready := func() {}, map[string]bool{}
+	for _, pod := range pods {
+		ready[pod.Key] = pod.Ready
+	}
 	steps := handover.Order(pods, func() (ok bool) {
 		first := byKey[pods[0].Key].pod
 		leave, ok = p.gaps.enter(first.Namespace+"/"+key.module, first.Spec.NodeName, func(gap map[string]int) bool {
@@ -114,15 +129,15 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 		v := byKey[s.Key]
 		if s.PreferDeletion {
 			if err := p.writer.preferDeletion(ctx, v.entry, v.pod); err != nil {
-				return err
+				return false, err
 			}
 			continue
 		}
-		if err := p.writeStatus(ctx, v.entry, v.pod, b); err != nil {
-			return err
+		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // isReadyNow says whether the API server has a Pod as Ready, by what this controller wrote last if
@@ -142,29 +157,36 @@ func (p *Provider) desiredStatus(e *entry, b base.Snapshot, before corev1.PodSta
 	return statusOf(pod, b, modules, p.opts.Failed, before, time.Now())
 }
 
-// writeStatus brings one Pod's status up to date.
-func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot) error {
+// writeStatus brings one Pod's status up to date, if it is to be Ready, or not, as was planned: b is what
+// the base said then.
+func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b base.Snapshot, ready bool) (asPlanned bool, err error) {
 	writing, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	nowReady := false
 	gone, err := p.writer.write(writing, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
+		if said, known := p.registry.Get(b.Identity); known { // something else meanwhile, if the write before took long
+			b = said
+		}
 		status := p.desiredStatus(e, b, before)
-		nowReady = isReady(&status)
+		if asPlanned = isReady(&status) == ready; !asPlanned {
+			return before
+		}
 		return status
 	})
-	if err != nil {
-		return err
+	if err != nil || !asPlanned {
+		return asPlanned, err
 	}
 	p.store.change(func() {
 		switch {
 		case gone: // the informer will say so too
-		case nowReady:
+		case ready && e.deleting: // that began meanwhile, and requests may come until now
+			e.notReadySince = time.Now()
+		case ready:
 			e.notReadySince = time.Time{}
 		case e.notReadySince.IsZero():
 			e.notReadySince = time.Now()
 		}
 	})
-	return nil
+	return true, nil
 }
 
 // noteDrain notes when all Pods of a module that is to be replaced by another jar of its version

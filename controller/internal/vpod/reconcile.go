@@ -22,6 +22,7 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 	if !served {
 		return 0, nil
 	}
+	looked := false
 	for {
 		b, known := p.registry.Get(key.identity)
 		if !known || b.Liveness != base.Alive || !p.store.has(key) { // nothing can be done there
@@ -51,6 +52,13 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			}
 			continue
 		}
+		if do.again && !looked { // a base that has started installs its baseline itself meanwhile
+			looked = true
+			if _, err := p.listModules(ctx, b, time.Now()); err == nil {
+				continue
+			}
+		}
+		looked = false
 		if err := p.carryOut(ctx, key, b, do); err != nil {
 			return 0, whileServed(ctx, err)
 		}
@@ -321,8 +329,6 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 	}
 	p.store.remove(e)
 	p.prober.Forget(e.uid, e.names()...)
-	for _, m := range e.modules { // what an older Pod has may serve again
-		p.publishers.trigger(workerKey{e.identity, m.Name})
-	}
+	p.publishAnew(e) // what an older Pod has may serve again
 	return nil
 }

@@ -16,6 +16,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
+// elsewhere gives another base a Ready Pod of the module.
+func (w *world) elsewhere() {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{labels.Component: labels.Module}},
+		Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
+		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pass(time.Second)
+}
+
 func TestRollingUpdate(t *testing.T) {
 	roll := func(w *world) {
 		w.create("old", container("biz1", "1"))
@@ -24,21 +38,10 @@ func TestRollingUpdate(t *testing.T) {
 		w.create("new", container("biz1", "2"))
 		w.pass(2 * time.Second)
 	}
-	elsewhere := func(w *world) { // another base has a Ready Pod of the module
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{labels.Component: labels.Module}},
-			Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
-			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
-		}
-		if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			w.t.Fatal(err)
-		}
-		w.pass(time.Second)
-	}
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
 		in(t, name+": old turns Not Ready, then new Ready", Options{}, func(t *testing.T, w *world) {
 			w.base.with(func(b *fakeBase) { b.mode = m })
-			elsewhere(w)
+			w.elsewhere()
 			roll(w)
 			w.wantShow("old", "Running BizDeactivate")
 			w.wantShow("new", "Running Ready")
@@ -170,7 +173,20 @@ func TestAReleaseOvertakesAnother(t *testing.T) {
 		cameAgain(w, func(b *fakeBase) { b.delay = 10 * time.Second }) // each command
 		w.pass(time.Minute)
 		w.wantShow("old", "Running Ready")
-		wantDiff(t, "readiness", []string{"old=NotReady", "old=Ready"}, w.readiness())
+		order := w.readiness()
+		if i := slices.Index(order, "old=Ready"); slices.Contains(order[i:], "old=NotReady") {
+			t.Errorf("readiness %q: it was Not Ready for a while", order)
+		}
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+	})
+	in(t, "again, if the Pod that it gave way to goes", Options{Drain: -1}, func(t *testing.T, w *world) {
+		begin(w, 2*time.Second) // it is Ready
+		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.pass(100 * time.Millisecond)
+		w.wantShow("old", "Running Ready")
+		w.pass(time.Minute)
+		order := w.readiness()
+		wantDiff(t, "readiness", []string{"middle=Ready", "old=NotReady", "old=Ready"}, order[max(0, len(order)-3):])
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})
 	in(t, "not if somebody else has put another version there", Options{}, func(_ *testing.T, w *world) {

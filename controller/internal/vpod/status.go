@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
 // Reasons of containers and conditions beside the types of error codes.
@@ -120,7 +121,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		}
 		c := containerStatus(m, b.IP)
 		if m.earlierGoesOn {
-			c = *before.ContainerStatuses[i].DeepCopy() // what is before is the informer's
+			c = goesOn(before.ContainerStatuses[i], now)
 		}
 		c.Ready = c.Ready && alive
 		if i < len(before.ContainerStatuses) {
@@ -129,6 +130,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		s.ContainerStatuses = append(s.ContainerStatuses, c)
 		installed, ready = installed && m.started(), ready && c.Ready
 	}
+	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, now)
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
 	reason, message := why(alive, modules, b)
 	set := func(t corev1.PodConditionType, ok bool) {
@@ -217,12 +219,24 @@ func (s *moduleState) lookBack(was corev1.ContainerStatus) {
 	version, _ := onBase(was)
 	s.had = s.there && s.url != "" && was.ImageID == s.url && version == s.Version
 	s.wasReady = was.Ready && was.ImageID == s.url
-	if was.Ready && s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
+	gaveWay := was.State.Waiting != nil && was.State.Waiting.Reason == ReasonDeactivated // to a Pod that is gone
+	if (was.Ready || gaveWay) && s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
 		s.earlierGoesOn = true
 		return
 	}
 	s.earlierGoesOn = was.Ready && s.earlier != "" && version == s.earlier && s.failure == nil && s.invalid == nil && !s.superseded &&
 		(!s.there || s.biz.State != arklet.StateActivated)
+}
+
+// goesOn is the status of a container that is Ready with what it had, or is so again: the Pod that it gave
+// way to is gone.
+func goesOn(was corev1.ContainerStatus, now time.Time) corev1.ContainerStatus {
+	c := *was.DeepCopy() // what was is the informer's
+	if !c.Ready {
+		c.Ready, c.Started = true, ptr.To(true)
+		c.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
+	}
+	return c
 }
 
 func containerStatus(m moduleState, ip string) corev1.ContainerStatus {
@@ -274,6 +288,21 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	default:
 		return state(reasonResolved, record)
 	}
+}
+
+// refuseDebug says that the containers of kubectl debug have ended: it waits until they run or do.
+func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus, now time.Time) (list []corev1.ContainerStatus) {
+	for i, c := range containers {
+		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
+			list = append(list, before[i])
+			continue
+		}
+		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: unsupported.Reason, Message: unsupported.Names["ephemeralContainers"],
+			StartedAt: metav1.NewTime(now), FinishedAt: metav1.NewTime(now),
+		}}})
+	}
+	return list
 }
 
 // setCurrent says whether the modules on the base are those that the Pod names, and how they got

@@ -50,14 +50,17 @@ func (e *entry) acknowledged(written *corev1.Pod) {
 	e.status, e.rv = &status, written.ResourceVersion
 }
 
-// shown drops the acknowledged status once the informer has the Pod as new.
-func (e *entry) shown(pod *corev1.Pod) {
-	if e.mu.TryLock() { // a write is under way: its answer is newer
-		if e.status != nil && !newer(e.rv, pod.ResourceVersion) {
-			e.status = nil
-		}
-		e.mu.Unlock()
+// shown drops the acknowledged status once the informer has the Pod as new. foreign says that somebody
+// else may have written it.
+func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
+	if !e.mu.TryLock() { // a write is under way: its answer is newer, or older
+		return true
 	}
+	defer e.mu.Unlock()
+	if e.status != nil && !newer(e.rv, pod.ResourceVersion) {
+		e.status = nil
+	}
+	return e.rv == "" || newer(pod.ResourceVersion, e.rv) // nothing was written since this controller started
 }
 
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
@@ -83,6 +86,7 @@ type view struct {
 	pod           *corev1.Pod
 	module        module // the one of the lane
 	deleting      bool
+	outdated      bool
 	notReadySince time.Time
 	// since orders views: it is when the Pod was created, or, if that was later, when one that its
 	// workload does not want any more was.
@@ -368,7 +372,7 @@ func (l *lane) views(name string) []view {
 		if last := outdated[e.workload]; !e.outdated && last.After(since) {
 			since = last
 		}
-		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, notReadySince: e.notReadySince, since: since})
+		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, outdated: e.outdated, notReadySince: e.notReadySince, since: since})
 	}
 	slices.SortFunc(views, older)
 	return views

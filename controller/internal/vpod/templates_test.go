@@ -1,16 +1,21 @@
 package vpod
 
 import (
+	"errors"
+	goruntime "runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -42,6 +47,80 @@ func TestARolloutIsTakenBack(t *testing.T) {
 			wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 		})
 	}
+}
+
+// A rollout is taken back during the install: the base switches to what nobody wants any more, and the
+// old Pod stays Ready meanwhile. The new one does not turn Ready beside it.
+func TestARolloutIsTakenBackDuringTheInstall(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.wants("1")
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.base.with(func(b *fakeBase) { b.delay = 5 * time.Second })
+		w.wants("2")
+		w.create("new", container("biz1", "2"))
+		w.pass(2 * time.Second)
+		w.wants("1")
+		w.pass(4 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+		w.pass(20 * time.Second)
+		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
+		wantDiff(t, "order", []string{"old=Ready", "new=NotReady"}, w.readiness())
+	})
+}
+
+// A Pod that its workload does not want any more turns Ready beside another workload's of the same version.
+func TestAnOutdatedPodOfTheSameVersion(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(_ *testing.T, w *world) {
+		w.create("other", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.wants("2")
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.wantShow("other", "Running Ready")
+		w.wantShow("old", "Running Ready")
+	})
+}
+
+// A rollout that was taken back goes on after all while the old Pod is being written Ready: what was
+// planned does not count any more, and it turns Not Ready before the new one turns Ready.
+func TestARolloutGoesOnThatWasTakenBack(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.elsewhere()
+		w.halfWay(activateMulti)
+		tried := 0
+		w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			pod, ok := a.(clienttesting.UpdateAction).GetObject().(*corev1.Pod)
+			if !ok || pod.Name != "old" || !isReady(&pod.Status) {
+				return false, nil, nil
+			}
+			tried++
+			switch tried {
+			case 1: // so that the new Pod is Not Ready, and stays so by the plan
+				return true, nil, errors.New("the API server is away")
+			case 2: // somebody wants the new version again, and the controller hears it
+				ds := appsv1.SchemeGroupVersion.WithResource("daemonsets")
+				stored, err := w.api.Tracker().Get(ds, "default", "ds")
+				if err != nil {
+					return true, nil, err
+				}
+				again := stored.(*appsv1.DaemonSet).DeepCopy()
+				again.Generation++
+				again.Spec.Template.Spec.Containers = []corev1.Container{container("biz1", "2")}
+				if err := w.api.Tracker().Update(ds, again, "default"); err != nil {
+					return true, nil, err
+				}
+				for views := w.store.views(workerKey{"a", "biz1"}); views[len(views)-1].pod.Name != "new"; views = w.store.views(workerKey{"a", "biz1"}) {
+					goruntime.Gosched()
+				}
+			}
+			return false, nil, nil
+		})
+		before := len(w.readiness())
+		w.wants("1")
+		w.pass(10 * time.Second)
+		wantDiff(t, "order", []string{"new=NotReady", "old=Ready", "old=NotReady", "new=Ready"}, w.readiness()[before:])
+	})
 }
 
 // A Pod of the old version is deleted by somebody in mid-rollout and made anew: it is the newest one,

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,8 +56,8 @@ func newStrangers(p *Provider, client kubernetes.Interface) *strangers {
 	return s
 }
 
-// look tells once what a Pod on a base lacks, and takes it out of the API when it is deleted: there
-// is nothing to wait for.
+// look tells once what a Pod on a base lacks, by an Event and in its status, which kubectl debug
+// prints, and takes it out of the API when it is deleted: there is nothing to wait for.
 func (s *strangers) look(pod *corev1.Pod) {
 	if !s.p.Serves(pod.Spec.NodeName) {
 		return
@@ -74,9 +75,30 @@ func (s *strangers) look(pod *corev1.Pod) {
 	s.told[pod.UID] = true
 	s.mu.Unlock()
 	if !told {
-		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule,
-			"this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label "+
-				labels.Component+"="+labels.Module+"; else its toleration of "+labels.TaintVirtualNode+" brings it here")
+		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule)
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		s.p.publishers.background(func(ctx context.Context) { s.write(ctx, pod) })
+	}
+}
+
+const notAModule = "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " +
+	labels.Component + "=" + labels.Module + "; else its toleration of " + labels.TaintVirtualNode + " brings it here"
+
+// write has the containers of a Pod wait with what it lacks as the reason.
+func (s *strangers) write(ctx context.Context, pod *corev1.Pod) {
+	status := *pod.Status.DeepCopy()
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonNotAModule, Message: notAModule}},
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status
+	_, err := s.p.writer.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil { // its next change is looked at too
+		s.p.opts.Logger.Warn("could not write the status of a pod that is no module; an Event tells", "pod", nameOf(pod).String(), "err", err)
 	}
 }
 

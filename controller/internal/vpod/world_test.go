@@ -72,12 +72,11 @@ func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) 
 	if r.Command != arklet.CommandQueryAllBiz {
 		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
 	}
-	mute := b.mute || r.Command == b.hang
+	mute, wait := b.mute || r.Command == b.hang, b.delay
 	b.mu.Unlock()
 	if mute {
 		return nil
 	}
-	wait := b.delay
 	if r.Command == arklet.CommandQueryAllBiz {
 		wait = 0
 	}

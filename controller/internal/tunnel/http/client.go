@@ -65,14 +65,14 @@ func (e *dialError) Unwrap() error { return e.error }
 // Options, or with Start.
 func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
-		return fmt.Errorf("sending %s to base %q: its address %q is no IP address", r.Command, to.Identity, to.IP)
+		return fmt.Errorf("its address %q is no IP address", to.IP)
 	}
 	ctx = context.WithoutCancel(ctx)
 	c := &call{to: to, request: r}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
-		return fmt.Errorf("sending %s to base %q: %w", r.Command, to.Identity, ErrStopped)
+		return ErrStopped
 	}
 	switch r.Command {
 	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
@@ -86,7 +86,7 @@ func (t *Tunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
-			return fmt.Errorf("sending %s to base %q: %d operations are under way there", r.Command, to.Identity, maxOperations)
+			return fmt.Errorf("%d operations are under way there", maxOperations)
 		}
 		t.running[to.Identity]++
 		t.calls.Go(func() { t.operate(ctx, c) })

@@ -263,7 +263,7 @@ func TestSendRefuses(t *testing.T) {
 		command arklet.Command
 		want    string
 	}{
-		"a base without an address": {tunnel.Address{Identity: "a"}, arklet.CommandHealth, `base "a": its address "" is no IP address`},
+		"a base without an address": {tunnel.Address{Identity: "a"}, arklet.CommandHealth, `its address "" is no IP address`},
 		"an address that is a name": {tunnel.Address{Identity: "a", IP: "unknown"}, arklet.CommandHealth, `"unknown" is no IP address`},
 		"a command of MQTT only":    {at, arklet.CommandBatchInstallBiz, tunnel.ErrNotSupported.Error()},
 	} {

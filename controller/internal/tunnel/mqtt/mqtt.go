@@ -95,7 +95,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 		return err
 	}
 	if !t.Connected() {
-		return fmt.Errorf("sending %s to base %q: %w", r.Command, to.Identity, ErrNotConnected)
+		return ErrNotConnected
 	}
 	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), body)
 }
