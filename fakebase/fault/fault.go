@@ -67,6 +67,13 @@ const (
 	KindStartFailed Kind = "startFailed"
 )
 
+// The commands of arklet (protocol 4.4), and the last parts of the topics that a base publishes on;
+// a response is the answer to a command over HTTP.
+var (
+	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz", "uninstallBiz"}
+	messages = []string{"batchInstallBizResponse", "biz", "bizOperation", "health", "heart", "queryBaseline", "response", "simpleBiz"}
+)
+
 // Match narrows a fault down. An empty field matches everything.
 type Match struct {
 	// Commands are command names such as installBiz.
@@ -120,6 +127,9 @@ type Fault struct {
 	Restart *Restart `json:"restart,omitempty"`
 	// Seed makes the fault's own chance repeatable; zero = from the base's seed.
 	Seed uint64 `json:"seed,omitempty"`
+	// MayNotFire keeps the run of a scenario from failing when the fault has done nothing by its end.
+	// A base does not read it. Kinds that hold for as long as they are there have no such question.
+	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
 // Status is a fault that is there, and how often it has happened.
@@ -185,11 +195,22 @@ func (f Fault) Validate() error {
 	reject(!spec.messages && len(f.Match.Messages) > 0, "match.messages")
 	reject(!spec.biz && f.Match.Biz != "", "match.biz")
 	reject(!spec.biz && f.Match.Version != "", "match.version")
+	reject(spec.state && f.MayNotFire, "mayNotFire")
 	reject(f.Kind != KindError && f.Code != "", "code")
 	reject(f.Kind != KindError && f.Message != "", "message")
 	reject(f.Kind != KindFlapping && f.Period != 0, "period")
 	reject(f.Kind != KindClockSkew && f.Skew != 0, "skew")
 	reject(f.Kind != KindCrash && f.Restart != nil, "restart")
+
+	unknown := func(field string, names, known []string) {
+		for _, name := range names {
+			if !slices.Contains(known, name) {
+				errs = append(errs, fmt.Errorf("%s %q: unknown, use one of %s", field, name, join(known)))
+			}
+		}
+	}
+	unknown("match.commands", f.Match.Commands, commands)
+	unknown("match.messages", f.Match.Messages, messages)
 
 	if f.Kind == KindError {
 		if !slices.Contains(codes, f.Code) {

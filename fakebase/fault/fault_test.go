@@ -25,6 +25,9 @@ func TestValidateReportsEverything(t *testing.T) {
 		{"required", `{"kind":"latency"}`, []string{"delay: is required for kind latency"}},
 		{"required skew", `{"kind":"clockSkew"}`, []string{"skew: is required"}},
 		{"out of range", `{"kind":"hang","count":-1,"probability":1.5,"for":"-1s"}`, []string{"count -1: must not be negative", "probability 1.5: must be between 0 and 1", "a time must not be negative"}},
+		{"names that do not occur", `{"kind":"error","code":"User.DiskFull","match":{"commands":["installBiz","instalBiz"]}}`, []string{`match.commands "instalBiz": unknown, use one of batchInstallBiz, health,`}},
+		{"messages that do not occur", `{"kind":"corrupt","match":{"messages":["heart","hearts"]}}`, []string{`match.messages "hearts": unknown, use one of batchInstallBizResponse, biz,`}},
+		{"what holds does not fire", `{"kind":"webRefuse","mayNotFire":true}`, []string{"mayNotFire: has no meaning for kind webRefuse"}},
 		{"negative delay", `{"kind":"latency","delay":{"min":"-1s"}}`, []string{"delay: a time must not be negative"}},
 	}
 	for _, tt := range tests {
