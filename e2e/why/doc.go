@@ -1,0 +1,19 @@
+// Package why makes situations in which module Pods are not Ready, for real, on one embedded sandbox
+// with the real controller and simulated bases, and looks whether sandbox/why tells each of them.
+// Run it with make e2e.
+//
+//	main_test.go        the sandbox of all tests
+//	scene_test.go       a namespace and a base of its own for each situation, and what is done there
+//	situations_test.go  the table of situations that disturb nobody, which are made at once
+//	outages_test.go     what goes on when a part of the platform is away, one after the other
+//
+// These reasons are not made here, and are in the table of sandbox/why alone:
+//
+//	DuplicateModule               the API server refuses two containers of one name
+//	EnvironmentTolerationMissing  the controller of the sandbox adds the toleration
+//	InstalledBySomebody           somebody who asks the base himself, in the moment of an install
+//	ModuleStopped                 simulated bases do not list modules that have stopped
+//	BaseUnreachable               over HTTP only, and the base is silent a moment later
+//	PodsNotMade                   no reason of Kubernetes is known for it: it is the last resort
+//	Unknown                       the same
+package why

@@ -1,0 +1,107 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
+)
+
+// apiServer answers to questions about one Pod, as an API server without anything else would, and
+// writes a kubeconfig with two contexts; its path is returned.
+func apiServer(t *testing.T) string {
+	t.Helper()
+	answers := map[string]string{
+		"/api/v1/namespaces/shop/pods/biz1": `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "biz1", "namespace": "shop", "uid": "1",
+			"labels": {"virtual-kubelet.koupleless.io/component": "module\u001b[2J"}}, "spec": {"tolerations": [{"key": "schedule.koupleless.io/virtual-node"}]}, "status": {"phase": "Pending"}}`,
+		"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "items": []}`,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases": `{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "items": []}`,
+		"/api/v1/namespaces/shop/events":                                 `{"kind": "EventList", "apiVersion": "v1", "items": []}`,
+		"/api/v1/pods":                                                   `{"kind": "PodList", "apiVersion": "v1", "items": []}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("it does not only read: %s %s", r.Method, r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		answer, there := answers[r.URL.Path]
+		if !there {
+			w.WriteHeader(http.StatusNotFound)
+			answer = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`
+		}
+		_, _ = w.Write([]byte(answer)) // a client that is gone fails by itself
+	}))
+	t.Cleanup(server.Close)
+	config := `{"apiVersion": "v1", "kind": "Config", "current-context": "shop", "clusters": [{"name": "c", "cluster": {"server": "` + server.URL + `"}}],
+		"contexts": [{"name": "shop", "context": {"cluster": "c", "namespace": "shop"}}, {"name": "plain", "context": {"cluster": "c"}}]}`
+	file := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Any cluster can be asked, without a sandbox; what comes from it cannot command the terminal.
+func TestWhy(t *testing.T) {
+	file := apiServer(t)
+	r := run(t, t.TempDir(), "why", "biz1", "--kubeconfig", file)
+	want := result{0, `✗ the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so no module controller looks after it.
+→ label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module.
+
+ModuleLabelMissing of pod/biz1
+`, ""}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("as text (-want +got):\n%s", diff)
+	}
+	r = run(t, t.TempDir(), "why", "pod/biz1", "-n", "shop", "--context", "plain", "--kubeconfig", file, "-o", "json")
+	var answer struct {
+		Target   struct{ Kind, Namespace, Name string }
+		Ready    bool
+		Reason   string
+		Evidence []struct{ About, Text string }
+	}
+	if err := json.Unmarshal([]byte(r.Out), &answer); err != nil || r.Code != 0 {
+		t.Fatalf("as JSON: %v: %+v", err, r)
+	}
+	if answer.Reason != "ModuleLabelMissing" || answer.Target.Namespace != "shop" || answer.Target.Kind != "pod" || answer.Evidence == nil {
+		t.Errorf("as JSON: %s", r.Out)
+	}
+}
+
+// As a plugin it asks the cluster that kubectl asks.
+func TestWhyAsPlugin(t *testing.T) {
+	t.Setenv("KUBECONFIG", apiServer(t))
+	var out, errs bytes.Buffer
+	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()}, []string{"/usr/local/bin/kubectl-koup", "why", "biz1"})
+	if code != 0 || !strings.Contains(out.String(), "ModuleLabelMissing of pod/biz1") {
+		t.Errorf("exit status %d: %s%s", code, out.String(), errs.String())
+	}
+}
+
+// Each mistake gets one clear sentence.
+func TestWhyMistakes(t *testing.T) {
+	file := apiServer(t)
+	for line, want := range map[string]result{
+		"why":                              {2, "", "koupsandbox: why takes a Pod, or KIND/NAME" + see("why")},
+		"why biz1":                         {1, "", `koupsandbox: sandbox "koup" is not up, so there is nothing to ask; bring it up with: koupsandbox up --name koup, or name another cluster with --context` + "\n"},
+		"why biz1 --name x --context shop": {2, "", "koupsandbox: why takes --name, or --context and --kubeconfig, but not both" + see("why")},
+		"why bis1 --kubeconfig FILE":       {1, "", "koupsandbox: pod/bis1 is not found in namespace shop; see: kubectl get pods -A\n"},
+		"why biz1 --kubeconfig FILE --context plain": {1, "", "koupsandbox: pod/biz1 is not found in namespace default; see: kubectl get pods -A\n"},
+		"why sevice/biz1 --kubeconfig FILE":          {2, "", `koupsandbox: "sevice" is no kind that can be asked about: use one of pod, node, deployment, daemonset, statefulset` + see("why")},
+		"why biz1 --kubeconfig FILE -o xml":          {2, "", `koupsandbox: --output "xml" is not one of: text, json` + see("why")},
+		"why biz1 --kubeconfig FILE --context plane": {1, "", `koupsandbox: the kubeconfig has no context "plane"; did you mean plain?` + "\n"},
+	} {
+		got := run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "FILE", file))...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package why_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+// cluster has two bases, a controller, a Deployment, and Pods on a base and without one.
+func cluster() *fake.Clientset {
+	one, two := base(1, "base", "1.0.0"), base(2, "order", "1.0.0")
+	lease := controller("controller-1", "dev", 0)
+	lease.Namespace, lease.Name = corev1.NamespaceNodeLease, "module-controller.dev.controller-1"
+	d := deployment(func(d *appsv1.Deployment) {
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "biz1"}}
+		d.Status.ReadyReplicas = 0
+		d.Annotations = map[string]string{"deployment.kubernetes.io/revision": "2"}
+	}).Deployment
+	rs := func(name, revision string) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1-" + name, UID: types.UID("uid-rs-" + name),
+			Labels: map[string]string{"app": "biz1", appsv1.DefaultDeploymentUniqueLabelKey: name}, Annotations: map[string]string{"deployment.kubernetes.io/revision": revision},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}}}
+	}
+	older, newer := rs("old", "1"), rs("new", "2")
+	of := func(name string, rs *appsv1.ReplicaSet, change ...func(*corev1.Pod)) *corev1.Pod {
+		return pod(append(change, func(p *corev1.Pod) {
+			p.Name = name
+			p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
+		})...)
+	}
+	return fake.NewClientset(&one, &two, &lease, d, older, newer,
+		of("biz1-0-old", older), of("biz1-new-a", newer, on(1), runs(true)), of("biz1-new-b", newer), pod(func(p *corev1.Pod) { p.Name = "stranger" }),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
+}
+
+func target(t *testing.T, text string) why.Target {
+	t.Helper()
+	target, err := why.ParseTarget(text, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target
+}
+
+// Gather only reads, and little; what it found is what Explain needs.
+func TestGather(t *testing.T) {
+	for text, want := range map[string]struct {
+		reason       why.Reason
+		pod, node    string
+		pods, beside int
+	}{
+		"biz1-new-a":      {why.PodReady, "biz1-new-a", "vnode.base-1-id", 0, 4},
+		"pod/biz1-new-b":  {why.NotScheduledYet, "biz1-new-b", "", 0, 4},
+		"deployment/biz1": {why.PodNotReady, "biz1-new-b", "", 3, 4},
+		"node/base-2":     {why.NodeReady, "", "vnode.base-2-id", 0, 0},
+		"node/base-2-id":  {why.NodeReady, "", "vnode.base-2-id", 0, 0},
+		"node/worker":     {why.OrdinaryNode, "", "worker", 0, 0},
+	} {
+		t.Run(text, func(t *testing.T) {
+			client := cluster()
+			s, err := why.Gather(t.Context(), client, target(t, text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := want
+			got.reason, got.pod, got.node, got.pods, got.beside = why.Explain(s, now).Reason, "", "", len(s.Pods), len(s.OnBases)
+			if s.Pod != nil {
+				got.pod = s.Pod.Name
+			}
+			if s.Node != nil {
+				got.node = s.Node.Name
+			}
+			if got != want {
+				t.Errorf("it finds %+v, not %+v", got, want)
+			}
+			if len(s.Bases) != 2 || len(s.Controllers) != 1 || len(s.Unread) > 0 {
+				t.Errorf("bases %d, controllers %d, unread %q", len(s.Bases), len(s.Controllers), s.Unread)
+			}
+			for _, a := range client.Actions() {
+				if !slices.Contains([]string{"get", "list"}, a.GetVerb()) {
+					t.Errorf("it does not only read: %s %s", a.GetVerb(), a.GetResource().Resource)
+				}
+			}
+			if n := len(client.Actions()); n == 0 || n > 20 {
+				t.Errorf("%d requests were made", n)
+			}
+		})
+	}
+}
+
+// What is not there is told in one sentence, with what may have been meant.
+func TestNotFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"biz1":                 "pod/biz1 is not found in namespace default, but deployment/biz1 is there: ask for that one",
+		"biz1-new-aa":          "pod/biz1-new-aa is not found in namespace default; did you mean biz1-new-a?",
+		"pod/nothing-like-it":  "pod/nothing-like-it is not found in namespace default; see: kubectl get pods -A",
+		"deploy/bizl":          "deployment/bizl is not found in namespace default; did you mean biz1?",
+		"statefulset/biz1":     "statefulset/biz1 is not found in namespace default; see: kubectl get statefulsets -A",
+		"node/base-3":          "node/base-3 is not found: no Node has that name, and no base that host name or identity; did you mean base-1?",
+		"node/something-other": "node/something-other is not found: no Node has that name, and no base that host name or identity; see: kubectl get nodes",
+	} {
+		_, err := why.Gather(t.Context(), cluster(), target(t, text))
+		if !errors.Is(err, why.ErrNotFound) || err.Error() != want {
+			t.Errorf("%s: the error is %v, not %s", text, err, want)
+		}
+	}
+}
+
+// What may not be read is told, and nothing is concluded from it.
+func TestUnread(t *testing.T) {
+	client := cluster()
+	for _, resource := range []string{"leases", "nodes"} {
+		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+		})
+	}
+	s, err := why.Gather(t.Context(), client, target(t, "biz1-new-a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Pod.Status.Conditions, s.Pod.Status.ContainerStatuses = nil, nil
+	a := why.Explain(s, now)
+	var unread []string
+	for _, e := range a.Evidence {
+		if e.About == "unread" {
+			unread = append(unread, e.Text)
+		}
+	}
+	want := []string{"the Nodes of bases could not be read: nodes is forbidden: no right",
+		"the Leases of module controllers could not be read: leases.coordination.k8s.io is forbidden: no right", "its Node could not be read: nodes is forbidden: no right"}
+	for i := range unread {
+		unread[i] = strings.ReplaceAll(strings.ReplaceAll(unread[i], `"" `, ""), ` ""`, "")
+		unread[i] = strings.ReplaceAll(unread[i], "leases is", "leases.coordination.k8s.io is")
+	}
+	if diff := cmp.Diff(want, unread); diff != "" || a.Reason != why.NotTakenUp {
+		t.Errorf("the reason is %s; what could not be read (-want +got):\n%s", a.Reason, diff)
+	}
+}
+
+// A mistake in the target is told in one sentence.
+func TestParseTarget(t *testing.T) {
+	for text, want := range map[string]string{
+		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default", "StatefulSet/a": "statefulset/a in default", "no/a": "node/a in ",
+		"podd/a": `"podd" is no kind that can be asked about: use one of pod, node, deployment, daemonset, statefulset; did you mean pod?`,
+		"pod/":   `"pod/" names nothing: say pod/NAME`, "pod/a/b": `"pod/a/b" names nothing: say pod/NAME`,
+	} {
+		target, err := why.ParseTarget(text, "default")
+		got := fmt.Sprintf("%s in %s", target, target.Namespace)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s is read as %s, not %s", text, got, want)
+		}
+	}
+}
+
+// Many bases are grouped by what keeps the Pod off them.
+func TestManyBases(t *testing.T) {
+	var all []corev1.Node
+	for i := range 3000 {
+		all = append(all, base(i, "order", "1.0.0"))
+	}
+	all = append(all, base(5000, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))
+	a := why.Explain(ofPod(pod(), bases(all...)), now)
+	var got []string
+	for _, e := range a.Evidence {
+		if e.About == "bases" {
+			got = append(got, e.Text)
+		}
+	}
+	want := []string{"3000 bases, such as base-0: nodeSelector wants " + labels.BaseName + "=base", "1 base, such as base-5000: it is cordoned"}
+	if diff := cmp.Diff(want, got); diff != "" || a.Reason != why.BaseCordoned {
+		t.Errorf("the reason is %s; evidence (-want +got):\n%s", a.Reason, diff)
+	}
+}

@@ -1,0 +1,91 @@
+package why
+
+import (
+	"cmp"
+	"time"
+)
+
+// Answer says why the target is as it is.
+type Answer struct {
+	// Target as it was found.
+	Target Target `json:"target"`
+	// Ready says whether there is nothing to wait for.
+	Ready bool `json:"ready"`
+	// Reason names the situation.
+	Reason Reason `json:"reason"`
+	// Because is the reason of what the situation comes from, such as that of the Pod that a rollout
+	// waits for. Empty: Reason says all.
+	Because Reason `json:"because,omitempty"`
+	// Pod that decides, of a workload; empty if none does.
+	Pod string `json:"pod,omitempty"`
+	// Cause says in a sentence what is so.
+	Cause string `json:"cause"`
+	// Advice says in a sentence what to do; empty when there is nothing to do.
+	Advice string `json:"advice,omitempty"`
+	// Evidence is what was compared and read, what matters most first.
+	Evidence []Evidence `json:"evidence"`
+}
+
+// Evidence is one thing that was looked at.
+type Evidence struct {
+	// About groups it: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored, unread.
+	About string `json:"about"`
+	// Text is one line. It may hold what bases and users have written.
+	Text string `json:"text"`
+	// At is when it was said; zero = it is so now.
+	At time.Time `json:"at,omitzero"`
+}
+
+// finding is what a rule has found; Reason and evidence are the table's business.
+type finding struct {
+	cause, advice string
+	ready         bool
+	because       Reason
+}
+
+// rule tells one situation from all others. It returns nil if this is not it.
+type rule struct {
+	reason Reason
+	find   func(*view) *finding
+}
+
+// Explain concludes from a Snapshot. It does no I/O; now dates what is measured in time.
+func Explain(s *Snapshot, now time.Time) Answer {
+	v := newView(s, now)
+	rules := podRules
+	switch {
+	case s.Target.Kind == KindNode:
+		rules = nodeRules
+	case s.Target.workload():
+		rules = workloadRules
+	}
+	a := v.first(rules)
+	a.Target = s.Target
+	a.Evidence = v.evidence()
+	if s.Target.workload() && s.Pod != nil && (a.Reason == RolloutStuck || a.Reason == PodNotReady) {
+		a.Pod = s.Pod.Name
+	}
+	return a
+}
+
+// podRules are those of a Pod, in the order of the chain. The first that finds something answers.
+var podRules = concat(readyRules, kindRules, endRules, scheduleRules, servingRules, livenessRules, commandRules, healthRules, leavingRules)
+
+// first is the answer of the first rule that finds something.
+func (v *view) first(rules []rule) Answer {
+	for _, r := range rules {
+		if f := r.find(v); f != nil {
+			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}
+		}
+	}
+	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and nothing that was looked at explains it: " + cmp.Or(v.lookedAt(), "there was nothing to look at"),
+		Advice: "read the evidence, and the log of the module controller"}
+}
+
+// concat joins rules.
+func concat(lists ...[]rule) (all []rule) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}

@@ -1,0 +1,285 @@
+package why_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// failure is what a container says of an error with codes, as the controller writes it.
+func failure(text string, codes ...errcode.Code) (reason, message string) {
+	err := fmt.Errorf("%s", text)
+	for _, c := range slices.Backward(codes) {
+		err = errcode.Wrap(c, err)
+	}
+	return codes[0].Type(), errcode.Message(err)
+}
+
+// failing is a Pod on a base whose module failed.
+func failing(text string, codes ...errcode.Code) *why.Snapshot {
+	return ofPod(pod(on(1), waits(failure(text, codes...))))
+}
+
+// refused is a Pod on a base whose container the controller refuses.
+func refused(code errcode.Code, text string, change func(*corev1.Pod)) *why.Snapshot {
+	return ofPod(pod(on(1), change, waits(failure(text, code))))
+}
+
+const noVersion = `container "biz1" has no environment variable BIZ_VERSION, which names the module's version`
+
+type situation struct {
+	name     string
+	snapshot *why.Snapshot
+	want     why.Reason
+	because  why.Reason
+	names    []string // what the cause names
+}
+
+// situations has every reason at least once.
+var situations = []situation{
+	// A Pod without a Node.
+	{name: "a scheduling gate", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} })), want: why.SchedulingGated, names: []string{"example.com/wait"}},
+	{name: "no bases", snapshot: ofPod(pod(), bases()), want: why.NoBases, names: []string{labels.Component}},
+	{name: "no bases and no controller", snapshot: ofPod(pod(), bases(), controllers()), want: why.ControllerNotRunning, names: []string{"no module controller"}},
+	{name: "a misspelt base in the node selector", snapshot: ofPod(pod(selects(labels.BaseName, "bsae"))), want: why.WrongBaseName, names: []string{"bsae", "base, order"}},
+	{name: "a misspelt base in the affinity", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.NodeSelector = nil }, affinity(in(labels.OlderBaseName, "bsae")))), want: why.WrongBaseName, names: []string{"bsae"}},
+	{name: "a version that no base has", snapshot: ofPod(pod(affinity(in(labels.BaseVersion, "2.0.0")))), want: why.WrongBaseVersion, names: []string{"2.0.0", "1.0.0"}},
+	{name: "a version that only another base has", snapshot: ofPod(pod(affinity(in(labels.BaseVersion, "2.0.0"))), bases(base(1, "base", "1.0.0"), base(2, "order", "2.0.0"))), want: why.WrongBaseVersion, names: []string{"2.0.0"}},
+	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.WrongEnvironmentLabel, names: []string{"test", "dev"}},
+	{name: "a node selector that nothing matches", snapshot: ofPod(pod(selects("zone", "east"))), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
+	{name: "a label that nobody has, and a version that only another base has", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Spec.NodeSelector["zone"], p.Spec.NodeSelector[labels.BaseVersion] = "east", "2.0.0"
+	}),
+		bases(base(1, "base", "1.0.0"), base(2, "order", "2.0.0"))), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
+	{name: "an expression that nothing matches", snapshot: ofPod(pod(affinity(in("zone", "east", "west")))), want: why.NoBaseMatchesAffinity, names: []string{"zone In [east, west]"}},
+	{name: "two terms that nothing matches", snapshot: ofPod(pod(affinity(in("zone", "east"), in("disk", "fast")))), want: why.NoBaseMatchesAffinity, names: []string{"term 1 (zone In [east])", "term 2 (disk In [fast])"}},
+	{name: "a term that cannot be read", snapshot: ofPod(pod(affinity([]corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Near"}}))), want: why.NoBaseMatchesAffinity, names: []string{"zone Near"}},
+	{name: "bases are not tolerated", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[1:] })), want: why.TolerationMissing, names: []string{labels.TaintVirtualNode + "=True:NoExecute"}},
+	{name: "no environment is tolerated", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })), want: why.EnvironmentTolerationMissing, names: []string{labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "nobody adds the environment", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] }), controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning, names: []string{labels.TaintEnv, "controller-1"}},
+	{name: "another environment is tolerated", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations[1].Value = "test" })), want: why.WrongEnvironment, names: []string{"test", "dev"}},
+	{name: "a taint of the user's", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "special", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
+	}))), want: why.TaintNotTolerated, names: []string{"special=yes:NoSchedule", "base-1"}},
+	{name: "a cordoned base", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.BaseCordoned, names: []string{"base-1"}},
+	{name: "a base that leaves", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.DeletionTimestamp, n.Spec.Unschedulable = ptr.To(past(time.Second)), true }))), want: why.BaseLeaving, names: []string{"base-1"}},
+	{name: "bases that are silent", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", silent), base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.BasesNotReady, names: []string{"base-1", "no sign of life"}},
+	{name: "bases that Kubernetes has tainted", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", silent, func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
+	}))), want: why.BasesNotReady, names: []string{"base-1"}},
+	{name: "a base that is cordoned, as Kubernetes writes it", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}))), want: why.BaseCordoned},
+	{name: "nobody renews Nodes", snapshot: ofPod(pod(), controllers(), bases(base(1, "base", "1.0.0", says(corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status.")))), want: why.ControllerNotRunning, names: []string{"base-1"}},
+	{name: "too little metaspace", snapshot: ofPod(pod(requests("60Mi")), func(s *why.Snapshot) {
+		s.OnBases = []corev1.Pod{*pod(on(1), requests("50Mi")), *pod(on(1), requests("90Mi"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}
+	}), want: why.NoFreeMetaspace, names: []string{"60 Mi", "50 Mi on base-1"}},
+	{name: "too few processors", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+	})), want: why.NoFreeResources, names: []string{"8 of cpu", "4 on base-1"}},
+	{name: "an anti-affinity", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules."))), want: why.AntiAffinity, names: []string{"kept apart"}},
+	{name: "a port of the host", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."))), want: why.HostPortTaken, names: []string{"hostPort"}},
+	{name: "a scheduler that nobody runs", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.SchedulerName, p.Status.Conditions = "mine", nil })), want: why.UnknownScheduler, names: []string{"mine"}},
+	{name: "a scheduler that has not looked", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Status.Conditions = nil })), want: why.NotScheduledYet, names: []string{"60s", "base-1"}},
+	{name: "a scheduler that has not looked again", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available."))), want: why.NotScheduledYet, names: []string{"0/1 nodes"}},
+
+	// What a Pod is.
+	{name: "no label", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Labels = nil })), want: why.ModuleLabelMissing, names: []string{labels.Component + "=module"}},
+	{name: "another label", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Labels[labels.Component] = "modul" })), want: why.ModuleLabelMissing, names: []string{"modul"}},
+	{name: "no module on a base", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) { p.Labels, p.Spec.Tolerations, p.Spec.Containers[0].Env = nil, nil, nil })), want: why.ModuleLabelMissing},
+	{name: "an ordinary Pod", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Labels, p.Spec.Tolerations, p.Spec.Containers[0].Env, p.Spec.NodeName = nil, nil, nil, "worker"
+	})), want: why.NotAModule, names: []string{"worker"}},
+	{name: "a module on an ordinary Node", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.NodeName = "worker" }), func(s *why.Snapshot) {
+		s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	}), want: why.OnOrdinaryNode, names: []string{"worker"}},
+
+	// How it goes.
+	{name: "Ready", snapshot: ofPod(pod(on(1), runs(true))), want: why.PodReady, names: []string{"60s", "base-1 serves biz1"}},
+	{name: "Ready with what was there", snapshot: ofPod(pod(on(1), runs(true), condition(labels.ConditionCurrent, corev1.ConditionTrue, "Unchanged", "biz1:1.0.0 was on the base already"))), want: why.AlreadyInstalled, names: []string{"nothing was sent"}},
+	{name: "Ready without what means nothing", snapshot: ofPod(pod(on(1), runs(true), func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = &corev1.Probe{} })), want: why.UnsupportedFields, names: []string{"startupProbe"}},
+	{name: "it drains", snapshot: ofPod(pod(on(1), runs(true), deleted)), want: why.Terminating, names: []string{"10s", "drains"}},
+	{name: "a finalizer", snapshot: ofPod(pod(on(1), deleted, func(p *corev1.Pod) {
+		p.Finalizers = []string{"example.com/keep"}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "biz1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	})), want: why.TerminatingFinalizer, names: []string{"example.com/keep"}},
+	{name: "a finalizer before the drain is over", snapshot: ofPod(pod(on(1), runs(true), deleted, func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} })), want: why.Terminating},
+	{name: "an uninstall fails", snapshot: ofPod(pod(on(1), runs(true), deleted), events(event("uid-x", "Pod", "biz1-x", "UninstallBizFailed", "Arklet.UninstallBizFailed: the base says no"))), want: why.UninstallFailing, names: []string{"the base says no"}},
+	{name: "an uninstall failed before the deletion", snapshot: ofPod(pod(on(1), runs(true), deleted), func(s *why.Snapshot) {
+		e := event("uid-x", "Pod", "biz1-x", "UninstallBizFailed", "no")
+		e.LastTimestamp = past(time.Hour)
+		s.Events = []corev1.Event{e}
+	}), want: why.Terminating},
+	{name: "nobody uninstalls", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()), want: why.TerminatingUnserved, because: why.ControllerNotRunning, names: []string{"nobody uninstalls"}},
+	{name: "it gave way", snapshot: ofPod(pod(on(1), waits("BizDeactivate", "a newer Pod of module biz1 serves on this base"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), func(s *why.Snapshot) {
+		s.OnBases = []corev1.Pod{*pod(on(1), runs(true), func(p *corev1.Pod) { p.Name, p.UID = "biz1-y", "uid-y" })}
+	}), want: why.GaveWay, names: []string{"biz1-y", "base-1"}},
+	{name: "it has ended, whatever its conditions say", snapshot: ofPod(pod(on(1), runs(true), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), want: why.PodEnded, names: []string{"Failed"}},
+	{name: "it has ended", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource."
+	})), want: why.PodEnded, names: []string{"Failed", "Evicted"}},
+
+	// Who serves the base.
+	{name: "its Node is gone", snapshot: ofPod(pod(on(7))), want: why.NodeGone, names: []string{"vnode.base-7-id"}},
+	{name: "no controller", snapshot: ofPod(pod(on(1)), controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning, names: []string{"controller-1", "60s"}},
+	{name: "no controller of its environment", snapshot: ofPod(pod(on(1)), controllers(controller("controller-9", "test", time.Second))), want: why.NoControllerForEnvironment, names: []string{"dev", "test"}},
+	{name: "its holder is gone", snapshot: ofPod(pod(on(1)), controllers(controller("controller-2", "dev", time.Second))), want: why.NobodyServesBase, names: []string{"controller-1", "base-1"}},
+	{name: "it was given away", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations[labels.Holder] = "" }))), want: why.NobodyServesBase, names: []string{"gave it away"}},
+	{name: "the controller is blind", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", says("Observed", corev1.ConditionFalse, "TunnelDown", "the base was not heard since the controller's tunnel went down"), silent))), want: why.ControllerBlind, names: []string{"TunnelDown", "2m"}},
+	{name: "the base is silent", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", silent))), want: why.BaseSilent, names: []string{"base-1", "no sign of life"}},
+	{name: "the base of a Pod leaves", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", "")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.DeletionTimestamp = ptr.To(past(time.Second)) }))), want: why.BaseLeaving, names: []string{"base-1"}},
+	{name: "a controller of another kind", snapshot: ofPod(pod(on(1)), controllers(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations = nil }))), want: why.NotTakenUp},
+
+	// What the base was told.
+	{name: "no version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }), want: why.VersionMissing, names: []string{"no environment variable BIZ_VERSION"}},
+	{name: "an empty version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(nil, "")), want: why.VersionMissing, names: []string{"empty"}},
+	{name: "a version with spaces", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `BIZ_VERSION of container "biz1" is "1 0": a version has no spaces`, version(nil, "1 0")), want: why.VersionInvalid, names: []string{"1 0"}},
+	{name: "an annotation that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}, "")), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
+	{name: "a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist",
+		version(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")), want: why.VersionRefUnresolved, names: []string{"ConfigMap v", "does not exist"}},
+	{name: "a Secret", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}, "")), want: why.VersionRefUnresolved, names: []string{"does not read"}},
+	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
+	{name: "an image of a registry", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
+	{name: "an image of a registry with a port", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
+	{name: "a scheme that bases do not fetch", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
+	{name: "a host alone", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no jar", image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
+	{name: "kept deactivated", snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))), want: why.KeptDeactivated, names: []string{"biz1:1.0.0", "older version"}},
+	{name: "another jar of a version", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))), want: why.ReplacingSameVersion, names: []string{"another URL"}},
+	{name: "tried in vain", snapshot: ofPod(pod(on(1), waits("RetryTimesExceeded", errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", 7, "2026-01-02T12:01:30Z",
+		errcode.Wrap(errcode.ArkletInstallModuleFailed, errcode.New(errcode.UserInstallBizUserError, "no bean"))))))), want: why.InstallRetrying, because: why.ModuleBroken, names: []string{"2026-01-02T12:01:30Z, in 1m30s", "no bean (User.InstallBizUserError)"}},
+	{name: "the module is broken", snapshot: failing("installBiz of biz1:1.0.0 on base base-1: no bean", errcode.ArkletInstallModuleFailed, errcode.UserInstallBizUserError), want: why.ModuleBroken, names: []string{"no bean", "User.InstallBizUserError"}},
+	{name: "the base says BROKEN", snapshot: ofPod(pod(on(1), waits("BizBroken", "STARTED_FAILED no bean"))), want: why.ModuleBroken, names: []string{"BROKEN", "no bean"}},
+	{name: "metaspace is full", snapshot: failing("full", errcode.ArkletInstallModuleFailed, errcode.UserMetaspaceFull), want: why.MetaspaceFull, names: []string{"base-1"}},
+	{name: "a disk is full", snapshot: failing("full", errcode.UserDiskFull), want: why.DiskFull, names: []string{"base-1"}},
+	{name: "a jar that cannot be fetched", snapshot: failing("404", errcode.ArkletInstallModuleFailed, errcode.ArkletPullBizError), want: why.JarNotFetched, names: []string{"404"}},
+	{name: "no jar that can be fetched", snapshot: with(failing("404", errcode.ArkletInstallModuleFailed, errcode.ArkletPullBizError), func(s *why.Snapshot) { image("https://host/biz1:1.0.0")(s.Pod) }), want: why.JarNotFetched, names: []string{"has no .jar"}},
+	{name: "no answer", snapshot: failing("no answer within 5m0s", errcode.ArkletInstallModuleTimedOut), want: why.CommandTimedOut, names: []string{"no answer within 5m0s"}},
+	{name: "no connection", snapshot: failing("connection refused", errcode.ArkletArkletServiceNotFound), want: why.BaseUnreachable, names: []string{"connection refused"}},
+	{name: "somebody else installs", snapshot: failing("busy", errcode.ArkletInstallModuleExecuting), want: why.InstalledBySomebody, names: []string{"busy"}},
+	{name: "an uninstall before an install fails", snapshot: failing("it stays", errcode.ArkletUninstallBizFailed), want: why.UninstallFailing, names: []string{"it stays"}},
+	{name: "an install fails", snapshot: failing("odd", errcode.ArkletInstallModuleFailed), want: why.InstallFailed, names: []string{"odd"}},
+	{name: "a module has stopped", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "biz1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED"}}}}
+	})), want: why.ModuleStopped, names: []string{"biz1", "STOPPED"}},
+	{name: "a command on its way", snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")), log("2026-01-02 11:59:00.000 biz1:0.9.0 installBiz answered: SUCCESS", "2026-01-02 11:59:30.000 biz1:1.0.0 installBiz sent: https://host/biz1.jar")), want: why.CommandUnderWay, names: []string{"installBiz", "30s", "base-1"}},
+	{name: "a state on its way", snapshot: ofPod(pod(on(1), waits("BizResolved", "INSTALLING"))), want: why.CommandUnderWay, names: []string{"RESOLVED"}},
+	{name: "a command was answered", snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")), log("2026-01-02 11:59:30.000 biz1:1.0.0 installBiz sent: x", "2026-01-02 11:59:40.000 biz1:1.0.0 installBiz not answered: late")), want: why.CommandNotSent},
+	{name: "no command yet", snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")), log("")), want: why.CommandNotSent, names: []string{"biz1", "base-1"}},
+	{name: "nobody has taken it up", snapshot: ofPod(pod(on(1))), want: why.NotTakenUp, names: []string{"base-1", "60s"}},
+
+	// Its health.
+	{name: "a readiness probe", snapshot: ofPod(pod(on(1), runs(false), condition(corev1.ContainersReady, corev1.ConditionFalse, "ContainersNotReady", "biz1:1.0.0: HTTP probe failed with statuscode: 500"))), want: why.ReadinessProbeFailing, names: []string{"statuscode: 500"}},
+	{name: "a liveness probe", snapshot: ofPod(pod(on(1), runs(false), condition(corev1.ContainersReady, corev1.ConditionFalse, "ContainersNotReady", "biz1:1.0.0: its liveness probe failed: it is uninstalled and installed again")),
+		events(event("uid-x", "Pod", "biz1-x", "Unhealthy", "liveness probe failed: 500"))), want: why.LivenessProbeFailing, names: []string{"5s ago: liveness probe failed: 500"}},
+	{name: "a liveness probe, and the module is off", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image")),
+		events(event("uid-x", "Pod", "biz1-x", "Killing", "module biz1 failed its liveness probe: it is uninstalled and installed again"))), want: why.LivenessProbeFailing},
+	{name: "a liveness probe, long ago", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image")), func(s *why.Snapshot) {
+		e := event("uid-x", "Pod", "biz1-x", "Killing", "module biz1 failed its liveness probe: it is uninstalled and installed again")
+		e.LastTimestamp = past(time.Hour)
+		s.Events = []corev1.Event{e}
+	}), want: why.ReplacingSameVersion},
+	{name: "a readiness gate", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", ""), func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/traffic"}}
+	})), want: why.ReadinessGateMissing, names: []string{"example.com/traffic"}},
+	{name: "nothing known", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", ""))), want: why.Unknown, names: []string{"conditions and containers of the Pod", "2 bases"}},
+
+	// Workloads.
+	{name: "a Deployment that is Ready", snapshot: deployment(), want: why.WorkloadReady, names: []string{"3 Pods", "biz1"}},
+	{name: "a Deployment that goes", snapshot: deployment(func(d *appsv1.Deployment) {
+		d.DeletionTimestamp, d.Finalizers = ptr.To(past(time.Minute)), []string{"foregroundDeletion"}
+	}), want: why.WorkloadLeaving, names: []string{"foregroundDeletion"}},
+	{name: "a Deployment that nobody looks at", snapshot: deployment(func(d *appsv1.Deployment) { d.Generation = 2 }), want: why.WorkloadNotSeen, names: []string{"generation 1 of 2"}},
+	{name: "a Deployment that is paused", snapshot: deployment(func(d *appsv1.Deployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 0 }), want: why.DeploymentPaused, names: []string{"0 of 3"}},
+	{name: "a Deployment that is paused and Ready", snapshot: deployment(func(d *appsv1.Deployment) { d.Spec.Paused = true }), want: why.WorkloadReady},
+	{name: "no replicas", snapshot: deployment(func(d *appsv1.Deployment) {
+		d.Spec.Replicas, d.Status = ptr.To[int32](0), appsv1.DeploymentStatus{ObservedGeneration: 1}
+	}), want: why.NoReplicas, names: []string{"replicas are 0"}},
+	{name: "a peer Deployment that no base fits", snapshot: deployment(peer, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector[labels.BaseName] = "bsae" }), want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{"bsae"}},
+	{name: "a peer Deployment without an environment", snapshot: deployment(peer, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Tolerations = d.Spec.Template.Spec.Tolerations[:1]
+	}), want: why.PeerNotFollowed, names: []string{"base-1"}},
+	{name: "a quota", snapshot: deployment(func(d *appsv1.Deployment) {
+		d.Status.Replicas, d.Status.ReadyReplicas = 1, 1
+		d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: `pods "biz1-a" is forbidden: exceeded quota: few, requested: pods=1`}}
+	}), want: why.QuotaExceeded, names: []string{"exceeded quota: few"}},
+	{name: "an admission", snapshot: with(daemonSet(func(d *appsv1.DaemonSet) { d.Status.DesiredNumberScheduled = 1 }), events(event("uid-ds", "DaemonSet", "biz1", "FailedCreate", "Error creating: pods is forbidden: no service account"))), want: why.PodsRefused, names: []string{"no service account"}},
+	{name: "a rollout", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck, because: why.WrongBaseName, names: []string{"1 of 3 Pods", "biz1-x decides", "bsae"}},
+	{name: "Pods that are not Ready", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }), func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady, because: why.NoFreeMetaspace, names: []string{"2 of 3 Pods", "1024 Mi"}},
+	{name: "Pods that nobody makes", snapshot: deployment(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1} }), want: why.PodsNotMade, names: []string{"3 Pods"}},
+	{name: "a DaemonSet without the environment", snapshot: daemonSet(func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.Tolerations = d.Spec.Template.Spec.Tolerations[:1]
+	}), want: why.DaemonSetNotTolerated, names: []string{"DESIRED is 0", labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "a DaemonSet that no base fits", snapshot: daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.NodeSelector[labels.BaseName] = "bsae" }), want: why.DaemonSetWithoutBases, because: why.WrongBaseName, names: []string{"bsae"}},
+
+	// Nodes.
+	{name: "a base that is Ready", snapshot: ofNode(base(1, "base", "1.0.0")), want: why.NodeReady, names: []string{"base-1", "controller-1"}},
+	{name: "an ordinary Node", snapshot: ofNode(corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}), want: why.OrdinaryNode, names: []string{"worker"}},
+	{name: "a base that is cordoned", snapshot: ofNode(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true })), want: why.BaseCordoned, names: []string{"base-1"}},
+	{name: "a base with little metaspace", snapshot: ofNode(base(1, "base", "1.0.0", says(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold", "more than 90% of the metaspace are committed"))), want: why.MetaspacePressure, names: []string{"90%"}},
+	{name: "a base that is silent", snapshot: ofNode(base(1, "base", "1.0.0", silent)), want: why.BaseSilent, names: []string{"no sign of life"}},
+	{name: "a base whose controller is blind", snapshot: ofNode(base(1, "base", "1.0.0", says("Observed", corev1.ConditionFalse, "ControllerSuspended", "it stood still"))), want: why.ControllerBlind, names: []string{"ControllerSuspended"}},
+	{name: "a base without a controller", snapshot: ofNode(base(1, "base", "1.0.0"), controllers()), want: why.ControllerNotRunning, names: []string{"base-1"}},
+}
+
+// Each situation is told by its name, and its cause names what is wrong.
+func TestSituations(t *testing.T) {
+	shown := map[why.Reason]bool{}
+	var all strings.Builder
+	for _, tt := range situations {
+		t.Run(tt.name, func(t *testing.T) {
+			a := why.Explain(tt.snapshot, now)
+			shown[a.Reason] = true
+			if a.Reason != tt.want || a.Because != tt.because {
+				t.Errorf("it is taken for %s because of %q, not %s because of %q: %s", a.Reason, a.Because, tt.want, tt.because, a.Cause)
+			}
+			for _, name := range tt.names {
+				if !strings.Contains(a.Cause, name) {
+					t.Errorf("the cause does not name %q: %s", name, a.Cause)
+				}
+			}
+			if !a.Ready && a.Advice == "" {
+				t.Error("nothing says what to do")
+			}
+			if again := why.Explain(tt.snapshot, now); !cmp.Equal(a, again) {
+				t.Errorf("asked again, it answers otherwise:\n%s", cmp.Diff(a, again))
+			}
+			fmt.Fprintf(&all, "%s: %s\n  %s\n  %s\n", tt.name, a.Reason, a.Cause, a.Advice)
+		})
+	}
+	for _, reason := range why.Reasons() {
+		if !shown[reason] {
+			t.Errorf("no situation shows the reason %s", reason)
+		}
+	}
+	const file = "testdata/answers.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), all.String()); diff != "" {
+		t.Errorf("answers; write them anew with -update (-want +got):\n%s", diff)
+	}
+}
