@@ -114,16 +114,12 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// lateEnough is from when on the generator's own delay is worth a word: a quarter of the time that
-// a request has unless a scenario says otherwise, and it counts from when the request was due.
-const lateEnough = 500 * time.Millisecond
-
 // doubts are what a reader of a stream's verdict should know of its generator, each a sentence. The
 // verdict is what it is.
 func doubts(t scenario.Traffic) []string {
 	var list []string
-	if t.Late >= lateEnough {
-		list = append(list, fmt.Sprintf("the generator sent requests up to %s late, because this machine was too busy: a timeout may be its own; "+
+	if t.OwnDelay() {
+		list = append(list, fmt.Sprintf("this machine was too busy, up to %s late: a timeout may be its own; "+
 			"run it again with less beside it (--parallel 1), or at a lower rate", length(t.Late)))
 	}
 	if t.Note != "" {

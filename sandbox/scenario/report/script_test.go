@@ -3,12 +3,17 @@ package report_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
@@ -21,6 +26,10 @@ type drawn struct {
 	Zoomed  int               `json:"zoomed"`
 	Printed int               `json:"printed"`
 	Places  map[string]string `json:"places"`
+	// Texts are what was written onto the whole run, Legend what explains it, Unnamed what that leaves out.
+	Texts   []string `json:"texts"`
+	Legend  []string `json:"legend"`
+	Unnamed []string `json:"unnamed"`
 }
 
 // place is where a browser is asked what stands there: a lane, microseconds of the
@@ -60,7 +69,7 @@ func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
 
 func TestScriptDrawsWhatTheReportSays(t *testing.T) {
 	got := browse(t, sampleReport(),
-		place{"base-1", 1.6e6, 30}, place{"base-1", 1.432e6, 20}, place{"base-1", 0.9e6, 6}, place{"module-controller", 1.8e6, 9}, place{"Service stock", 0.8e6, 9},
+		place{"base-1", 1.6e6, 30}, place{"base-1", 1.432e6, 20}, place{"base-1", 0.9e6, 6}, place{"module-controller", 1.8e6, 9}, place{"components", 1.8e6, 9}, place{"Service stock", 0.8e6, 9},
 		place{"requests: traffic", 0.9285e6, 30}, place{"steps", 1.165e6, 20}, place{"faults", 0.905e6, 9})
 	if len(got) != 3 { // one of the four was skipped, and has no timeline
 		t.Fatalf("%d timelines, want 3", len(got))
@@ -73,7 +82,7 @@ func TestScriptDrawsWhatTheReportSays(t *testing.T) {
 		{
 			"base-1 1600000 30":           "module stock:1.0.0: DEACTIVATED\n1.429 s to 3.389 s, 1.96 s",
 			"base-1 1432000 20":           "command: installBiz stock:2.0.0: ok\n1.230 s to 1.431 s, 201 ms",
-			"base-1 900000 6":             "life base-1: ready\nc9a1f0e2-0001\n0.002 s to 5.180 s, 5.18 s",
+			"base-1 900000 6":             "process base-1: ready\nc9a1f0e2-0001\n0.002 s to 5.180 s, 5.18 s",
 			"module-controller 1800000 9": "process module-controller: exited\nsignal: killed\n1.705 s to 1.960 s, 255 ms",
 			"Service stock 800000 9":      "endpoints stock: all\n4 of 4 ready\n0.410 s to 5.180 s, 4.77 s",
 			"steps 1165000 20":            "version 2: passed\npatch\n1.160 s to 1.190 s, 30 ms",
@@ -82,10 +91,10 @@ func TestScriptDrawsWhatTheReportSays(t *testing.T) {
 			"base-1 1600000 30": "module stock:2.0.0: RESOLVED\n0.905 s to 1.700 s, 795 ms",
 			"base-1 1432000 20": "",
 			"base-1 900000 6": "command: uninstallBiz stock:1.0.0: ok\n0.880 s to 0.900 s, 20 ms\nlost: notFound: 404: no active biz \"stock\"\n0.907 s\n" +
-				"life base-1: ready\nc9a1f0e2-0001\n0.002 s to 3.004 s, 3.00 s",
-			"module-controller 1800000 9": "process module-controller: running\n0.000 s to 3.004 s, 3.00 s",
+				"process base-1: ready\nc9a1f0e2-0001\n0.002 s to 3.004 s, 3.00 s",
+			"components 1800000 9":        "process components: running\nbroker, module-controller\n0.000 s to 3.004 s, 3.00 s",
 			"Service stock 800000 9":      "endpoints stock: none\n0 of 1 ready; not ready: base-1\n0.710 s to 1.716 s, 1.01 s",
-			"requests: traffic 928500 30": "lost: notFound at 0.928 s; base-1; 127.0.0.1:36511; 404: no active biz \"stock\"\n0.0 s to 1.0 s: 40 sent, 5 lost\n1.0.0: 35",
+			"requests: traffic 928500 30": "lost: notFound at 0.928 s; base-1; 127.0.0.1:36511; 404: no active biz \"stock\"\n0.000 s to 1.000 s, 1.00 s: 40 sent, 5 lost\n1.0.0: 35",
 			"steps 1165000 20":            "",
 			"faults 905000 9":             "fired: fault-1 on base-1: installBiz of stock:2.0.0 waits 700ms\n0.905 s\nfault fault-1 on base-1: set\ndelay 700ms of installBiz\n0.607 s to 3.004 s, 2.40 s",
 		},
@@ -108,5 +117,96 @@ func TestScriptDrawsNoMoreThanThereArePixels(t *testing.T) {
 		t.Errorf("%d boxes for all of 50,000 events, %d for a tenth, want 1,000 to %d", g.Whole, g.Zoomed, most)
 	} else {
 		t.Logf("%d boxes for all, %d for a tenth, %d on paper", g.Whole, g.Zoomed, g.Printed)
+	}
+}
+
+// Components that only ran share a row, which names them; one that was away keeps its own.
+func TestComponentsThatOnlyRanShareARow(t *testing.T) {
+	got := browse(t, sampleReport(), place{"components", 1.8e6, 9})
+	if diff := cmp.Diff([]string{"broker", "module-controller"}, got[0].Titles[3:5]); diff != "" {
+		t.Errorf("where one was away and one is left (-want +got):\n%s", diff)
+	}
+	if slices.Contains(got[1].Titles, "broker") || !slices.Contains(got[1].Titles, "components") {
+		t.Errorf("where all only ran: %v", got[1].Titles)
+	}
+	if !slices.Contains(got[1].Texts, "running: broker, module-controller") {
+		t.Errorf("the row does not name them: %q", got[1].Texts)
+	}
+}
+
+func TestRowsOfABaseAreLabelled(t *testing.T) {
+	texts := browse(t, sampleReport())[0].Texts
+	for _, want := range []string{"process", "commands", "modules", "Pods"} {
+		if n := count(texts, want); n != 4 {
+			t.Errorf("%q stands %d times, want once for each of 4 bases", want, n)
+		}
+	}
+}
+
+func count(list []string, want string) int {
+	n := 0
+	for _, s := range list {
+		if s == want {
+			n++
+		}
+	}
+	return n
+}
+
+// What does not fit its room ends in "…"; the hover has all of it.
+func TestLabelsAreCutVisibly(t *testing.T) {
+	const long = "a step whose name is much longer than the time that it took could ever show on a screen, however wide it may be, and then some more words to be quite sure"
+	r := sampleReport()
+	r.Runs = r.Runs[:1]
+	r.Runs[0].Steps[0].Name = long
+	r.Runs[0].Traffic[0].Name = long
+	got := browse(t, r, place{"requests: " + long, -1e6, 9}, place{"steps", 0.1e6, 5})[0]
+	for _, begin := range []string{"requests: a step", "a s"} {
+		if !slices.ContainsFunc(got.Texts, func(s string) bool { return strings.HasPrefix(s, begin) && strings.HasSuffix(s, "…") }) {
+			t.Errorf("nothing begins with %q and ends in …: %q", begin, got.Texts)
+		}
+	}
+	if slices.Contains(got.Texts, long) {
+		t.Error("the long name was written in full over what is beside it")
+	}
+	if at := got.Places["steps 100000 5"]; !strings.Contains(at, long) {
+		t.Errorf("the hover does not have it: %q", at)
+	}
+}
+
+func TestLegendNamesEverything(t *testing.T) {
+	got := browse(t, sampleReport())[0]
+	if len(got.Unnamed) > 0 {
+		t.Errorf("the legend does not show how these look: %q", got.Unnamed)
+	}
+	legend := strings.Join(got.Legend, "; ")
+	for _, want := range []string{"1.0.0", "2.0.0", "being installed", "Pod terminating", "component paused", "some endpoints ready", "commands up to their answers", "a fault struck", "a request lost"} {
+		if !strings.Contains(legend, want) {
+			t.Errorf("the legend lacks %q: %s", want, legend)
+		}
+	}
+}
+
+// Requests are drawn as finely as pixels allow: a run of seconds is no row of a few boxes.
+func TestRequestBarsAreAsFineAsTheScreen(t *testing.T) {
+	r := sampleReport()
+	r.Runs = r.Runs[1:2] // 3 s on 1,200 pixels: 4 pixels are 10 ms, and a bit
+	stream := &r.Runs[0].Traffic[0]
+	coarse := browse(t, r)[0]
+	stream.BinWidth, stream.Bins = 10*time.Millisecond, nil
+	begin := stream.Started.Sub(r.Runs[0].Started)
+	for from := time.Duration(0); from < 2*time.Second; from += stream.BinWidth {
+		stream.Bins = append(stream.Bins, traffic.Bin{From: from, Sent: 1, Versions: map[string]int{"1.0.0": 1}})
+	}
+	got := browse(t, r, place{"requests: traffic", float64((begin + 505*time.Millisecond).Microseconds()), 30})[0]
+	if more := got.Whole - coarse.Whole; more < 90 {
+		t.Errorf("%d boxes more than with bars of a second, want 100 bars of 20 ms", more)
+	}
+	if zoomed := got.Zoomed - coarse.Zoomed; zoomed < 20 {
+		t.Errorf("a tenth of the run has %d boxes more, want 30 bars of 10 ms", zoomed)
+	}
+	at := slices.Collect(maps.Values(got.Places))[0]
+	if want := "1.102 s to 1.122 s, 20 ms: 2 sent, 0 lost\n1.0.0: 2"; !strings.HasSuffix(at, want) {
+		t.Errorf("the hover says %q, want %q", at, want)
 	}
 }

@@ -36,8 +36,12 @@ type streamView struct {
 	Name int `json:"name"`
 	// Route in words.
 	Route int `json:"route"`
-	// Seconds: from, to, sent, lost, then as many answers as the run has Versions.
-	Seconds []int64 `json:"seconds"`
+	// Peak is the most requests of a second.
+	Peak int `json:"peak"`
+	// Width of the bins. Bins: from, sent, lost, then as many answers as the run has Versions, in the
+	// order of time.
+	Width int64   `json:"width"`
+	Bins  []int64 `json:"bins"`
 	// Lost: time, result, text.
 	Lost []int64 `json:"lost"`
 }
@@ -92,15 +96,16 @@ func (v *viewer) view() runView {
 		board.Observe(e)
 	}
 	r := runView{Length: v.micros(end), Steps: v.steps(), Lanes: []laneView{}, Streams: []streamView{}}
-	for _, l := range board.Lanes() {
+	for _, l := range fold(board.Lanes()) {
 		r.Lanes = append(r.Lanes, v.lane(l))
 	}
 	for _, t := range traffics { // every version must have its number before the streams count by it
 		for _, version := range slices.Sorted(maps.Keys(t.Versions)) {
 			v.version(version)
 		}
-		for _, s := range t.Seconds {
-			for _, version := range slices.Sorted(maps.Keys(s.Versions)) {
+		_, bins := binsOf(t)
+		for _, b := range bins {
+			for _, version := range slices.Sorted(maps.Keys(b.Versions)) {
 				v.version(version)
 			}
 		}
@@ -112,6 +117,30 @@ func (v *viewer) view() runView {
 		r.Versions = []int{}
 	}
 	return r
+}
+
+// fold puts the components that only ran into one lane, in front of all others, if there are several.
+func fold(list []*lanes.Lane) []*lanes.Lane {
+	var names []string
+	var all lanes.Span
+	rest := slices.DeleteFunc(slices.Clone(list), func(l *lanes.Lane) bool {
+		if l.Kind != lanes.Component || len(l.Spans) != 1 || len(l.Spans[0].Segments) != 1 || l.Spans[0].Segments[0].State != string(timeline.ComponentRunning) {
+			return false
+		}
+		g := l.Spans[0].Segments[0]
+		switch names = append(names, l.Name); {
+		case len(names) == 1:
+			all = lanes.Span{Thing: lanes.Process, Name: "components", Segments: []lanes.Segment{g}}
+		case g.From.Before(all.Segments[0].From):
+			all.Segments[0].From = g.From
+		}
+		return true
+	})
+	if len(names) < 2 {
+		return list
+	}
+	all.Segments[0].Text = strings.Join(names, ", ")
+	return slices.Insert(rest, 0, &lanes.Lane{Kind: lanes.Component, Name: "components", Spans: []*lanes.Span{&all}})
 }
 
 // traffics are the streams of the run. A stream that never came to its end has at least what the
@@ -222,16 +251,30 @@ func (v *viewer) steps() []int64 {
 	return flat
 }
 
-func (v *viewer) stream(t scenario.Traffic) streamView {
-	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(traffic.Through(t.Route)), Seconds: []int64{}, Lost: []int64{}}
+// binsOf are the bins of a stream; its seconds, if it has no others.
+func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
+	if t.BinWidth > 0 {
+		return t.BinWidth, t.Bins
+	}
 	for _, s := range t.Seconds {
-		from := v.micros(s.Start)
-		view.Seconds = append(view.Seconds, from, from+time.Second.Microseconds(), int64(s.Sent), int64(s.Lost))
+		bins = append(bins, traffic.Bin{From: s.Start.Sub(t.Started), Sent: s.Sent, Lost: s.Lost, Versions: s.Versions})
+	}
+	return time.Second, bins
+}
+
+func (v *viewer) stream(t scenario.Traffic) streamView {
+	width, bins := binsOf(t)
+	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(traffic.Through(t.Route)), Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}
+	for _, s := range t.Seconds {
+		view.Peak = max(view.Peak, s.Sent)
+	}
+	for _, b := range bins {
+		view.Bins = append(view.Bins, v.micros(t.Started.Add(b.From)), int64(b.Sent), int64(b.Lost))
 		answers := make([]int64, len(v.list))
-		for version, n := range s.Versions {
+		for version, n := range b.Versions {
 			answers[v.version(version)] = int64(n)
 		}
-		view.Seconds = append(view.Seconds, answers...)
+		view.Bins = append(view.Bins, answers...)
 	}
 	for _, l := range t.Lost {
 		view.Lost = append(view.Lost, v.micros(l.Due), v.text(string(l.Result)), v.text(timeline.Join("; ", l.Base, l.Pod, l.Endpoint, l.Error)))

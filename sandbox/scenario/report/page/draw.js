@@ -32,6 +32,16 @@ function lookOf(c, thing, state, version) {
   return [c.none, 'pale'];
 }
 
+// LEGEND names each look once: a thing, a state that has it, and what it means wherever it stands.
+const LEGEND = [
+  ['life', 'ready', 'process ready, Node Ready'], ['life', 'connected', 'connected'], ['life', 'starting', 'starting'],
+  ['life', 'disconnected', 'disconnected, Node not Ready'], ['life', 'down', 'process down or exited, no endpoints'],
+  ['module', 'ACTIVATED', 'version serves, Pod Ready'], ['module', 'RESOLVED', 'being installed, Pod not Ready'], ['module', 'DEACTIVATED', 'deactivated'],
+  ['module', 'BROKEN', 'broken, no endpoint ready, step failed, request lost'], ['pod', 'pending', 'Pod pending, step skipped'], ['pod', 'terminating', 'Pod terminating'],
+  ['process', 'running', 'component running, step passed, all endpoints ready'], ['process', 'paused', 'component paused, fault set'], ['endpoints', 'some', 'some endpoints ready'],
+];
+
+const FONT = '11px system-ui, sans-serif';
 const MARKS = { failure: ['bad', 2], lost: ['bad', 1], fired: ['warn', 2] };
 
 class Painter {
@@ -48,7 +58,7 @@ class Painter {
     }
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.fillStyle = c.back; g.fillRect(0, 0, width, height);
-    g.font = '11px system-ui, sans-serif'; g.textBaseline = 'middle';
+    g.font = FONT; g.textBaseline = 'middle';
     this.width = width; this.height = height; this.from = from; this.to = to; this.hatches = new Map();
     const head = this.layout.headHeight;
     this.grid(head, height);
@@ -89,32 +99,44 @@ class Painter {
     this.eachTick((t, x) => { if (x < this.width - 44) g.fillText(moment(t, this.to - this.from), x + 3, 11); });
   }
 
-  title(label, y, colour) {
+  title(label, y, colour, room = GUTTER - 16) {
     const g = this.context;
-    g.save(); g.beginPath(); g.rect(0, y - 9, GUTTER - 8, 18); g.clip();
-    g.fillStyle = colour || this.colours.text; g.textAlign = 'left'; g.fillText(label, 8, y);
-    g.restore();
+    g.fillStyle = colour || this.colours.text; g.textAlign = 'left'; g.fillText(this.fit(label, room), 8, y);
+  }
+
+  // fit cuts a label to its room, and ends what it cuts in "…".
+  fit(label, room) {
+    const g = this.context;
+    if (g.measureText(label).width <= room) return label;
+    let least = 0, most = label.length - 1;
+    while (least < most) {
+      const middle = (least + most + 1) >> 1;
+      if (g.measureText(label.slice(0, middle) + '…').width <= room) least = middle; else most = middle - 1;
+    }
+    return least > 0 ? label.slice(0, least) + '…' : '';
+  }
+
+  // fill draws a look into a box, on any canvas.
+  fill(g, left, y, width, height, [colour, way]) {
+    g.fillStyle = colour;
+    if (way === 'solid') { g.fillRect(left, y, width, height); return; }
+    g.globalAlpha = way === 'pale' ? 0.28 : 0.14; g.fillRect(left, y, width, height); g.globalAlpha = 1;
+    if (way === 'hatched' && width > 3) { g.fillStyle = this.hatch(colour); g.fillRect(left, y, width, height); }
+    g.fillStyle = colour;
+    if (height > 8 && width > 3) { g.fillRect(left, y, width, 1); g.fillRect(left, y + height - 1, width, 1); }
   }
 
   // bar draws a box, one pixel wide at least, with its label if there is room.
   bar(x1, x2, y, height, look, label) {
     const g = this.context, left = Math.max(x1, GUTTER), right = Math.min(Math.max(x2, x1 + 1), this.width);
     if (right <= left) return;
-    const [colour, way] = look;
-    g.fillStyle = colour;
-    if (way === 'solid') g.fillRect(left, y, right - left, height);
-    else {
-      g.globalAlpha = way === 'pale' ? 0.28 : 0.14; g.fillRect(left, y, right - left, height); g.globalAlpha = 1;
-      if (way === 'hatched' && right - left > 3) { g.fillStyle = this.hatch(colour); g.fillRect(left, y, right - left, height); }
-      g.fillStyle = colour;
-      if (height > 8 && right - left > 3) { g.fillRect(left, y, right - left, 1); g.fillRect(left, y + height - 1, right - left, 1); }
-    }
+    const way = look[1];
+    this.fill(g, left, y, right - left, height, look);
     if (x1 >= GUTTER) g.fillRect(left, y, 1, height);
-    if (label && height >= 12 && right - left > (way === 'hatched' ? g.measureText(label).width + 16 : 34)) {
-      g.save(); g.beginPath(); g.rect(left, y, right - left, height); g.clip();
-      if (way === 'hatched') { g.fillStyle = this.colours.back; g.fillRect(left + 2, y + 1, g.measureText(label).width + 4, height - 2); }
-      g.fillStyle = way === 'solid' ? this.colours.back : this.colours.text; g.textAlign = 'left'; g.fillText(label, left + 4, y + height / 2 + 0.5);
-      g.restore();
+    if (label && height >= 12 && right - left > 34) {
+      const cut = this.fit(label, right - left - 8);
+      if (way === 'hatched') { g.fillStyle = this.colours.back; g.fillRect(left + 2, y + 1, g.measureText(cut).width + 4, height - 2); }
+      g.fillStyle = way === 'solid' ? this.colours.back : this.colours.text; g.textAlign = 'left'; g.fillText(cut, left + 4, y + height / 2 + 0.5);
     }
   }
 
@@ -137,22 +159,26 @@ class Painter {
       this.bar(this.x(s[i]), this.x(s[i + 1]), item.y + s[i + 2] * STEP_HEIGHT, STEP_HEIGHT - 2, lookOf(this.colours, 'step', text(s[i + 3])), text(s[i + 4]));
   }
 
+  // requests are the bars of a stream, as fine as pixels allow.
+  requests(stream) { return barsOf(this.run, stream, BAR_PIXELS * (this.to - this.from) / (this.width - GUTTER)); }
+
   // stream draws the rate as stacked boxes, by the version that answered, what was
   // lost on top, and beneath a line for each lost request.
   stream(item) {
-    const g = this.context, c = this.colours, { seconds, lost } = item.stream, width = secondWidth(this.run), floor = item.y + CHART - 8, room = CHART - 14;
-    this.title(item.title, item.y + 12); this.title('peak ' + item.peak + '/s', item.y + 28, c.weak); this.title(text(item.stream.route), item.y + 44, c.weak);
-    for (let i = 0; i < seconds.length; i += width) {
-      const left = Math.max(this.x(seconds[i]), GUTTER), right = this.x(seconds[i + 1]) - 1;
-      if (right <= left || left > this.width) continue;
+    const g = this.context, c = this.colours, { peak, lost } = item.stream, floor = item.y + CHART - 8, room = CHART - 14;
+    this.title(item.title, item.y + 12); this.title('peak ' + peak + '/s', item.y + 28, c.weak); this.title(text(item.stream.route), item.y + 44, c.weak);
+    const bars = this.requests(item.stream).filter((b) => b[1] > this.from && b[0] < this.to), most = Math.max(1, ...bars.map((b) => b[2]));
+    for (const bar of bars) {
+      const left = Math.max(this.x(bar[0]), GUTTER), right = this.x(bar[1]) - 1;
+      if (right <= left) continue;
       let y = floor;
       const stack = (n, colour) => {
         if (n === 0) return;
-        const height = Math.max(n / item.peak * room, 1);
+        const height = Math.max(n / most * room, 1);
         g.fillStyle = colour; y -= height; g.fillRect(left, y, right - left, height);
       };
-      for (let v = 0; v < this.run.versions.length; v++) stack(seconds[i + 4 + v], c.version(v));
-      stack(seconds[i + 3], c.bad);
+      for (let v = 0; v < this.run.versions.length; v++) stack(bar[4 + v], c.version(v));
+      stack(bar[3], c.bad);
     }
     g.fillStyle = c.line; g.fillRect(GUTTER, floor, this.width, 1);
     g.fillStyle = c.bad;
@@ -166,7 +192,10 @@ class Painter {
   lane(item, y) {
     const g = this.context, c = this.colours;
     g.fillStyle = c.line; g.globalAlpha = 0.6; g.fillRect(0, y + item.height - 1, this.width, 1); g.globalAlpha = 1;
-    this.title(item.title, y + Math.min(item.height, 24) / 2);
+    this.title(item.title, y + Math.min(item.height, 24) / 2, c.text, item.labels.length ? GUTTER - 72 : undefined);
+    g.fillStyle = c.weak; g.textAlign = 'right'; g.font = '9px system-ui, sans-serif';
+    for (const { label, y: beneath } of item.labels) g.fillText(label, GUTTER - 6, y + beneath);
+    g.font = FONT;
     for (const row of item.rows) this.row(row, y + row.y);
     this.commands(item, y);
     for (const kind of ['fired', 'failure']) this.marks(item.lane.marks, kind, y + PAD, item.height - 2 * PAD);
@@ -179,7 +208,7 @@ class Painter {
     const bars = row.bars, n = bars.length / BAR;
     for (let i = firstAfter(bars, BAR, 1, this.from - 1); i < n && bars[i * BAR] <= this.to;) {
       const at = i * BAR, x1 = this.x(bars[at]), x2 = this.x(bars[at + 1]);
-      const label = row.thing === 'module' || row.thing === 'pod' ? text(bars[at + 4]) : row.thing === 'process' ? text(bars[at + 2]) : text(bars[at + 5] || bars[at + 4]);
+      const label = row.thing === 'module' || row.thing === 'pod' ? text(bars[at + 4]) : row.thing === 'process' ? [text(bars[at + 2]), text(bars[at + 5])].filter((s) => s).join(': ') : text(bars[at + 5] || bars[at + 4]);
       this.bar(x1, x2, y, row.height, lookOf(this.colours, row.thing, text(bars[at + 2]), bars[at + 3]), label);
       i = x2 - x1 >= 1 ? i + 1 : Math.max(i + 1, firstAfter(bars, BAR, 1, this.time(x1 + 1)));
     }

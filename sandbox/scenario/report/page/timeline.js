@@ -25,13 +25,17 @@ class Timeline {
     return tools;
   }
 
-  // legend explains the colours of the versions, in those of the moment.
+  // legend explains all colours, in those of the moment.
   legend() {
     this.keys.replaceChildren(...this.run.versions.flatMap((version, n) => {
       const box = make('canvas'); box.width = box.height = 10;
       const g = box.getContext('2d'); g.fillStyle = this.painter.colours.version(n); g.fillRect(0, 0, 10, 10);
       return [box, make('span', '', text(version))];
-    }), make('span', '', 'solid: serves or Ready; hatched: being installed, not Ready; pale: deactivated, leaving; red: lost, failed'));
+    }), ...LEGEND.flatMap(([thing, state, words]) => {
+      const box = make('canvas'); box.width = 16; box.height = 10;
+      this.painter.fill(box.getContext('2d'), 0, 0, 16, 10, lookOf(this.painter.colours, thing, state, 0));
+      return [box, make('span', '', words)];
+    }), make('span', '', 'lines: commands up to their answers, red if failed; yellow: a fault struck; red: a request lost'));
   }
 
   draw() {
@@ -96,7 +100,7 @@ class Timeline {
     if (y < headHeight) {
       const item = find(head, y);
       if (!item) return '';
-      if (x < GUTTER) return item.title;
+      if (x < GUTTER) return item.kind === 'stream' ? `${item.title}\npeak ${item.stream.peak}/s\n${text(item.stream.route)}` : item.title;
       return item.kind === 'steps' ? this.stepAt(item, x, y) : this.requestsAt(item, x);
     }
     const item = find(lanes, y - headHeight + this.scroll.scrollTop);
@@ -112,13 +116,13 @@ class Timeline {
   }
 
   requestsAt(item, x) {
-    const { seconds, lost } = item.stream, width = secondWidth(this.run), t = this.painter.time(x), near = this.near(), lines = [];
+    const { lost } = item.stream, t = this.painter.time(x), near = this.near(), lines = [];
     for (let n = firstAfter(lost, LOST, 0, t - near); n * LOST < lost.length && lost[n * LOST] <= t + near && lines.length < 6; n++)
       lines.push(`lost: ${text(lost[n * LOST + 1])} at ${moment(lost[n * LOST], 0)}; ${text(lost[n * LOST + 2])}`);
-    for (let i = 0; i < seconds.length; i += width) {
-      if (seconds[i] > t || seconds[i + 1] <= t) continue;
-      lines.push(`${moment(seconds[i], 1e7)} to ${moment(seconds[i + 1], 1e7)}: ${seconds[i + 2]} sent, ${seconds[i + 3]} lost`);
-      this.run.versions.forEach((version, v) => { if (seconds[i + 4 + v]) lines.push(`${text(version)}: ${seconds[i + 4 + v]}`); });
+    const bar = this.painter.requests(item.stream).find((b) => b[0] <= t && t < b[1]);
+    if (bar) {
+      lines.push(`${range(bar[0], bar[1])}: ${bar[2]} sent, ${bar[3]} lost`);
+      this.run.versions.forEach((version, v) => { if (bar[4 + v]) lines.push(`${text(version)}: ${bar[4 + v]}`); });
     }
     return lines.join('\n');
   }
@@ -136,7 +140,7 @@ class Timeline {
     const t = this.painter.time(x), bars = row.bars, i = firstAfter(bars, BAR, 1, t - this.near() / 2) * BAR;
     if (i >= bars.length || bars[i] > t + this.near() / 2) return '';
     const name = text(bars[i + 4]), more = text(bars[i + 5]);
-    return `${row.thing} ${name}: ${text(bars[i + 2])}${more ? '\n' + more : ''}\n${range(bars[i], bars[i + 1])}`;
+    return `${THINGS[row.thing]} ${name}: ${text(bars[i + 2])}${more ? '\n' + more : ''}\n${range(bars[i], bars[i + 1])}`;
   }
 
   // near is how much time three pixels are: what the pointer can hit.

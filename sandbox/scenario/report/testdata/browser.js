@@ -48,11 +48,14 @@ const sandbox = {
   getComputedStyle: () => ({ getPropertyValue: (name) => name }), matchMedia: () => new Element('media'), out: [], probe: null,
 };
 // The script keeps what it has to itself: the probe is put inside.
-sandbox.probe = (timelines) => {
+sandbox.probe = (timelines, unnamed) => {
   for (const t of timelines) {
     const result = { titles: [], whole: 0, zoomed: 0, printed: 0, places: {} };
     const count = (draw) => { boxes = 0; texts = []; draw(); return boxes; };
     result.whole = count(() => t.drawNow());
+    result.texts = [...texts];
+    result.legend = t.keys.children.map((c) => c.textContent || '').filter((s) => s);
+    result.unnamed = unnamed(t.painter.colours);
     result.titles = [...t.layout.head, ...t.layout.lanes].map((i) => i.title);
     for (const part of JSON.parse(process.argv[3] || '[]')) { // a title, a time, pixels beneath the top of its lane
       const head = t.layout.head.find((i) => i.title === part[0]), lane = t.layout.lanes.find((i) => i.title === part[0]);
@@ -67,6 +70,14 @@ sandbox.probe = (timelines) => {
     sandbox.out.push(result);
   }
 };
+// unnamed are the looks that the legend does not show.
+const looks = `const unnamed = (c) => {
+  const shown = new Set((typeof LEGEND === "undefined" ? [] : LEGEND).map(([thing, state]) => String(lookOf(c, thing, state, 0))));
+  const states = { life: ['ready', 'connected', 'starting', 'disconnected', 'down'], node: ['Ready', 'NotReady', 'Unknown'], module: ['ACTIVATED', 'RESOLVED', 'DEACTIVATED', 'BROKEN'],
+    pod: ['ready', 'notReady', 'pending', 'terminating'], process: ['running', 'paused', 'exited'], fault: ['set'], endpoints: ['all', 'some', 'none', 'empty'], step: ['passed', 'failed', 'errored', 'skipped'] };
+  return Object.entries(states).flatMap(([thing, list]) => list.filter((s) => !shown.has(String(lookOf(c, thing, s, 0)))).map((s) => thing + ' ' + s));
+};
+`;
 const end = script.lastIndexOf('})();');
-vm.runInNewContext(script.slice(0, end) + 'probe(timelines.values());\n' + script.slice(end), sandbox);
+vm.runInNewContext(script.slice(0, end) + looks + 'probe(timelines.values(), unnamed);\n' + script.slice(end), sandbox);
 console.log(JSON.stringify(sandbox.out));

@@ -5,5 +5,7 @@
 //	lines.go   events as lines, for people and as JSON
 //	screen.go  Screen: the same lanes as in the HTML report, live in a terminal
 //	lanes.go   how a lane looks in characters
+//	beside.go  what a lane is now, in words beside it
+//	key.go     which colour a version has; what signs and colours mean
 //	events.go  how an event reads in a line
 package watch

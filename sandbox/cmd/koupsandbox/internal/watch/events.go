@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -19,6 +21,19 @@ func Line(e timeline.Event) string {
 	who, what := describe(e)
 	line := fmt.Sprintf("%s  %-9s  %-30s  %s", e.Time.Local().Format(clockFormat), e.Kind, who, what)
 	return strings.TrimRight(plain.Text(line), " ")
+}
+
+// shortLine is an event in a line of the screen, which has no room for its kind.
+func shortLine(e timeline.Event) string {
+	who, what := describe(e)
+	switch e.Kind {
+	case timeline.Node:
+		what = "Node " + what
+	case timeline.Pod:
+		what = "Pod " + what
+	}
+	who = ansi.Truncate(plain.Text(who), leastName, "…")
+	return fmt.Sprintf("%s  %-*s  %s", e.Time.Local().Format(clockFormat), leastName, who, plain.Text(what))
 }
 
 func describe(e timeline.Event) (who, what string) {
@@ -68,7 +83,7 @@ func podLine(e timeline.Event) (who, what string) {
 	if p.Deleting && !p.Gone {
 		state += ", being deleted"
 	}
-	return cmp.Or(e.Base, p.Node), fmt.Sprintf("%s (%s): %s", p.Name, strings.Join(p.ModuleNames(), ", "), state)
+	return cmp.Or(e.Base, p.Node), fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), state, p.Name)
 }
 
 func change(from, to string) string {

@@ -1,14 +1,12 @@
 package watch
 
 import (
-	"fmt"
 	"image/color"
 	"strings"
 	"time"
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 	"github.com/koupleless/koupsandbox/sandbox/timeline/lanes"
 )
@@ -29,18 +27,6 @@ type cell struct {
 }
 
 var empty = cell{" ", nil}
-
-// palette gives each version its colour, in the order in which they appear.
-type palette map[string]int
-
-func (p palette) of(version string) color.Color {
-	n, ok := p[version]
-	if !ok {
-		n = len(p)
-		p[version] = n
-	}
-	return versions[n%len(versions)]
-}
 
 // period is the time of a cell.
 type period struct{ from, to time.Time }
@@ -107,15 +93,35 @@ func marked(l *lanes.Lane, kind lanes.MarkKind, p period) bool {
 	return false
 }
 
+// The signs of a base's lane.
+const (
+	serving, installing, both, inactive = "█", "▒", "▓", "░"
+	failed, lost                        = "×", "!"
+)
+
+// moduleCell is how a version of a module looks.
+func moduleCell(s *lanes.Span, g *lanes.Segment, colours *palette) cell {
+	switch timeline.ModuleState(g.State) {
+	case timeline.ModuleActivated:
+		return cell{serving, colours.of(s.Version)}
+	case timeline.ModuleResolved:
+		return cell{installing, colours.of(s.Version)}
+	case timeline.ModuleBroken:
+		return cell{failed, bad}
+	default:
+		return cell{inactive, colours.of(s.Version)}
+	}
+}
+
 // modules draws what a base has: the version that is active, one that is being installed, one that
 // is no longer active; and over it what went wrong.
-func modules(l *lanes.Lane, colours palette) func(period) cell {
+func modules(l *lanes.Lane, colours *palette) func(period) cell {
 	return func(p period) cell {
 		switch {
 		case marked(l, lanes.Lost, p):
-			return cell{"!", bad}
+			return cell{lost, bad}
 		case marked(l, lanes.Failure, p):
-			return cell{"×", bad}
+			return cell{failed, bad}
 		}
 		life, serves, comes, rests := empty, empty, empty, empty
 		for _, s := range l.Spans {
@@ -131,21 +137,22 @@ func modules(l *lanes.Lane, colours palette) func(period) cell {
 			case s.Thing == lanes.Life:
 				life = cell{"·", weak}
 			case s.Thing != lanes.Module:
-			case timeline.ModuleState(g.State) == timeline.ModuleActivated:
-				serves = cell{"█", colours.of(s.Version)}
-			case timeline.ModuleState(g.State) == timeline.ModuleResolved:
-				comes = cell{"▒", colours.of(s.Version)}
-			case timeline.ModuleState(g.State) == timeline.ModuleBroken:
-				rests = cell{"×", bad}
 			default:
-				rests = cell{"░", colours.of(s.Version)}
+				switch c := moduleCell(s, g, colours); c.char {
+				case serving:
+					serves = c
+				case installing:
+					comes = c
+				default:
+					rests = c
+				}
 			}
 		}
 		switch {
 		case life.char == "x":
 			return life
 		case serves != empty && comes != empty:
-			return cell{"▓", serves.colour}
+			return cell{both, serves.colour}
 		case serves != empty:
 			return serves
 		case comes != empty:
@@ -158,7 +165,7 @@ func modules(l *lanes.Lane, colours palette) func(period) cell {
 }
 
 // pods draws how many of a base's Pods are Ready.
-func pods(l *lanes.Lane, colours palette) func(period) cell {
+func pods(l *lanes.Lane, colours *palette) func(period) cell {
 	return func(p period) cell {
 		best, rank := empty, 0
 		for _, s := range l.Spans {
@@ -181,7 +188,7 @@ func pods(l *lanes.Lane, colours palette) func(period) cell {
 	}
 }
 
-// states draws a lane with one thing by its state.
+// states draws things of one kind by their state.
 func states(l *lanes.Lane, looks map[string]cell) func(period) cell {
 	return func(p period) cell {
 		if marked(l, lanes.Fired, p) {
@@ -206,48 +213,3 @@ var (
 	faults    = map[string]cell{string(timeline.FaultSet): {"▒", warn}}
 	waiting   = map[string]cell{lanes.Pending: {"○", weak}}
 )
-
-// now says what a lane is at a moment, in few words.
-func now(l *lanes.Lane, t time.Time, colours palette) string {
-	var parts []string
-	for _, s := range l.Spans {
-		g := s.At(t)
-		if g == nil {
-			continue
-		}
-		switch s.Thing {
-		case lanes.Life:
-			if g.State != lanes.Ready {
-				parts = append(parts, paint(warn, g.State))
-			}
-		case lanes.Node:
-			if g.State != string(timeline.NodeReady) {
-				parts = append(parts, paint(warn, "Node "+plain.Text(g.State)))
-			}
-		case lanes.Module:
-			parts = append(parts, fmt.Sprintf("%s %s", paint(colours.of(s.Version), plain.Text(s.Name)), strings.ToLower(plain.Text(g.State))))
-		case lanes.Pod:
-		case lanes.Fault:
-			parts = append(parts, plain.Text(timeline.Join(": ", s.Name, g.Text)))
-		default:
-			parts = append(parts, plain.Text(g.State))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// podsNow counts the Pods of a lane at a moment.
-func podsNow(l *lanes.Lane, t time.Time) (ready, all int) {
-	for _, s := range l.Spans {
-		if s.Thing != lanes.Pod {
-			continue
-		}
-		if g := s.At(t); g != nil {
-			all++
-			if g.State == lanes.Ready {
-				ready++
-			}
-		}
-	}
-	return ready, all
-}

@@ -27,8 +27,11 @@ const (
 	// mostEvents is how many lines of events the screen keeps.
 	mostEvents = 200
 	// leastName is the width of the column with the names, which grows with them to a quarter of
-	// the screen; nowWidth that of what is beside a lane, on a wide one.
-	leastName, nowWidth = 20, 44
+	// the screen; mostNow that of what is beside a lane, which has half of a small one.
+	leastName, mostNow = 10, 60
+	// leastWidth and leastHeight are the smallest screen; one lower than lowHeight has no room to
+	// explain all signs.
+	leastWidth, leastHeight, lowHeight = 40, 8, 16
 )
 
 // spans are how much time a screen may show.
@@ -48,8 +51,8 @@ type Screen struct {
 
 	mu      sync.Mutex
 	board   *lanes.Board
-	colours palette
-	events  []string
+	colours *palette
+	events  []timeline.Event
 	lost    int
 	synced  bool
 }
@@ -59,7 +62,7 @@ func NewScreen(o ScreenOptions) *Screen {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Screen{o: o, board: lanes.NewBoard(), colours: palette{}}
+	return &Screen{o: o, board: lanes.NewBoard(), colours: newPalette()}
 }
 
 // Observe is a sink for Follow. It never fails.
@@ -75,9 +78,9 @@ func (s *Screen) Observe(e timeline.Event) error {
 		return nil
 	}
 	if s.synced && !e.Routine() { // what was there before is in the lanes
-		s.events = append(s.events, Line(e))
+		s.events = append(s.events, e)
 		if len(s.events) > 2*mostEvents {
-			s.events = append([]string(nil), s.events[len(s.events)-mostEvents:]...)
+			s.events = append([]timeline.Event(nil), s.events[len(s.events)-mostEvents:]...)
 		}
 	}
 	return nil
@@ -171,7 +174,7 @@ func (m *model) View() tea.View {
 }
 
 func (m *model) draw() string {
-	if m.width < 2*leastName || m.height < 8 {
+	if m.width < leastWidth || m.height < leastHeight {
 		return "the terminal is too small"
 	}
 	s := m.screen
@@ -186,7 +189,11 @@ func (m *model) draw() string {
 		m.forgot = at
 	}
 	body := m.lanes(at)
-	free := m.height - 3 // head, line, keys
+	keys := keyLines(m.width)
+	if m.height < lowHeight {
+		keys = keys[:1]
+	}
+	free := m.height - 2 - len(keys) // head, line
 	log := min(len(s.events), max(free/4, 2))
 	free -= log
 	m.scroll = min(m.scroll, max(len(body)-free, 0))
@@ -197,9 +204,15 @@ func (m *model) draw() string {
 	for len(lines) < free+1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, paint(weak, strings.Repeat("─", m.width)))
-	lines = append(lines, s.events[len(s.events)-log:]...)
-	lines = append(lines, paint(weak, "q end   + − time   space pause   ↑ ↓ scroll   p Pods      █ serves ▓ and installs ▒ installs ░ deactivated ━ Pod Ready ! lost × failed x down"))
+	line := paint(weak, "──")
+	if names := s.colours.names(); names != "" {
+		line += " " + names + " "
+	}
+	lines = append(lines, line+paint(weak, strings.Repeat("─", max(m.width-ansi.StringWidth(line), 0))))
+	for _, e := range s.events[len(s.events)-log:] {
+		lines = append(lines, shortLine(e))
+	}
+	lines = append(lines, keys...)
 	for i, l := range lines {
 		lines[i] = ansi.Truncate(l, m.width, "…")
 	}
@@ -231,41 +244,64 @@ func (m *model) head(at time.Time) string {
 // lanes returns how to draw each lane; of a thousand only those that are in sight are drawn.
 func (m *model) lanes(at time.Time) []func() string {
 	s := m.screen
-	names := 0
+	from := at.Add(-spans[m.span])
+	var calmOnes, shown []*lanes.Lane
+	set := map[string][]*lanes.Span{} // faults by base
+	names := leastName
 	for _, l := range s.board.Lanes() {
+		if l.Kind == lanes.Faults {
+			for _, f := range l.Spans {
+				set[f.Base] = append(set[f.Base], f)
+			}
+		}
+		switch {
+		case l.Kind == lanes.Component && calm(l, from, at):
+			calmOnes = append(calmOnes, l)
+			continue
+		case (l.Kind == lanes.Faults || l.Kind == lanes.Waiting) && idle(l, from, at):
+			continue
+		}
+		shown = append(shown, l)
 		names = max(names, ansi.StringWidth(plain.Text(l.Name)))
 	}
-	nameWidth := max(min(names, m.width/4), leastName)
-	n, beside := m.width-nameWidth-1, false
-	if m.width > nameWidth+2*nowWidth {
-		n, beside = n-nowWidth, true
-	}
+	nameWidth := min(names, m.width/4)
+	nowWidth := min(m.width/2, mostNow)
+	n := m.width - nameWidth - nowWidth - 2
 	each := spans[m.span] / time.Duration(n)
 	edge := at.Truncate(each).Add(each) // cells stand still while time goes on
 	var rows []func() string
 	add := func(name string, draw func(period) cell, now func() string) {
 		rows = append(rows, func() string {
 			name := ansi.Truncate(plain.Text(name), nameWidth, "…")
-			row := fmt.Sprintf("%-*s %s", nameWidth, name, strip(n, each, edge, draw))
-			if beside {
-				row += " " + now()
-			}
-			return row
+			return fmt.Sprintf("%-*s %s %s", nameWidth, name, strip(n, each, edge, draw), now())
 		})
 	}
-	for _, l := range s.board.Lanes() {
-		state := func() string { return now(l, at, s.colours) }
+	if len(calmOnes) > 0 {
+		all := &lanes.Lane{}
+		for _, l := range calmOnes {
+			all.Spans = append(all.Spans, l.Spans...)
+		}
+		add("components", states(all, processes), func() string { return fmt.Sprintf("%d running", len(calmOnes)) })
+	}
+	for _, l := range shown {
 		switch l.Kind {
 		case lanes.Component:
-			add(l.Name, states(l, processes), state)
+			add(l.Name, states(l, processes), func() string { return now(l, at) })
 		case lanes.Faults:
-			add("faults", states(l, faults), state)
+			add("faults", states(l, faults), func() string { return now(l, at) })
 		case lanes.Waiting:
-			add("Pods without a base", states(l, waiting), func() string { return "" })
+			add("no base", states(l, waiting), func() string { return waitingNow(l, at) })
 		case lanes.Base:
-			add(l.Name, modules(l, s.colours), state)
-			if ready, all := podsNow(l, at); !m.hidePods && all > 0 {
-				add("  Pods", pods(l, s.colours), func() string { return fmt.Sprintf("%d of %d Ready", ready, all) })
+			add(l.Name, modules(l, s.colours), func() string { return modulesNow(l, at, s.colours) })
+			why := func() []string { return reasons(l, set[l.Name], from, at) }
+			ready, all := podsNow(l, at)
+			switch {
+			case !m.hidePods && all > 0:
+				add("  Pods", pods(l, s.colours), func() string {
+					return plain.Text(strings.Join(append([]string{fmt.Sprintf("%d/%d Ready", ready, all)}, why()...), ", "))
+				})
+			case len(why()) > 0:
+				add("", func(period) cell { return empty }, func() string { return plain.Text(strings.Join(why(), ", ")) })
 			}
 		}
 	}

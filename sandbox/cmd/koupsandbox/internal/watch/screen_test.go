@@ -117,6 +117,106 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
+// stuck is a release that goes wrong in three ways, on a terminal with the usual components.
+func stuck() []timeline.Event {
+	var events []timeline.Event
+	for _, name := range []string{"broker", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "module-controller"} {
+		events = append(events, timeline.Event{Kind: timeline.Component, Time: after(0), Name: name, State: "running"})
+	}
+	const before, release = "0.0.1-SNAPSHOT", "0.0.2-SNAPSHOT"
+	pod := func(ms int, base, version, phase, reason string) timeline.Event {
+		return timeline.Event{Kind: timeline.Pod, Time: after(ms), Base: base, Pod: &timeline.PodState{Name: "test-module-deployment-8489b9899b-" + base, UID: base + version,
+			Node: "vnode." + base, Phase: phase, Ready: reason == "", Reason: reason, Modules: []timeline.ModuleRef{{Name: "biz1", Version: version}}}}
+	}
+	for _, base := range []string{"base-1", "base-2", "base-3"} {
+		events = append(events,
+			timeline.Event{Kind: timeline.Base, Time: after(10), Base: base, Identity: base, State: "ready"},
+			timeline.Event{Kind: timeline.Base, Time: after(10), Base: base, Identity: base, State: "connected"},
+			timeline.Event{Kind: timeline.Module, Time: after(20), Base: base, Module: "biz1", Version: before, State: "ACTIVATED"},
+			pod(30, base, before, "Running", ""))
+	}
+	return append(events,
+		timeline.Event{Kind: timeline.Synced, Time: after(700)},
+		timeline.Event{Kind: timeline.Fault, Time: after(2000), Base: "base-3", Name: "fault-1", State: "set", Message: "hang"},
+		pod(3000, "base-2", release, "Pending", "DiskFull"),
+		pod(4000, "base-3", release, "Pending", "ContainerCreating"),
+		timeline.Event{Kind: timeline.Module, Time: after(4000), Base: "base-3", Module: "biz1", Version: release, State: "RESOLVED"},
+		timeline.Event{Kind: timeline.Fault, Time: after(4000), Base: "base-3", Name: "fault-1", State: "fired", Message: "hang"},
+		timeline.Event{Kind: timeline.Command, Time: after(20000), Base: "base-2", Name: "installBiz", Module: "biz1", Version: release, Code: "User.DiskFull", Message: "java.io.IOException: No space left on device"},
+		timeline.Event{Kind: timeline.Component, Time: after(21000), Name: "module-controller", State: "exited", Message: "signal: killed"})
+}
+
+// On a terminal of the usual size the lanes say which versions there are and why a base is stuck;
+// healthy components take one line, and each sign and each colour is explained.
+func TestUsualSize(t *testing.T) {
+	m := screenAt(t, 25000, stuck()...)
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	got := m.View().Content
+	golden(t, "usual-size", ansi.Strip(got))
+	golden(t, "usual-size-color", got)
+	lines := strings.Split(ansi.Strip(got), "\n")
+	lane := func(name string) string { // with the line beneath it
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, name+" ") })
+		if i < 0 {
+			return ""
+		}
+		return strings.Join(lines[i:i+2], "\n")
+	}
+	for _, tc := range []struct{ lane, want string }{
+		{"components", "5 running"},
+		{"module-controller", "exited: signal: killed"},
+		{"base-1", "biz1 █0.0.1-SNAPSHOT"},
+		{"base-2", "1/2 Ready, DiskFull"},
+		{"base-3", "biz1 █0.0.1-SNAPSHOT ▒0.0.2-SNAPSHOT 21s"},
+		{"base-3", "1/2 Ready, fault hang, ContainerCreating"},
+	} {
+		if got := lane(tc.lane); !strings.Contains(got, tc.want) {
+			t.Errorf("the lane %s lacks %q:\n%s", tc.lane, tc.want, got)
+		}
+	}
+	for _, name := range []string{"broker", "etcd", "kube-scheduler"} {
+		if got := lane(name); got != "" {
+			t.Errorf("%s is healthy and has a lane of its own: %s", name, got)
+		}
+	}
+	foot := strings.Join(lines[len(lines)-10:], "\n")
+	for _, want := range []string{"■ 0.0.1-SNAPSHOT", "■ 0.0.2-SNAPSHOT", "█ serves", "▓ and installs", "▒ installs", "░ deactivated", "━ Pod Ready", "╌ not Ready",
+		"! lost", "× failed", "x down", "~ disconnected", "─ running", "= paused", "▒ fault", "* struck", "○ no base", "User.DiskFull"} {
+		if !strings.Contains(foot, want) {
+			t.Errorf("the foot lacks %q:\n%s", want, foot)
+		}
+	}
+}
+
+// A base that is stuck says why also where the rows of Pods are hidden, or it has none.
+func TestReasonsWithoutPods(t *testing.T) {
+	m := screenAt(t, 25000, stuck()...)
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	press(m, tea.KeyPressMsg{Code: 'p', Text: "p"})
+	got := ansi.Strip(m.View().Content)
+	for _, want := range []string{"  DiskFull, User.DiskFull: installBiz", "  fault hang, ContainerCreating"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "  Pods  ") {
+		t.Errorf("Pods are not hidden:\n%s", got)
+	}
+}
+
+// A component that was away has a lane of its own until that is out of sight.
+func TestComponentsFoldAgain(t *testing.T) {
+	events := append(stuck(), timeline.Event{Kind: timeline.Component, Time: after(22000), Name: "module-controller", State: "running"})
+	for ms, want := range map[int]string{25000: "5 running", 51999: "5 running", 53000: "6 running"} {
+		m := screenAt(t, ms, events...)
+		m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+		got := ansi.Strip(m.View().Content)
+		if folded := strings.Contains(got, "\nmodule-controller "); !strings.Contains(got, want) || folded != (want == "5 running") {
+			t.Errorf("after %d ms, want %s:\n%s", ms, want, got)
+		}
+	}
+}
+
 // A paused screen stands still while events go on.
 func TestPause(t *testing.T) {
 	m := screenAt(t, 25000, rollout...)

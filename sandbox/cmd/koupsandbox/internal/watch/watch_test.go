@@ -177,18 +177,18 @@ func TestPlain(t *testing.T) {
 	}
 	want := strings.TrimPrefix(`
 09:30:00.002  module     base-1                          stock:1 ACTIVATED
-09:30:00.002  pod        base-1                          stock-a (stock:1): Ready
+09:30:00.002  pod        base-1                          stock:1 Ready (stock-a)
 09:30:00.003  synced                                     that is what there is; now what changes
 09:30:01.000  fault      base-2                          fault-1 set: silent
 09:30:02.000  module     base-1                          stock:2 RESOLVED
-09:30:02.000  pod        base-1                          stock-b (stock:2): Running, Installing
+09:30:02.000  pod        base-1                          stock:2 Running, Installing (stock-b)
 09:30:03.000  command    base-1                          installBiz stock:2 ok after 1s
 09:30:03.000  module     base-1                          stock:2 RESOLVED → ACTIVATED
 09:30:03.000  module     base-1                          stock:1 ACTIVATED → DEACTIVATED
 09:30:03.500  request    traffic                         lost: notFound base-1 through kube-proxy: 404\x1b[2J
 09:30:04.000  command    base-1                          uninstallBiz stock:1 User.Hang after 0s: stop handler
 09:30:04.100  module     base-1                          stock:1 DEACTIVATED → gone
-09:30:04.200  pod        base-1                          stock-a (stock:1): gone
+09:30:04.200  pod        base-1                          stock:1 gone (stock-a)
 09:30:05.000  component  broker                          exited: signal: killed
 09:30:05.100  base       base-1                          disconnected
 09:30:05.200  base       base-2                          down
