@@ -99,7 +99,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 			m.When = Settled
 		}
 		switch {
-		case kind.fault != nil || kind.name == restartBase:
+		case kind.fault != nil || kind.drains || kind.name == restartBase:
 			m.Base = pick(r, bases)
 		case kind.resource == "controller":
 			m.Replica = 1 + r.IntN(s.Replicas)

@@ -1,24 +1,29 @@
 package fuzz
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
 const (
-	// settledAfter is after how many schedules the memory of a controller is taken as what it needs,
-	// and longLife after how many more growth is looked for.
+	// settledAfter is after how many schedules what a controller uses is taken as what it needs, and
+	// longLife after how many more growth is looked for.
 	settledAfter, longLife = 5, 15
-	// growthAllowed is how much a controller may grow besides doubling.
-	growthAllowed = 32 << 20
+	// bytesAllowed and goroutinesAllowed are how much a controller may grow besides doubling.
+	bytesAllowed, goroutinesAllowed = 32 << 20, 200
 )
 
-// growth watches the memory of the controllers over the schedules that each process lives through.
-// It may be used concurrently; its zero value knows none.
+// growth watches the memory and the goroutines of the controllers over the schedules that each process
+// lives through. It may be used concurrently; its zero value knows none.
 type growth struct {
 	mu    sync.Mutex
 	lives map[string]*life // by sandbox and controller
@@ -28,12 +33,16 @@ type growth struct {
 type life struct {
 	began     time.Time
 	schedules int
-	needs     uint64 // bytes
+	needs     usage
 }
 
-// look notes what controllers need after a schedule, when nothing of it is left. It returns what is
-// wrong, empty if nothing is.
-func (g *growth) look(status *sandbox.Status) string {
+// usage is what a controller uses; goroutines are 0 if nobody tells them.
+type usage struct{ bytes, goroutines uint64 }
+
+// look notes what controllers use after a schedule, when nothing of it is left. count tells the
+// goroutines by the URL of metrics, 0 if they are not known. It returns which invariant is broken, and
+// how; both are empty if none is.
+func (g *growth) look(status *sandbox.Status, count func(url string) uint64) (invariant, seen string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lives == nil {
@@ -50,13 +59,44 @@ func (g *growth) look(status *sandbox.Status) string {
 			g.lives[key] = l
 		}
 		l.schedules++
+		if l.schedules != settledAfter && l.schedules < settledAfter+longLife {
+			continue
+		}
+		uses := usage{bytes: c.RSS}
+		if c.Metrics != "" {
+			uses.goroutines = count(c.Metrics)
+		}
 		switch {
 		case l.schedules == settledAfter:
-			l.needs = c.RSS
-		case l.schedules >= settledAfter+longLife && c.RSS > 2*l.needs+growthAllowed:
+			l.needs = uses
+		case uses.bytes > 2*l.needs.bytes+bytesAllowed:
 			delete(g.lives, key) // told once
-			return fmt.Sprintf("%s needs %d MiB after %d schedules, and needed %d MiB after %d", c.Name, c.RSS>>20, l.schedules, l.needs>>20, settledAfter)
+			return "memory", fmt.Sprintf("%s needs %d MiB after %d schedules, and needed %d MiB after %d", c.Name, uses.bytes>>20, l.schedules, l.needs.bytes>>20, settledAfter)
+		case l.needs.goroutines > 0 && uses.goroutines > 2*l.needs.goroutines+goroutinesAllowed:
+			delete(g.lives, key)
+			return "goroutines", fmt.Sprintf("%s has %d goroutines after %d schedules, and had %d after %d", c.Name, uses.goroutines, l.schedules, l.needs.goroutines, settledAfter)
 		}
 	}
-	return ""
+	return "", ""
+}
+
+// goroutines asks a controller how many it has; 0 if it does not tell.
+func goroutines(ctx context.Context, url string) uint64 {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = response.Body.Close() }() // what counts has been read
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if one := families["go_goroutines"].GetMetric(); err == nil && len(one) == 1 {
+		return uint64(one[0].GetGauge().GetValue())
+	}
+	return 0
 }

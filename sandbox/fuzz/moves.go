@@ -25,8 +25,12 @@ type move struct {
 	moves bool
 	// untold says that a module goes and nobody is told; deaf that lists do not come in time.
 	untold, deaf bool
+	// stale says that the endpoints of Services do not follow their Pods meanwhile.
+	stale bool
 	// away says that a base may count as unreachable by it, and its Pods may move.
 	away bool
+	// drains says that it empties the Node of a base, until it ends.
+	drains bool
 	// api says that it needs the API server; bases that it needs the controller and the way to bases.
 	api, bases bool
 	// resource is what two disturbances of it cannot have at once; empty = the base's own.
@@ -44,6 +48,11 @@ type move struct {
 // counts says whether it strikes some requests only, after those that it lets pass.
 func (m *move) counts() bool {
 	return m.rule != nil && !m.rule.Kind.Lasts() && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
+}
+
+// endsAtAPIServer says whether it ends by what only the API server can do or answer.
+func (m *move) endsAtAPIServer() bool {
+	return m.drains || m.resource == controllerManager || m.resource == scheduler
 }
 
 // Operations and disturbances, by name.
@@ -82,7 +91,12 @@ var all = []move{
 	{name: "controller paused", weight: 5, disturbs: true, resource: "controller"},
 	{name: "broker killed", weight: 5, disturbs: true, resource: "broker"},
 	{name: "broker paused", weight: 3, disturbs: true, resource: "broker"},
-	{name: "API server killed", weight: 3, disturbs: true, resource: "apiserver"},
+	{name: "API server killed", weight: 3, disturbs: true, resource: apiServer},
+	{name: "controller manager killed", weight: 1, disturbs: true, stale: true, resource: controllerManager},
+	{name: "controller manager paused", weight: 1, disturbs: true, stale: true, resource: controllerManager},
+	{name: "scheduler killed", weight: 1, disturbs: true, resource: scheduler},
+	{name: "scheduler paused", weight: 1, disturbs: true, resource: scheduler},
+	{name: drained, weight: 2, disturbs: true, api: true, takes: true, gap: true, moves: true, drains: true},
 	{name: "base cut off", weight: 4, disturbs: true, deaf: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
 	{name: commandsLost, deaf: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
 	{name: "heartbeats lost", weight: 1, disturbs: true, away: true, fault: v1alpha1.Object{"kind": "silent"}},
@@ -125,8 +139,18 @@ const (
 	crash       = "base crashes"
 )
 
-// commandsLost is a disturbance that render knows by name.
-const commandsLost = "commands lost"
+// The resources of disturbances that render knows by name.
+const (
+	apiServer         = "apiserver"
+	controllerManager = "controllerManager"
+	scheduler         = "scheduler"
+)
+
+// The disturbances that render knows by name.
+const (
+	commandsLost = "commands lost"
+	drained      = "Node drained"
+)
 
 const (
 	deployment  = "Deployment"

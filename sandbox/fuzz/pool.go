@@ -13,6 +13,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
@@ -86,7 +87,7 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		p.names = append(p.names, name)
 	}
 	p.mu.Unlock()
-	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs})
+	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs, Held: true})
 	if err != nil {
 		return nil, fmt.Errorf("bringing sandbox %s up: %w", name, err)
 	}
@@ -124,12 +125,13 @@ func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, 
 	}
 	ended := exited(status)
 	if ended == nil {
-		if grown := p.growth.look(status); grown != "" && o.invariant == "" {
-			o = outcome{invariant: "memory", seen: grown}
+		count := func(url string) uint64 { return goroutines(ctx, url) }
+		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
+			o = outcome{invariant: invariant, seen: seen}
 		}
 		return o, r, nil
 	}
-	if seen := ended.Name + " has ended by itself: " + lastLines(ended.Log); strings.HasPrefix(ended.Name, controller) {
+	if seen := ended.Name + " has ended by itself: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
 		o = outcome{invariant: "the controller runs", seen: seen}
 	} else {
 		o = outcome{unclear: true, seen: seen}
@@ -156,16 +158,6 @@ func exited(status *sandbox.Status) *sandbox.Component {
 		}
 	}
 	return nil
-}
-
-// lastLines are the last lines of a log.
-func lastLines(log string) string {
-	text, err := os.ReadFile(log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
 func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -25,9 +26,8 @@ const (
 	settle = 30 * time.Second
 	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
 	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
-	// count as dead, since of those one is given up in a minute, at this speed; where an install may get
-	// lost, which is waited for as long; and where the API server was away: Kubernetes' own controllers
-	// may look for it a minute later only, after a second outage in two minutes, at any speed.
+	// count as dead, since of those one is given up in a minute, at this speed; and where an install may
+	// get lost, which is waited for as long.
 	settleSlowly = 100 * time.Second
 	// quiet is how long nothing may be written in the end, five seconds at this speed.
 	quiet = time.Second
@@ -39,7 +39,7 @@ const (
 // settle is how long everything may take to be as it should.
 func (s Schedule) settle() time.Duration {
 	if s.has(func(m *move) bool {
-		return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.resource == "apiserver" || m.away
+		return m.name == newImage || m.name == upgrade || m.name == commandsLost || m.away
 	}) {
 		return settleSlowly
 	}
@@ -158,6 +158,9 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	if s.has(func(m *move) bool { return m.name == upgrade }) && s.has(func(m *move) bool { return m.resource != "" }) {
 		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
 	}
+	if s.has(func(m *move) bool { return m.stale }) {
+		c.Truth = v1alpha1.Ignored // it looks at endpoints, which do not follow
+	}
 	return c
 }
 
@@ -177,11 +180,20 @@ func (s Schedule) lossless(w Workload) bool {
 }
 
 // observed says that Kubernetes never takes Nodes for unreachable, and with them all Pods Not Ready:
-// it does so when no controller renews their Leases for 50 s, which is ten at this speed.
+// it does so when no controller renews their Leases for 50 s, which is ten at this speed. The API server
+// needs some of them to start, at any speed.
 func (s Schedule) observed() bool {
-	return !slices.ContainsFunc(s.Moves, func(m Move) bool {
-		return m.Lasts > 0 && (moves[m.Do].resource == "controller" || moves[m.Do].resource == "api")
-	})
+	outages := 0
+	for _, m := range s.Moves {
+		resource := moves[m.Do].resource
+		if m.Lasts > 0 && (resource == "controller" || resource == "api" || resource == apiServer) {
+			return false
+		}
+		if resource == apiServer {
+			outages++
+		}
+	}
+	return outages < 2
 }
 
 func (r *renderer) add(name string, a v1alpha1.Action) { r.within(name, 0, a) }
@@ -210,7 +222,8 @@ func (r *renderer) begin() {
 			r.follows(w)
 		}
 		r.rolledOut(i)
-		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed())
+		r.reached(w)
+		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.has(func(m *move) bool { return m.stale }))
 		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
 		}
@@ -240,7 +253,7 @@ func (r *renderer) move(i int, m Move) {
 	case kind.bases:
 		r.endDue(func(open) bool { return true })
 	case kind.api:
-		r.endDue(func(o open) bool { return o.kind.resource == "apiserver" })
+		r.endDue(func(o open) bool { return o.kind.resource == apiServer })
 	}
 	if kind.disturbs {
 		r.disturb(i, m, kind)
@@ -302,12 +315,20 @@ func (r *renderer) operate(m Move) {
 
 func (r *renderer) apply(m Move) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
-	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{Resource: w.workload(c.version, c.image, c.replicas)}})
+	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
+		Resource: w.workload(c.version, c.image, c.replicas), Release: v1alpha1.Release{MayChangeNothing: true}, // what it releases is chance
+	}})
 }
 
 // disturb renders the beginning of a disturbance, and its end if it is not to outlast the next move.
 func (r *renderer) disturb(i int, m Move, kind *move) {
-	if kind.resource != "" {
+	if kind.drains {
+		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.drains && o.move.Base == m.Base }) {
+			return
+		}
+		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
+		r.open = append(r.open, open{move: m, kind: kind, until: i + m.Lasts})
+	} else if kind.resource != "" {
 		if slices.ContainsFunc(r.open, func(o open) bool { return o.kind.resource == kind.resource }) || r.starting && kind.resource == "controller" {
 			return // it is away already
 		}
@@ -326,9 +347,18 @@ func (r *renderer) disturb(i int, m Move, kind *move) {
 	}
 }
 
+// drain empties a Node. Bare Pods would be lost for good, so with them it is only cordoned.
+func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
+	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod }) {
+		return &v1alpha1.BaseAction{Cordon: bases}
+	}
+	return &v1alpha1.BaseAction{Drain: &v1alpha1.BaseDrain{Bases: bases, NoWait: true}}
+}
+
 // verbs are what disturbances of components do.
 var verbs = map[string]string{
 	"controller killed": "kill", "controller paused": "pause", "broker killed": "kill", "broker paused": "pause", "API server killed": "kill",
+	"controller manager killed": "kill", "controller manager paused": "pause", "scheduler killed": "kill", "scheduler paused": "pause",
 }
 
 func (r *renderer) component(name string, kind *move, do string, replica int) {
@@ -341,19 +371,24 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 		r.within(name, r.s.settle(), v1alpha1.Action{Controller: a})
 	case "broker":
 		r.within(name, r.s.settle(), v1alpha1.Action{Broker: a})
-	case "apiserver":
+	case apiServer:
 		r.within(name, r.s.settle(), v1alpha1.Action{APIServer: a})
+	case controllerManager:
+		r.within(name, r.s.settle(), v1alpha1.Action{ControllerManager: a})
+	case scheduler:
+		r.within(name, r.s.settle(), v1alpha1.Action{Scheduler: a})
 	}
 }
 
 func (r *renderer) fault(m Move, kind *move) string {
 	r.n++
 	id := fmt.Sprintf("f%d", r.n)
-	fault := v1alpha1.Object{"id": id}
-	for k, v := range kind.fault {
-		fault[k] = v
+	f := v1alpha1.Object{"id": id}
+	maps.Copy(f, kind.fault)
+	if k, _ := f["kind"].(string); !fault.Kind(k).Lasts() {
+		f["mayNotFire"] = true
 	}
-	r.add(m.Do+" at "+m.Base, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &v1alpha1.FaultSet{Bases: v1alpha1.BaseNames{m.Base}, Fault: fault}}})
+	r.add(m.Do+" at "+m.Base, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &v1alpha1.FaultSet{Bases: v1alpha1.BaseNames{m.Base}, Fault: f}}})
 	return id
 }
 
@@ -373,15 +408,16 @@ func (r *renderer) rule(m Move, kind *move) string {
 // endDue ends disturbances, those first without which others can't end.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
+	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })
 	for _, o := range r.open {
-		if due(o) {
+		if due(o) || needed && o.kind.resource == apiServer {
 			ending = append(ending, o)
 		} else {
 			rest = append(rest, o)
 		}
 	}
 	r.open = rest
-	first := []string{"api", "apiserver", "broker", "controller", ""}
+	first := []string{"api", apiServer, controllerManager, scheduler, "broker", "controller", ""}
 	slices.SortStableFunc(ending, func(a, b open) int {
 		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
 	})
@@ -398,6 +434,10 @@ func (r *renderer) endDue(due func(open) bool) {
 }
 
 func (r *renderer) undo(o open, rest []open) {
+	if o.kind.drains {
+		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(), v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
+		return
+	}
 	if o.kind.resource == "" {
 		r.add("end of "+o.move.Do, v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultClear{Bases: v1alpha1.BaseNames{o.move.Base}, IDs: []string{o.fault}}}})
 		return
@@ -417,7 +457,7 @@ func (r *renderer) undo(o open, rest []open) {
 	}
 	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
 	// A controller is ready when it sees API server and broker.
-	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{"apiserver", "broker", "api"}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
+	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, "broker", "api"}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }
@@ -448,6 +488,13 @@ func (r *renderer) seen(t Trigger) string {
 func (r *renderer) follows(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
 	r.within("a replica of "+w.Module+" for each base", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
+}
+
+// reached waits until the Service of a workload has endpoints that are ready, and no others: Kubernetes'
+// own controllers, if they were restarted in an earlier schedule, may need seconds for that.
+func (r *renderer) reached(w Workload) {
+	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
+	r.within("Service "+w.Module+" reaches its Pods", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
 // rolledOut waits until a workload is as it should be.
