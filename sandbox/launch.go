@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const (
@@ -146,5 +147,5 @@ func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, er
 	}
 	<-p.done // it has closed the pipe, so it is ending
 	return p, fmt.Errorf("the daemon ended at once (%w)\nlast lines of %s:\n  %s", p.err, dir.Log(daemonLog),
-		strings.Join(state.Tail(dir.Log(daemonLog), lastLines), "\n  "))
+		strings.Join(supervise.Tail(dir.Log(daemonLog), 0, lastLines), "\n  "))
 }

@@ -38,6 +38,8 @@ type (
 	RemoveRequest = control.RemoveRequest
 	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
 	Action = component.Action
+	// ActRequest does something to a component.
+	ActRequest = control.ActRequest
 	// ControllerRequest says what module controllers Client is to provide.
 	ControllerRequest = control.ControllerRequest
 	// WatchRequest says what a stream of Client's events is to tell.
@@ -68,6 +70,9 @@ type Options struct {
 	// InProcess runs the daemon in this process: the sandbox then ends with Wait's
 	// context or with Down. Default: a process of its own, which goes on.
 	InProcess bool
+	// Held takes a sandbox that this Up starts down again when the process ends, however it ends, or
+	// Close is called. Default: it stays up.
+	Held bool
 	// Progress gets the steps. Default: nothing is told.
 	Progress func(Event)
 	// Logger of a daemon in this process; a process of its own logs to its file.
@@ -86,6 +91,28 @@ type Sandbox struct {
 	Result *Result
 
 	process *process // nil when the daemon was there before
+	letGo   func()   // of what Held holds
+}
+
+// Close ends the connections to the daemon.
+func (s *Sandbox) Close() {
+	if s.letGo != nil {
+		s.letGo()
+	}
+	s.Client.Close()
+}
+
+// hold ties the sandbox to this process.
+func (s *Sandbox) hold(ctx context.Context) error {
+	ctx, s.letGo = context.WithCancel(context.WithoutCancel(ctx))
+	held, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- s.Hold(ctx, func() { close(held) }) }()
+	select {
+	case <-held:
+		return nil
+	case err := <-ended:
+		return fmt.Errorf("tying the sandbox to this command: %w", err)
+	}
 }
 
 // Wait blocks until the daemon that this Up has started ends, and returns its
@@ -148,7 +175,11 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	})
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
-		if s.Result, err = s.Up(ctx, request, o.Progress); err != nil {
+		s.Result, err = s.Up(ctx, request, o.Progress)
+		if err == nil && o.Held {
+			err = s.hold(ctx)
+		}
+		if err != nil {
 			s.Close()
 		}
 	}

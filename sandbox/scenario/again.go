@@ -15,6 +15,9 @@ import (
 // with it the other cells of its scenario and the attempts before.
 func (r *runner) again(i *instance) string {
 	words := []string{"koupsandbox", "scenario", "run"}
+	for _, word := range r.o.Flags {
+		words = append(words, quote(word))
+	}
 	flag := func(name, value string) { words = append(words, name, quote(value)) }
 	if name := r.o.Sandbox.Name; name != v1alpha1.DefaultName {
 		flag("--name", name)

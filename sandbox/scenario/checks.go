@@ -64,10 +64,28 @@ func (e *execution) verdicts(end time.Time) {
 func (e *execution) apiRules(ctx context.Context) error {
 	view, err := e.stage.APIRules(ctx)
 	for _, r := range view.Rules {
-		c := Check{Name: "API rule " + r.ID, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%s fired %d times", r.Kind, r.Fired), Compared: r.Fired}
+		e.check(fired("API rule "+r.ID, string(r.Kind), r.Fired, r.MayNotFire))
+	}
+	return err
+}
+
+// faults does the same for the faults of bases.
+func (e *execution) faults() error {
+	list, err := e.stage.Faults(e.world.Events())
+	for _, f := range list {
+		e.check(fired("fault "+f.ID, f.Kind, f.Fired, f.MayNotFire))
+	}
+	return err
+}
+
+// releases does the same for releases, which are to change something on a base.
+func (e *execution) releases(ctx context.Context) error {
+	list, err := e.stage.Releases(ctx, e.world.Events())
+	for _, r := range list {
+		c := Check{Name: "release of " + r.Workload, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%d changes on bases", r.Changes), Compared: r.Changes}
 		switch {
-		case r.Fired > 0:
-		case r.MayNotFire:
+		case r.Changes > 0:
+		case r.MayChangeNothing:
 			c.Verdict = Skipped
 		default:
 			c.Verdict = Failed
@@ -75,6 +93,19 @@ func (e *execution) apiRules(ctx context.Context) error {
 		e.check(c)
 	}
 	return err
+}
+
+// fired is the check that something which was to disturb has done so.
+func fired(name, kind string, times int, mayNot bool) Check {
+	c := Check{Name: name, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: fmt.Sprintf("%s fired %d times", kind, times), Compared: times}
+	switch {
+	case times > 0:
+	case mayNot:
+		c.Verdict = Skipped
+	default:
+		c.Verdict = Failed
+	}
+	return c
 }
 
 // checkOf judges what a check has found by what the scenario expects. One that had

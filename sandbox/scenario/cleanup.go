@@ -23,12 +23,8 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	var errs []error
-	if e.stage != nil {
+	if e.stage != nil { // even if the run is kept: others need components and controllers as they were
 		errs = append(errs, e.stage.Repair(ctx))
-	}
-	if e.before != nil { // even if the run is kept: others need the controllers as they were
-		_, err := e.r.o.Sandbox.SetController(ctx, *e.before)
-		errs = append(errs, err)
 	}
 	if e.r.o.Keep {
 		e.end()

@@ -23,6 +23,9 @@ const (
 	// tooLate is how late a run may see what happens, so that a step which has waited in vain, or a
 	// condition that was not true, is taken for the truth: what a status may take (judge.Options).
 	tooLate = time.Second
+	// lateEnough is a quarter of the time that a request has unless a scenario says otherwise; that counts
+	// from when the request was due.
+	lateEnough = 500 * time.Millisecond
 	// catchTime is how long the run may take at its end to see everything that has happened.
 	catchTime = 15 * time.Second
 	// lookAgain is the pause between two looks at the bases meanwhile.

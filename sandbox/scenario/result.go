@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -50,15 +51,39 @@ func (r *Report) Verdict() Verdict {
 }
 
 // TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
-// sent more than a second late. Empty means that it did not.
+// sent, or a processor woke up, more than a second late, or half a second late and the run lost nothing
+// but requests that had no answer in time. Empty means that it did not.
 func (r *Run) TooBusy() string {
+	var late time.Duration
 	for _, t := range r.Traffic {
-		if t.Late > tooLate {
-			return fmt.Sprintf("the machine is too busy: requests were sent up to %.1f s late", t.Late.Seconds())
-		}
+		late = max(late, t.Late)
+	}
+	if late > tooLate || r.onlyTimeouts() {
+		return fmt.Sprintf("the machine is too busy: it was up to %.1f s late", late.Seconds())
 	}
 	return ""
 }
+
+// onlyTimeouts tells whether requests without an answer in time, on a machine that was late itself, are all that
+// a run has failed by.
+func (r *Run) onlyTimeouts() (only bool) {
+	failed := func(v Verdict) bool { return v == Failed || v == Errored }
+	for _, t := range r.Traffic {
+		if !failed(t.Verdict) {
+			continue
+		}
+		if !t.OwnDelay() || t.Results[traffic.Timeout] < t.Summary.Lost {
+			return false
+		}
+		only = true
+	}
+	return only && !slices.ContainsFunc(r.Steps, func(s *Step) bool { return failed(s.Verdict) }) &&
+		!slices.ContainsFunc(r.Checks, func(c Check) bool { return failed(c.Verdict) })
+}
+
+// OwnDelay tells whether this machine's own delay is worth a word: a request without an answer in time may
+// be its own then.
+func (t *Traffic) OwnDelay() bool { return t.Late >= lateEnough }
 
 // Run is one run of a scenario.
 type Run struct {
@@ -140,6 +165,10 @@ type Traffic struct {
 	Verdict Verdict `json:"verdict"`
 	// Seconds has the requests by the second of the run, from its start.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
+	// Bins has them by shorter times of BinWidth each, from the start of the stream; none for a long
+	// stream.
+	BinWidth time.Duration `json:"binWidth,omitempty"`
+	Bins     []traffic.Bin `json:"bins,omitempty"`
 	// Lost are the requests that were lost, at most the first 1,000; the Summary
 	// counts all, as lost in JSON too.
 	Lost []traffic.Record `json:"lostRequests,omitempty"`

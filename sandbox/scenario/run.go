@@ -36,9 +36,8 @@ type execution struct {
 	stage *action.Stage
 	bases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
 
-	stop   context.CancelFunc // ends the watches
-	ended  sync.WaitGroup     // of the watches
-	before *control.ControllerRequest
+	stop  context.CancelFunc // ends the watches
+	ended sync.WaitGroup     // of the watches
 
 	mu          sync.Mutex
 	run         *Run
@@ -102,6 +101,8 @@ func (e *execution) perform(ctx context.Context) *Run {
 	end := time.Now()
 	if !blind {
 		e.must(e.catchUp(last))
+		e.must(e.faults())
+		e.must(e.releases(last))
 	}
 	e.verdicts(end)
 	e.evidence(last)
@@ -270,7 +271,7 @@ func (e *execution) streams(ctx context.Context) []Traffic {
 		if s.End == nil {
 			continue // it could not be stopped, which has failed the run
 		}
-		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds, Lost: s.End.LostRequests}
+		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds, BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
 		if s.Failure != nil {
 			t.Verdict = Failed
 		}

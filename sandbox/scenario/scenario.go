@@ -19,6 +19,9 @@ type Options struct {
 	Repeat int
 	// Seed repeats everything random of an earlier call. Default: drawn.
 	Seed uint64
+	// Flags are words of the command that repeats a run, which bring the same sandbox up. Default: none, it
+	// is up.
+	Flags []string
 	// FromStep is the name of the first step to do, in each scenario; those before
 	// are skipped. Default: the first.
 	FromStep string

@@ -94,15 +94,13 @@ func (e *execution) setController(ctx context.Context) error {
 	if needs == nil {
 		return nil
 	}
-	want := control.ControllerRequest{Env: needs.Env, APIView: needs.APIView}
+	want := control.ControllerRequest{Env: needs.Env, APIView: needs.APIView, Group: e.in.name}
 	if needs.Replicas != nil {
 		want.Replicas = *needs.Replicas
 	}
-	before, err := e.r.o.Sandbox.SetController(ctx, want)
-	if err != nil {
+	if _, err := e.r.o.Sandbox.SetController(ctx, want); err != nil {
 		return fmt.Errorf("bringing the module controller to what the scenario needs: %w", err)
 	}
-	e.before = &before
 	return nil
 }
 

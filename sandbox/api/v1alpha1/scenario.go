@@ -217,10 +217,13 @@ type Action struct {
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
 	// Fault sets or clears faults of bases.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
-	// Controller, Broker and APIServer do something to a component.
+	// Controller, Broker, APIServer, ControllerManager and Scheduler do something to a component.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
+
+	ControllerManager *ComponentAction `json:"controllerManager,omitempty" jsonschema:"oneof_required=controllerManager"`
+	Scheduler         *ComponentAction `json:"scheduler,omitempty" jsonschema:"oneof_required=scheduler"`
 	// API disturbs what the controllers see of the Kubernetes API.
 	API *APIAction `json:"api,omitempty" jsonschema:"oneof_required=api"`
 	// Traffic starts or stops requests to modules.

@@ -45,11 +45,20 @@ type Apply struct {
 	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
 	// Refused is a part of the error with which the API must refuse. Default: it must accept.
 	Refused string `json:"refused,omitempty"`
+	Release `json:",inline"`
+}
+
+// Release is what a step says of a workload's template that it changes.
+type Release struct {
+	// MayChangeNothing keeps a run from failing when the new template changed nothing on any base,
+	// as with kubectl rollout restart. Default: false.
+	MayChangeNothing bool `json:"mayChangeNothing,omitempty"`
 }
 
 // Patch changes one object.
 type Patch struct {
-	Ref `json:",inline"`
+	Ref     `json:",inline"`
+	Release `json:",inline"`
 	// Type is merge, strategic or json. Default: strategic, and merge for custom resources.
 	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
 	// Patch is the patch; a list for json.
@@ -76,7 +85,8 @@ type Scale struct {
 
 // Rollback takes a Deployment, DaemonSet or StatefulSet back.
 type Rollback struct {
-	Ref `json:",inline"`
+	Ref     `json:",inline"`
+	Release `json:",inline"`
 	// Revision to go back to. Default: the one before the present one.
 	Revision *int64 `json:"revision,omitempty" jsonschema:"minimum=1"`
 }
@@ -86,7 +96,7 @@ type Rollback struct {
 type BaseNames []string
 
 // BaseAction does something to bases: exactly one field is set. It ends when the controller shows
-// the result: Nodes are Ready, or gone.
+// the result: Nodes are Ready, or gone, or their Pods are.
 type BaseAction struct {
 	// Add adds Count bases to a set, with the settings of the set of that name; a new set may be
 	// defined here.
@@ -97,6 +107,21 @@ type BaseAction struct {
 	Restart *BaseRestart `json:"restart,omitempty" jsonschema:"oneof_required=restart"`
 	// Upgrade replaces a set by bases of another version.
 	Upgrade *BaseUpgrade `json:"upgrade,omitempty" jsonschema:"oneof_required=upgrade"`
+	// Cordon keeps new Pods off the Nodes of bases, as kubectl cordon does.
+	Cordon BaseNames `json:"cordon,omitempty" jsonschema:"oneof_required=cordon"`
+	// Drain cordons the Nodes of bases and evicts their Pods, but those of DaemonSets, as kubectl drain
+	// does, and waits until these are gone.
+	Drain *BaseDrain `json:"drain,omitempty" jsonschema:"oneof_required=drain"`
+	// Uncordon ends what cordon and drain began.
+	Uncordon BaseNames `json:"uncordon,omitempty" jsonschema:"oneof_required=uncordon"`
+}
+
+// BaseDrain drains the Nodes of bases.
+type BaseDrain struct {
+	// Bases whose Nodes are drained.
+	Bases BaseNames `json:"bases"`
+	// NoWait ends the step when all evictions are accepted. Default: false.
+	NoWait bool `json:"noWait,omitempty"`
 }
 
 // BaseRestart restarts bases.

@@ -32,7 +32,7 @@ func SetScenarioDefaults(s *Scenario) {
 		if step.Base != nil && step.Base.Add != nil {
 			likeItsSet(step.Base.Add, sets)
 		}
-		exclusive = exclusive || step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.API != nil
+		exclusive = exclusive || step.DisturbsAll()
 		if step.API != nil {
 			if spec.Controller == nil {
 				spec.Controller = &ControllerNeeds{}

@@ -18,6 +18,11 @@ func (a *Action) Kind() string {
 	return ""
 }
 
+// DisturbsAll says that it strikes whatever runs in the sandbox at the time.
+func (a *Action) DisturbsAll() bool {
+	return a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.ControllerManager != nil || a.Scheduler != nil || a.API != nil
+}
+
 // Inner are the steps that the action groups, with the name of their field; nil for all others.
 func (a *Action) Inner() ([]Step, string) {
 	if len(a.Parallel) > 0 {
@@ -110,6 +115,10 @@ func describe(s *Step) string {
 		return a.Broker.Do + " broker"
 	case a.APIServer != nil:
 		return a.APIServer.Do + " apiserver"
+	case a.ControllerManager != nil:
+		return a.ControllerManager.Do + " controllerManager"
+	case a.Scheduler != nil:
+		return a.Scheduler.Do + " scheduler"
 	case a.API != nil && a.API.Set != nil:
 		return "set API rule " + a.API.Set.ID
 	case a.API != nil && a.API.Quiet != nil:
@@ -160,6 +169,12 @@ func (b *BaseAction) title() string {
 		return "restart " + strings.Join(b.Restart.Bases, ", ")
 	case b.Upgrade != nil:
 		return fmt.Sprintf("upgrade %s to %s", b.Upgrade.Set, b.Upgrade.Version)
+	case len(b.Cordon) > 0:
+		return "cordon " + strings.Join(b.Cordon, ", ")
+	case b.Drain != nil:
+		return "drain " + strings.Join(b.Drain.Bases, ", ")
+	case len(b.Uncordon) > 0:
+		return "uncordon " + strings.Join(b.Uncordon, ", ")
 	}
 	return "base"
 }

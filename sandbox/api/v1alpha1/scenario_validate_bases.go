@@ -26,6 +26,12 @@ func (v *validator) base(b *BaseAction, at *field.Path) {
 		v.bases(b.Remove, at.Child("remove"))
 	case b.Restart != nil:
 		v.bases(b.Restart.Bases, at.Child("restart", "bases"))
+	case len(b.Cordon) > 0:
+		v.bases(b.Cordon, at.Child("cordon"))
+	case b.Drain != nil:
+		v.bases(b.Drain.Bases, at.Child("drain", "bases"))
+	case len(b.Uncordon) > 0:
+		v.bases(b.Uncordon, at.Child("uncordon"))
 	case b.Upgrade != nil && b.Upgrade.Set != "":
 		v.knownSet(b.Upgrade.Set, b.Upgrade.Set, at.Child("upgrade", "set"))
 	}

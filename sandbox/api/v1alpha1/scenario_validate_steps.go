@@ -112,6 +112,10 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		v.lone(a.Broker, at)
 	case a.APIServer != nil:
 		v.lone(a.APIServer, at)
+	case a.ControllerManager != nil:
+		v.lone(a.ControllerManager, at)
+	case a.Scheduler != nil:
+		v.lone(a.Scheduler, at)
 	case a.API != nil:
 		v.apiAction(a.API, at)
 	case a.Traffic != nil:
@@ -125,7 +129,7 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 			v.invalid(at.Child("for"), d.String(), "is longer than the timeout of the step, %s", s.Timeout.Duration)
 		}
 	}
-	if acts := a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.API != nil; acts && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
+	if a.DisturbsAll() && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
 		v.forbid(at, "disturbs every scenario that runs at the same time: remove exclusive: false")
 	}
 }

@@ -29,6 +29,8 @@ type Component struct {
 	CPU time.Duration `json:"cpu,omitempty"`
 	// Log is the path of its log.
 	Log string `json:"log,omitempty"`
+	// Metrics is the URL of its metrics, for a controller of ours on this machine.
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // Action on a component.

@@ -24,7 +24,7 @@ func (p Processes) Components(ctx context.Context) []Component {
 	for _, s := range p.Supervisor.Status(ctx, p.Mine) {
 		all = append(all, Component{
 			Name: s.Name, State: string(s.State), Ready: s.Ready, Reason: s.Reason, PID: s.PID, StartedAt: s.StartedAt,
-			Exit: s.ExitError, RSS: s.RSS, CPU: s.CPU, Log: s.LogFile,
+			Exit: s.ExitError, RSS: s.RSS, CPU: s.CPU, Log: s.LogFile, Metrics: s.Metrics,
 		})
 	}
 	return all

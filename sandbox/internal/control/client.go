@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -65,6 +64,13 @@ func (c *Client) Down(ctx context.Context) error {
 	return err
 }
 
+// Hold ties the sandbox to the caller: when ctx or the caller's process ends, and nobody has taken the
+// sandbox down, its daemon does, and removes its state folder. It calls held once that is so, and blocks
+// until the sandbox ends.
+func (c *Client) Hold(ctx context.Context, held func()) error {
+	return hold.Call(ctx, &c.rpc, rpc.None{}, func(rpc.None) { held() })
+}
+
 // Events calls sink for every step since the daemon's start, until ctx or the
 // daemon ends.
 func (c *Client) Events(ctx context.Context, sink func(progress.Event)) error {
@@ -94,8 +100,15 @@ func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest)
 }
 
 // Act does something to a component.
-func (c *Client) Act(ctx context.Context, name string, action component.Action) error {
-	_, err := act.Call(ctx, &c.rpc, actRequest{name, action})
+func (c *Client) Act(ctx context.Context, r ActRequest) error {
+	_, err := act.Call(ctx, &c.rpc, r)
+	return err
+}
+
+// Repair starts and resumes the components that a group has left ended or paused, and brings the module
+// controllers back to what they were before it changed them.
+func (c *Client) Repair(ctx context.Context, group string) error {
+	_, err := repair.Call(ctx, &c.rpc, groupRequest{group})
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -15,12 +14,14 @@ const (
 	status         rpc.Unary[statusRequest, *Status]               = "Status"
 	up             rpc.Stream[UpRequest, upStep]                   = "Up"
 	down           rpc.Unary[rpc.None, rpc.None]                   = "Down"
+	hold           rpc.Stream[rpc.None, rpc.None]                  = "Hold"
 	events         rpc.Stream[rpc.None, progress.Event]            = "Events"
 	bases          rpc.Unary[groupRequest, []Base]                 = "Bases"
 	addBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
 	removeBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
 	restartBase    rpc.Unary[restartRequest, *Base]                = "RestartBase"
-	act            rpc.Unary[actRequest, rpc.None]                 = "Act"
+	act            rpc.Unary[ActRequest, rpc.None]                 = "Act"
+	repair         rpc.Unary[groupRequest, rpc.None]               = "Repair"
 	inject         rpc.Unary[injectRequest, string]                = "Inject"
 	clearFaults    rpc.Unary[clearRequest, rpc.None]               = "ClearFaults"
 	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"
@@ -46,10 +47,6 @@ type (
 	restartRequest struct {
 		Base string `json:"base"`
 		RestartRequest
-	}
-	actRequest struct {
-		Component string           `json:"component"`
-		Action    component.Action `json:"action"`
 	}
 	injectRequest struct {
 		Base  string          `json:"base"`

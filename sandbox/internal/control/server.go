@@ -22,6 +22,9 @@ type Service interface {
 	Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (*UpResult, error)
 	// Down blocks until everything but the daemon itself has stopped.
 	Down(ctx context.Context) error
+	// Hold calls held, and blocks until ctx ends, which takes the sandbox down with its state folder, or
+	// until somebody else has taken it down.
+	Hold(ctx context.Context, held func())
 	// Events calls sink for every step since the start until ctx or the daemon ends.
 	Events(ctx context.Context, sink func(progress.Event))
 	// Bases lists those of a group, or all if it is empty.
@@ -29,7 +32,9 @@ type Service interface {
 	AddBases(ctx context.Context, r AddRequest) ([]Base, error)
 	RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error)
 	RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error)
-	Act(ctx context.Context, name string, action component.Action) error
+	Act(ctx context.Context, r ActRequest) error
+	// Repair undoes what a group has done to components and controllers.
+	Repair(ctx context.Context, group string) error
 	Inject(base string, fault json.RawMessage) (string, error)
 	ClearFaults(base string, ids []string) error
 	Faults(base string) ([]Fault, error)
@@ -68,6 +73,10 @@ func Handler(s Service) http.Handler {
 	down.Handle(mux, func(ctx context.Context, _ rpc.None) (rpc.None, error) {
 		return rpc.None{}, s.Down(context.WithoutCancel(ctx)) // a command that goes away has asked all the same
 	})
+	hold.Handle(mux, func(ctx context.Context, _ rpc.None, send func(rpc.None)) error {
+		s.Hold(ctx, func() { send(rpc.None{}) })
+		return nil
+	})
 	events.Handle(mux, func(ctx context.Context, _ rpc.None, send func(progress.Event)) error {
 		s.Events(ctx, send)
 		return nil
@@ -78,12 +87,13 @@ func Handler(s Service) http.Handler {
 	restartBase.Handle(mux, func(ctx context.Context, r restartRequest) (*Base, error) {
 		return s.RestartBase(ctx, r.Base, r.RestartRequest)
 	})
-	act.Handle(mux, func(ctx context.Context, r actRequest) (rpc.None, error) {
+	act.Handle(mux, func(ctx context.Context, r ActRequest) (rpc.None, error) {
 		if !slices.Contains(component.Actions, r.Action) {
 			return rpc.None{}, rpc.Errorf(http.StatusNotFound, "unknown action %s", r.Action)
 		}
-		return rpc.None{}, s.Act(ctx, r.Component, r.Action)
+		return rpc.None{}, s.Act(ctx, r)
 	})
+	repair.Handle(mux, func(ctx context.Context, r groupRequest) (rpc.None, error) { return rpc.None{}, s.Repair(ctx, r.Group) })
 	inject.Handle(mux, func(_ context.Context, r injectRequest) (string, error) { return s.Inject(r.Base, r.Fault) })
 	clearFaults.Handle(mux, func(_ context.Context, r clearRequest) (rpc.None, error) {
 		return rpc.None{}, s.ClearFaults(r.Base, r.IDs)

@@ -115,6 +115,27 @@ type Base struct {
 	Faults int `json:"faults,omitempty"`
 }
 
+// States of a base.
+const (
+	BaseRunning      = "running"
+	BaseStarting     = "starting"     // its process runs, and has not started yet
+	BaseDisconnected = "disconnected" // it runs, and neither broker nor controller hears it
+	BaseCrashed      = "crashed"      // its process has ended, and the base was not removed
+)
+
+// State is how it is, in a word.
+func (b *Base) State() string {
+	switch {
+	case !b.Running:
+		return BaseCrashed
+	case !b.Ready:
+		return BaseStarting
+	case !b.Connected:
+		return BaseDisconnected
+	}
+	return BaseRunning
+}
+
 // UpRequest asks the daemon to bring its sandbox up, or to bring a running one
 // in line with a configuration.
 type UpRequest struct {
@@ -176,8 +197,16 @@ type WatchRequest struct {
 	// host names.
 	Group string `json:"group,omitempty"`
 	// Own makes the stream the owner of Group: when it ends, for whatever reason, the
-	// daemon stops the traffic of the group and removes its bases.
+	// daemon stops the traffic of the group, removes its bases, and repairs what it has done to components.
 	Own bool `json:"own,omitempty"`
+}
+
+// ActRequest does something to a component.
+type ActRequest struct {
+	Component string           `json:"component"`
+	Action    component.Action `json:"action"`
+	// Group whose Repair undoes the action, and which is repaired when its owner goes. Default: nobody's.
+	Group string `json:"group,omitempty"`
 }
 
 // ControllerRequest says what module controllers there are to be.
@@ -189,6 +218,9 @@ type ControllerRequest struct {
 	// APIView leads them through the proxy that rules disturb. Default: as the sandbox's configuration
 	// says.
 	APIView bool `json:"apiView,omitempty"`
+	// Group whose Repair brings back what was before, and which is repaired when its owner goes. Default:
+	// nobody's.
+	Group string `json:"group,omitempty"`
 }
 
 // APIRuleRequest sets a rule that disturbs what controllers see of the Kubernetes API.

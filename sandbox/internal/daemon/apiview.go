@@ -38,7 +38,7 @@ func (d *Daemon) SetAPIRule(ctx context.Context, r control.APIRuleRequest) (stri
 
 // killController kills the n-th controller, as its rule wants.
 func (d *Daemon) killController(n int) {
-	if err := d.Act(context.Background(), runner.NameOf(n), component.Kill); err != nil {
+	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: component.Kill}); err != nil {
 		d.log.Error("killing a controller", "controller", n, "err", err)
 	}
 }

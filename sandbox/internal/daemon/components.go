@@ -11,13 +11,14 @@ import (
 )
 
 // Act does something to a component. Start and restart return when it is ready.
-func (d *Daemon) Act(ctx context.Context, name string, action component.Action) error {
+func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	ctx, release, err := d.changing(ctx, aShare)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.act(ctx, name, action)
+	d.noteAction(r.Group, r.Component, r.Action)
+	return d.act(ctx, r.Component, r.Action)
 }
 
 // act does something to a component, within the time that a step may take. Whoever calls it has the

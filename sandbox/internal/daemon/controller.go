@@ -22,12 +22,15 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	d.mu.Lock()
 	before := d.controllers
 	d.mu.Unlock()
+	group := r.Group
+	r.Group = "" // what is kept is nobody's
 	if _, err := d.controllerConfig(r); err != nil {
 		return before, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
 	}
 	wait := d.configNow().Spec.Wait.Duration
 	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
 	defer cancel()
+	d.noteControllers(group, before)
 	if err = d.setControllers(limited, r); err == nil {
 		return before, nil
 	}

@@ -35,6 +35,8 @@ const (
 var (
 	// errDown ends what goes on when the sandbox is taken down.
 	errDown = errors.New("the sandbox is being taken down")
+	// errAbandoned ends a sandbox whose holder has gone.
+	errAbandoned = errors.New("the command that the sandbox was for has gone")
 	// errUpFailed ends a sandbox whose first up has failed, or was given up.
 	errUpFailed = errors.New("the sandbox ends, because it could not be brought up")
 	// errLeft is the error of an end that has left the cluster as it was found.
@@ -82,7 +84,7 @@ type Daemon struct {
 	changes *semaphore.Weighted
 	// graph has the steps that have brought it up, and take it down.
 	graph *graph.Graph
-	// ending ends with the cause errDown or errUpFailed as soon as the end has begun.
+	// ending ends with the cause errDown, errAbandoned or errUpFailed as soon as the end has begun.
 	ending context.Context
 	end    context.CancelCauseFunc
 	// stopped is closed when everything has been stopped.
@@ -95,6 +97,7 @@ type Daemon struct {
 	controllers control.ControllerRequest // what was asked of the controllers last
 	parts       [partCount]component.Part // what status shows, as far as it has been made
 	running     *running                  // nil until it has been assembled
+	debts       map[string]*debt          // by group: what is to be repaired when its run has ended
 
 	up      chan struct{} // closed at the first up
 	streams streams
@@ -188,6 +191,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serving the control API: %w", serveErr))
+	}
+	if err == nil && errors.Is(d.ends(), errAbandoned) {
+		err = d.o.Dir.Remove(false) // nobody else will
 	}
 	d.log.Info("daemon ended", "err", err)
 	return err
@@ -291,6 +297,17 @@ func (d *Daemon) Down(context.Context) error {
 	d.end(errDown)
 	<-d.stopped
 	return d.stopErr
+}
+
+// Hold blocks until the sandbox is taken down; when ctx ends before, it takes it down.
+func (d *Daemon) Hold(ctx context.Context, held func()) {
+	held()
+	select {
+	case <-ctx.Done():
+		d.log.Info("takes the sandbox down, as the command that it was for has gone")
+		d.end(errAbandoned)
+	case <-d.ending.Done():
+	}
 }
 
 // Events calls sink for every step until ctx ends or the sandbox is taken down.

@@ -273,7 +273,7 @@ func TestUpAndDown(t *testing.T) {
 func TestUpAgain(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
-	if err := b.Act(t.Context(), "module-controller", component.Kill); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}); err != nil {
 		t.Fatal(err)
 	}
 	status, err := b.Status(t.Context(), false)
@@ -297,6 +297,38 @@ func TestUpAgain(t *testing.T) {
 	}
 	if result, _ := b.up(request("good", 1)); result.Status.BaseCount != 1 {
 		t.Errorf("%d bases", result.Status.BaseCount)
+	}
+}
+
+// A second up resumes what is paused, and starts bases again that have crashed.
+func TestUpAgainAfterTrouble(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 2))
+	states := func() (all []string) {
+		t.Helper()
+		bases, err := b.Bases(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range bases {
+			all = append(all, one.HostName+" "+one.State())
+		}
+		return all
+	}
+	if _, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "crash"}`)); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running"}, states()) })
+	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause}); err != nil {
+		t.Fatal(err)
+	}
+	result, _ := b.up(request("good", 2))
+	if err := same([]string{"resumed broker", "started base-1 again"}, result.Changes); err != nil {
+		t.Errorf("changes: %v", err)
+	}
+	b.eventually(func() error { return same([]string{"base-1 running", "base-2 running"}, states()) })
+	if result, _ := b.up(request("good", 2)); len(result.Changes) != 0 {
+		t.Errorf("when nothing is wrong: %v", result.Changes)
 	}
 }
 
@@ -386,7 +418,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Act(t.Context(), "broker", component.Stop); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Stop}); err != nil {
 		t.Fatal(err)
 	}
 	status, err := b.Status(t.Context(), false)
@@ -396,7 +428,7 @@ func TestBrokerAsAComponent(t *testing.T) {
 	if status.Healthy || components(status)["broker"] != "exited false" {
 		t.Errorf("status without a broker: %v", components(status))
 	}
-	if err := b.Act(t.Context(), "broker", component.Start); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Start}); err != nil {
 		t.Fatal(err)
 	}
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until it is connected
@@ -451,7 +483,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 			t.Errorf("%s holds the password, or %v", file, err)
 		}
 	}
-	if err := b.Act(t.Context(), broker.Component, component.Kill); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Kill}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -462,7 +494,7 @@ func TestBrokerOfTheUser(t *testing.T) {
 		}
 		return err
 	})
-	if err := b.Act(t.Context(), broker.Component, component.Start); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: component.Start}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually(func() error {
@@ -516,11 +548,15 @@ func TestBasesAndFaults(t *testing.T) {
 			_, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "rain"}`))
 			return err
 		}},
-		"unknown field":     {http.StatusBadRequest, func() error { _, err := b.Inject(t.Context(), "base-1", []byte(`{"kinds": 1}`)); return err }},
-		"unknown fault":     {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), "base-1", "nope") }},
-		"unknown component": {http.StatusNotFound, func() error { return b.Act(t.Context(), "nope", component.Restart) }},
-		"no process":        {http.StatusConflict, func() error { return b.Act(t.Context(), "bases", component.Kill) }},
-		"unknown action":    {http.StatusNotFound, func() error { return b.Act(t.Context(), "broker", "explode") }},
+		"unknown field": {http.StatusBadRequest, func() error { _, err := b.Inject(t.Context(), "base-1", []byte(`{"kinds": 1}`)); return err }},
+		"unknown fault": {http.StatusNotFound, func() error { return b.ClearFaults(t.Context(), "base-1", "nope") }},
+		"unknown component": {http.StatusNotFound, func() error {
+			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: component.Restart})
+		}},
+		"no process": {http.StatusConflict, func() error {
+			return b.Act(t.Context(), control.ActRequest{Component: "bases", Action: component.Kill})
+		}},
+		"unknown action": {http.StatusNotFound, func() error { return b.Act(t.Context(), control.ActRequest{Component: "broker", Action: "explode"}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var e *control.Error
@@ -559,4 +595,11 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 			t.Fatalf("acquire gave %v", err)
 		}
 	}
+}
+
+func same(want, got []string) error {
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("(-want +got):\n%s", diff)
+	}
+	return nil
 }

@@ -9,6 +9,7 @@
 //	location.go    where the controllers run, and so where the broker listens
 //	ensure.go      a later up: brings a running sandbox in line
 //	controller.go  how many controllers there are, and their variables
+//	repair.go      what a run has done to components and controllers is undone
 //	apiview.go     disturbs what controllers see of the Kubernetes API
 //	bases.go       the bases: add, remove, restart, faults
 //	watch.go       everything that happens, as a stream; who owns a group of bases

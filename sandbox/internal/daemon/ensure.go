@@ -9,10 +9,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// ensure brings a running sandbox in line with a configuration: it starts what
-// has exited, brings the number of bases to the wanted one, and says what it has
+// ensure brings a running sandbox in line with a configuration: it resumes what is
+// paused, starts what has exited, brings the number of bases to the wanted one, and says what it has
 // done. Other settings stay until the next down. When it fails the sandbox stays
 // up as it is.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
@@ -32,6 +33,17 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	}
 	var changes []string
 	for _, part := range d.shown() {
+		for _, c := range part.Components(ctx) {
+			if c.State != string(timeline.ComponentPaused) {
+				continue
+			}
+			if err := d.step(ctx, steps, "Resuming "+c.Name, func(ctx context.Context) error {
+				return part.Act(ctx, c.Name, component.Resume)
+			}); err != nil {
+				return changes, err
+			}
+			changes = append(changes, "resumed "+c.Name)
+		}
 		for _, name := range part.Down(ctx) {
 			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
 				return part.Act(ctx, name, component.Start)
@@ -43,7 +55,15 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	}
 	have := running.fleet.Count().Own
 	want := *config.Spec.Bases.Count
-	if have != want && !r.KeepBases {
+	if r.KeepBases {
+		want = have
+	}
+	again, err := d.baseAgain(ctx, steps, running)
+	changes = append(changes, again...)
+	if err != nil {
+		return changes, err
+	}
+	if have = running.fleet.Count().Own; have != want {
 		if err := d.scaleTo(ctx, steps, running.fleet, want); err != nil {
 			return changes, err
 		}
@@ -55,6 +75,30 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		}
 	}
 	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
+}
+
+// baseAgain starts the sandbox's own bases again whose processes have ended. One whose place has gone,
+// such as a container, is removed: another one comes for it.
+func (d *Daemon) baseAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
+	for _, m := range running.fleet.Group("") {
+		name := m.HostName
+		switch failure := running.fleet.Failure(m); {
+		case failure != nil:
+			if _, err := running.fleet.Remove(name); err != nil {
+				return changes, err
+			}
+			changes = append(changes, fmt.Sprintf("removed %s, which had ended: %v", name, failure))
+		case !m.Base.Status().Running:
+			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
+				_, err := running.fleet.Restart(ctx, name, false)
+				return err
+			}); err != nil {
+				return changes, err
+			}
+			changes = append(changes, "started "+name+" again")
+		}
+	}
+	return changes, nil
 }
 
 // otherSettings tells whether two configurations differ in more than the number

@@ -44,6 +44,9 @@ func (d *Daemon) clear(running *running, group string) {
 		d.ended(d.ending, running, gone)
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
 	}
+	if err := d.Repair(d.ending, group); err != nil {
+		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
+	}
 }
 
 // componentChanged tells of a process.

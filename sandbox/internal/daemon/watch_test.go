@@ -107,6 +107,7 @@ func TestWatchAGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	told := s.until("base web-1 connected")
 	command := func(name, body string) {
 		t.Helper()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/"+name, "application/json", strings.NewReader(body))
@@ -118,17 +119,17 @@ func TestWatchAGroup(t *testing.T) {
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
 	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {
-		if err := b.Act(t.Context(), "broker", action); err != nil {
+		if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: action}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Act(t.Context(), "module-controller", component.Kill); err != nil {
+	if err := b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: component.Kill}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
 		t.Fatal(err)
 	}
-	told := s.until("base web-1 removed")
+	told = append(told, s.until("base web-1 removed")...)
 	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") }) // comes and goes with the broker
 	want = []string{"fault old-1 set fault-2 User.DiskFull", "base web-1 up", "base web-1 ready", "base web-1 connected",
 		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
@@ -180,7 +181,35 @@ func TestOwnerGoes(t *testing.T) {
 	if err := b.StartTraffic(t.Context(), "g", spec); err != nil {
 		t.Fatal(err)
 	}
+	act := func(name string, action component.Action) {
+		t.Helper()
+		if err := b.Act(t.Context(), control.ActRequest{Component: name, Action: action, Group: "g"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.SetController(t.Context(), control.ControllerRequest{Replicas: 2, Group: "g"}); err != nil {
+		t.Fatal(err)
+	}
+	before := b.controllers()
+	act("module-controller", component.Kill)
+	act("broker", component.Kill)
+	act("broker", component.Start)
+	act("broker", component.Pause)
 	s.cancel()
+	b.eventually(func() error {
+		status, err := b.Status(t.Context(), false)
+		if err != nil {
+			return err
+		}
+		all := components(status)
+		if all["broker"] != "running true" || all["module-controller"] != "running true" || all["module-controller-2"] != "" {
+			return fmt.Errorf("what was done to components is left: %v", all)
+		}
+		return nil
+	})
+	if after := b.controllers(); after["module-controller"] == before["module-controller"] {
+		t.Errorf("the controller was not killed: %v", after)
+	}
 	b.eventually(func() error {
 		bases, err := b.Bases(t.Context(), "g")
 		if err == nil && len(bases) > 0 {
@@ -199,9 +228,10 @@ func TestOwnerGoes(t *testing.T) {
 	conflict("adding bases too late", err)
 	conflict("traffic too late", b.StartTraffic(t.Context(), "g", spec))
 	b.watch(control.WatchRequest{Group: "g", Own: true}).until("synced")
-	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"}); err != nil {
-		t.Errorf("with a new owner, adding gave %v", err)
-	}
+	b.eventually(func() error { // a base's name is free when the one before has ended
+		_, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"})
+		return err
+	})
 }
 
 // A stream that is not read ends with an error, and keeps nobody waiting.

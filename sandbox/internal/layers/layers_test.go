@@ -34,7 +34,7 @@ var layers = []struct {
 	{"the configuration types", []string{"sandbox/api"}},
 	{"tools of a sandbox", []string{
 		"sandbox/internal/component", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
-		"sandbox/internal/progress", "sandbox/internal/state",
+		"sandbox/internal/progress", "sandbox/internal/state", "sandbox/why",
 	}},
 	{"parts of a sandbox", []string{
 		"sandbox/internal/apiview", "sandbox/internal/broker", "sandbox/internal/cluster", "sandbox/internal/container", "sandbox/internal/fleet",

@@ -102,7 +102,7 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
 		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
-	case unknown(key) || slices.Contains(baseLabels, key):
+	case unknown(key) || slices.Contains(baseLabels, key) || strings.HasPrefix(key, labels.RolePrefix):
 	case strings.Contains(key, "koupleless.io/"):
 		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:7], ", "))
 	default:

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
-	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 // lastLines is how much of a log goes into an error.
@@ -35,7 +35,7 @@ type Broker interface {
 
 // WithLog adds to an error the last lines of a controller's log, if there are any. nil stays nil.
 func WithLog(err error, log string) error {
-	if lines := state.Tail(log, lastLines); err != nil && len(lines) > 0 {
+	if lines := supervise.Tail(log, 0, lastLines); err != nil && len(lines) > 0 {
 		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))
 	}
 	return err

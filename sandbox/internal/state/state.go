@@ -5,7 +5,6 @@
 //	mark.go     which folders are koupsandbox's own
 //	socket.go   the daemon's socket, whose path must be short
 //	lock.go     one up or down of a sandbox at a time
-//	tail.go     the end of a log
 package state
 
 import (

@@ -316,24 +316,3 @@ func TestLocksLeaveNothing(t *testing.T) {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 }
-
-func TestTail(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.log")
-	for _, tc := range []struct {
-		text string
-		want []string
-	}{
-		{"", nil}, {"a\n", []string{"a"}}, {"a\nb\nc\n", []string{"b", "c"}}, {"a\nb\nc", []string{"b", "c"}},
-		{strings.Repeat("x", 100<<10) + "\ny\nz\n", []string{"y", "z"}},
-	} {
-		if err := state.WriteFile(path, []byte(tc.text)); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(tc.want, state.Tail(path, 2)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	}
-	if got := state.Tail(path+".missing", 2); got != nil {
-		t.Errorf("tail of a missing file: %q", got)
-	}
-}

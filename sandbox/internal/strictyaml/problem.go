@@ -17,9 +17,12 @@ type Problem struct {
 	Field string
 	// Detail says what is wrong and what to do, as one sentence without a full stop.
 	Detail string
+	// Excerpt shows the mistake in indented lines, with a caret below it. Empty = there is nothing to show.
+	Excerpt string
 }
 
-// String prints the problem as "file:line: field: detail", leaving out what is not known.
+// String prints the problem as "file:line: field: detail", leaving out what is not known, and the excerpt
+// in the lines after it.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -33,6 +36,9 @@ func (p Problem) String() string {
 		b.WriteString(p.Field + ": ")
 	}
 	b.WriteString(p.Detail)
+	if p.Excerpt != "" {
+		b.WriteString("\n" + p.Excerpt)
+	}
 	return b.String()
 }
 

@@ -10,6 +10,7 @@
 //
 //	supervisor.go   Supervisor: Start, WaitReady, Stop, Kill, Pause, Resume, Restart
 //	status.go       what each component is doing now
+//	tail.go         the last lines of a log
 //	change.go       told as it happens
 //	record.go       run records on disk, and cleaning up after a crash
 //	identity*.go    start time, memory and CPU of a process, per operating system

@@ -42,8 +42,9 @@ type Status struct {
 	Ready bool `json:"ready"`
 	// Reason says why it is not ready; empty when ready.
 	Reason string `json:"reason,omitempty"`
-	// LogFile of the component, as in its Spec.
+	// LogFile and Metrics of the component, as in its Spec.
 	LogFile string `json:"logFile,omitempty"`
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // readyTimeout bounds the readiness question of Status: a paused component holds connections open
@@ -75,7 +76,7 @@ func (s *Supervisor) status(ctx context.Context, name string) Status {
 	if err != nil {
 		return Status{Name: name, State: Exited, Reason: err.Error()}
 	}
-	st := Status{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, LogFile: spec.LogFile}
+	st := Status{Name: name, State: Running, PID: r.process.Pid, StartedAt: r.startedAt, LogFile: spec.LogFile, Metrics: spec.Metrics}
 	u, err := inspect(r.process.Pid)
 	if err == nil && u.start == r.start {
 		st.RSS, st.CPU = u.rss, u.cpu
@@ -155,10 +156,16 @@ type NotReadyError struct {
 	cause  error
 }
 
+// lastLines is how many LastLines there are at most.
+const lastLines = 10
+
 // Error names the component, the reason and the last log lines.
 func (e *NotReadyError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s did not become ready: %s", e.Name, e.Reason)
+	if strings.Contains(strings.Join(e.LastLines, "\n"), syscall.ENOSPC.Error()) {
+		b.WriteString("; the disk is full: make room, or let --home name a folder elsewhere")
+	}
 	if len(e.LastLines) > 0 {
 		fmt.Fprintf(&b, "\nlast lines of %s:\n  %s", e.LogFile, strings.Join(e.LastLines, "\n  "))
 	}
@@ -177,27 +184,4 @@ var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINU
 func PortTaken(err error) bool {
 	var e *NotReadyError
 	return errors.As(err, &e) && e.Exited && logs(e.LogFile, e.offset, addressInUse)
-}
-
-// tail returns the last lines of a log file after offset: at most 10, from its last 8 KiB.
-func tail(path string, offset int64) []string {
-	const maxLines, maxBytes = 10, 8 << 10
-	f, err := os.Open(path)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }() // only read
-	if info, err := f.Stat(); err == nil {
-		offset = max(offset, info.Size()-maxBytes)
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, offset, maxBytes))
-	if err != nil {
-		return nil
-	}
-	text := strings.TrimRight(string(data), "\n")
-	if text == "" {
-		return nil
-	}
-	lines := strings.Split(text, "\n")
-	return lines[max(0, len(lines)-maxLines):]
 }

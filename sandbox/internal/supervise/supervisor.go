@@ -35,6 +35,8 @@ type Spec struct {
 	// LogFile receives standard output and standard error, appended; empty means they are thrown
 	// away.
 	LogFile string
+	// Metrics is the URL of its metrics, for Status; empty if it has none.
+	Metrics string
 	// Ready returns nil when the component does its work, or what is missing; nil means ready as
 	// soon as it runs.
 	Ready func(context.Context) error
@@ -258,7 +260,7 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 	failed := func(reason string, cause error) error {
 		return &NotReadyError{
-			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: tail(spec.LogFile, r.logOffset),
+			Name: name, Reason: reason, Exited: cause == nil, LogFile: spec.LogFile, LastLines: Tail(spec.LogFile, r.logOffset, lastLines),
 			offset: r.logOffset, cause: cause,
 		}
 	}

@@ -3,9 +3,10 @@ package traffic
 import (
 	"context"
 	"errors"
-	"syscall"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -13,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is the pause before an API server that is away is asked again. It stands in
-// for the pauses of informers, which grow to a minute: after an outage the gateway
+// again is the pause before an API server that is away, or starts, is asked again. It stands in
+// for the pauses of informers, which grow to half a minute when outages follow each other: the gateway
 // would send to the endpoints of before for that long.
 const again = 200 * time.Millisecond
 
@@ -45,11 +46,11 @@ func followed(
 	}, client)
 }
 
-// patiently asks until somebody listens, or ctx ends.
+// patiently asks until there is an answer that counts, or ctx ends.
 func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 	for {
 		answer, err := ask()
-		if !errors.Is(err, syscall.ECONNREFUSED) {
+		if err == nil || ctx.Err() != nil || !passes(err) {
 			return answer, err
 		}
 		select {
@@ -58,4 +59,18 @@ func patiently[T any](ctx context.Context, ask func() (T, error)) (T, error) {
 			return answer, err
 		}
 	}
+}
+
+// starting are the reasons with which an API server refuses what it will answer soon: one that has just
+// started does not know its roles yet, nor all of what it keeps.
+var starting = []metav1.StatusReason{
+	metav1.StatusReasonForbidden, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable,
+	metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests,
+}
+
+// passes tells whether nobody has answered, or an API server that starts. Anything else is for the
+// informer, such as a version that is too old for a watch.
+func passes(err error) bool {
+	var answered apierrors.APIStatus
+	return !errors.As(err, &answered) || slices.Contains(starting, answered.Status().Reason)
 }

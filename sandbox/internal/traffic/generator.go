@@ -37,6 +37,7 @@ type GeneratorOptions struct {
 type Generator struct {
 	o       GeneratorOptions
 	started chan struct{} // closed when Start runs
+	stalls  stalls
 
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) outcome, func(Record)) *stream // nil while Start does not run
@@ -106,6 +107,7 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), r}) }
 	}
 	s := g.launch(p, r.do, lost)
+	g.stalls.watch(s.ledger, s.done)
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {
@@ -230,7 +232,9 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) 
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	return &End{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}, nil
+	end := &End{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}
+	end.BinWidth, end.Bins = s.ledger.bins(time.Duration(len(end.Seconds)) * time.Second)
+	return end, nil
 }
 
 // Records yields the whole ledger of a stream in the order in which requests were

@@ -91,6 +91,13 @@ type outcome struct {
 	text   string
 }
 
+// delayed notes that something here happened so much later than it was due.
+func (l *ledger) delayed(late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = max(l.late, late)
+}
+
 // finish notes what became of a request, and returns how many have been lost so far.
 func (l *ledger) finish(n int, sent, done time.Time, o outcome) (lost int) {
 	l.mu.Lock()
@@ -219,4 +226,36 @@ func (l *ledger) seconds() []Second {
 		s.Versions[r.Version]++
 	}
 	return out
+}
+
+// mostBins is how many a stream has: a screen shows no more bars of some pixels each.
+const mostBins = 600
+
+// bins counts by the shortest round time of which no more than mostBins make a length.
+func (l *ledger) bins(length time.Duration) (width time.Duration, out []Bin) {
+	for _, ms := range []time.Duration{10, 20, 50, 100, 200, 500} {
+		if width = ms * time.Millisecond; length <= mostBins*width {
+			break
+		}
+	}
+	if length > mostBins*width {
+		return 0, nil
+	}
+	for r := range l.all() {
+		from := r.Due.Sub(l.start).Truncate(width)
+		if n := len(out); n == 0 || out[n-1].From != from {
+			out = append(out, Bin{From: from})
+		}
+		b := &out[len(out)-1]
+		b.Sent++
+		if r.Result != OK {
+			b.Lost++
+			continue
+		}
+		if b.Versions == nil {
+			b.Versions = map[string]int{}
+		}
+		b.Versions[r.Version]++
+	}
+	return width, out
 }

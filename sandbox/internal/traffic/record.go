@@ -108,7 +108,8 @@ type Summary struct {
 	P50 time.Duration `json:"p50"`
 	P99 time.Duration `json:"p99"`
 	Max time.Duration `json:"max"`
-	// Late is the longest time between due and sent: the generator's own delay.
+	// Late is the longest delay of this machine: between due and sent, or of a processor that did
+	// nothing for so long.
 	Late time.Duration `json:"late"`
 	// Started and Ended bound the stream; Ended is zero while it runs.
 	Started time.Time `json:"started"`
@@ -129,11 +130,26 @@ type Second struct {
 	Versions map[string]int `json:"versions,omitempty"`
 }
 
+// Bin counts the requests that were due in a short time of a stream.
+type Bin struct {
+	// From is when it begins, from the start of the stream on; it lasts as long as End.BinWidth.
+	From time.Duration `json:"from"`
+	// Sent and Lost in it.
+	Sent int `json:"sent"`
+	Lost int `json:"lost,omitempty"`
+	// Versions counts the OK answers by version.
+	Versions map[string]int `json:"versions,omitempty"`
+}
+
 // End is what a stream has led to.
 type End struct {
 	Summary
 	// Seconds from the start of the stream on, without gaps.
 	Seconds []Second `json:"seconds,omitempty"`
+	// Bins are the same in shorter times of BinWidth each, 600 at most, without those in which nothing
+	// was due. A stream of more than five minutes has none, and no BinWidth.
+	BinWidth time.Duration `json:"binWidth,omitempty"`
+	Bins     []Bin         `json:"bins,omitempty"`
 	// LostRequests are the first MaxLost that were lost.
 	LostRequests []Record `json:"lostRequests,omitempty"`
 }

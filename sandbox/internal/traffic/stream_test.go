@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,20 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 				}
 				if len(seconds) != 10 {
 					t.Errorf("%d seconds", len(seconds))
+				}
+				for length, want := range map[time.Duration]time.Duration{6 * time.Second: 10 * time.Millisecond, 10 * time.Second: 20 * time.Millisecond, 5 * time.Minute: 500 * time.Millisecond, 301 * time.Second: 0} {
+					width, bins := s.ledger.bins(length)
+					sent := 0
+					for i, b := range bins {
+						sent += b.Sent
+						if want := (Bin{From: time.Duration(i) * width, Sent: int(300 * width / time.Second), Versions: map[string]int{"1": int(300 * width / time.Second)}}); cmp.Diff(want, b) != "" {
+							t.Errorf("of %v, bin %d (-want +got):\n%s", length, i, cmp.Diff(want, b))
+							break
+						}
+					}
+					if width != want || width > 0 && sent != 3000 {
+						t.Errorf("of %v: bins of %v with %d requests, want %v with 3000", length, width, sent, want)
+					}
 				}
 			})
 		})
@@ -200,5 +215,79 @@ func TestSpecIsChecked(t *testing.T) {
 	s.Module = "m"
 	if _, err := s.plan(); err == nil || err.Error() != `traffic "traffic": service and namespace are needed via service` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What was due and could not be sent before the stop is as late as what was sent late.
+func TestLateThoughNeverSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stream{spec: planned(t, spec("s", 10, 0)), ledger: newLedger(time.Now())}
+		ctx, stop := context.WithCancel(t.Context())
+		s.pace(ctx, func(int, time.Duration) {
+			time.Sleep(3 * time.Second) // the machine stands still
+			stop()
+		})
+		// The second one was due after 100 ms.
+		if sum := s.summary(); sum.Sent != 1 || sum.Late != 2900*time.Millisecond {
+			t.Errorf("%+v", sum)
+		}
+	})
+}
+
+// Streams are told of processors that stood still for as long as they run.
+func TestStallsAreToldToRunningStreams(t *testing.T) {
+	var s stalls
+	var ledgers []*ledger
+	var done []chan struct{}
+	for range 2 {
+		ledgers, done = append(ledgers, newLedger(time.Now())), append(done, make(chan struct{}))
+	}
+	watched := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.notes)
+	}
+	ends := func(n int) {
+		t.Helper()
+		close(done[n])
+		eventually(t, func() error {
+			if told := watched(); told != len(done)-1-n {
+				return fmt.Errorf("%d streams are told", told)
+			}
+			return nil
+		})
+	}
+	s.watch(ledgers[0], done[0])
+	s.watch(ledgers[1], done[1])
+	s.note(time.Hour)
+	ends(0)
+	s.note(2 * time.Hour)
+	for n, want := range []time.Duration{time.Hour, 2 * time.Hour} {
+		if got := ledgers[n].summary().Late; got != want {
+			t.Errorf("stream %d: %v late, want %v", n, got, want)
+		}
+	}
+	ends(1)
+}
+
+// A thread that is to look at a processor runs nowhere else, and says when it woke.
+func TestEachProcessorIsLookedAt(t *testing.T) {
+	for _, cpu := range processors() {
+		var late time.Duration
+		var ran []int
+		stop, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			follow(cpu, func(l time.Duration) {
+				if ran == nil {
+					late, ran = l, processors()
+					close(stop)
+				}
+			}, stop)
+		}()
+		<-ended
+		if len(ran) != 1 || ran[0] != cpu || late <= 0 {
+			t.Errorf("processor %d: ran on %v, %v late", cpu, ran, late)
+		}
 	}
 }

@@ -79,7 +79,7 @@ func located(file, field string, line int, err error) Problems {
 	}
 	problems := make(Problems, len(wrong))
 	for i, p := range wrong {
-		problems[i] = Problem{Source: file, Line: line + p.Line - 1, Field: field, Detail: p.Detail}
+		problems[i] = Problem{Source: file, Line: line + p.Line - 1, Field: field, Detail: p.Detail, Excerpt: p.Excerpt()}
 	}
 	return problems
 }

@@ -107,5 +107,5 @@ func (b *Board) close(key spanKey, t time.Time) {
 // mark adds a mark to a lane.
 func (b *Board) mark(key laneKey, kind MarkKind, e timeline.Event, text string) {
 	l := b.lane(key)
-	l.Marks = append(l.Marks, Mark{Kind: kind, From: e.Time.Add(-e.Elapsed), To: e.Time, Text: text})
+	l.Marks = append(l.Marks, Mark{Kind: kind, From: e.Time.Add(-e.Elapsed), To: e.Time, Text: text, Code: e.Code})
 }

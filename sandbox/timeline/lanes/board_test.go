@@ -77,7 +77,7 @@ func TestBoard(t *testing.T) {
 		}, []*lanes.Lane{
 			{Kind: lanes.Waiting, Spans: []*lanes.Span{{Thing: lanes.Pod, Name: "stock-a", Module: "stock", Version: "1", Segments: segments(segment(0, 5, lanes.Pending, "Pending; stock:1"))}}},
 			{Kind: lanes.Base, Name: "base-1", Spans: []*lanes.Span{{Thing: lanes.Pod, Name: "stock-a", Module: "stock", Version: "1", Segments: segments(
-				segment(5, 6, lanes.Pending, "Pending; stock:1"), segment(6, 9, lanes.NotReady, "Running, Installing; stock:1"), segment(9, 20, lanes.Ready, "Running; stock:1"),
+				segment(5, 6, lanes.Pending, "Pending; stock:1"), lanes.Segment{From: at(6), To: at(9), State: lanes.NotReady, Text: "Running, Installing; stock:1", Reason: "Installing"}, segment(9, 20, lanes.Ready, "Running; stock:1"),
 				segment(20, 30, lanes.Terminating, "Running, still Ready; stock:1"), segment(30, 40, lanes.Terminating, "Running, not Ready; stock:1"))}}},
 		}},
 		{"endpoints", []timeline.Event{
@@ -97,11 +97,11 @@ func TestBoard(t *testing.T) {
 			{Kind: timeline.Request, Time: at(7), Base: "base-1", Name: "traffic", State: "refused", Message: "nobody listens"},
 			{Kind: timeline.Fault, Time: at(8), Base: "base-1", Name: "fault-1", State: "cleared"},
 		}, []*lanes.Lane{
-			{Kind: lanes.Faults, Spans: []*lanes.Span{{Thing: lanes.Fault, Name: "fault-1 on base-1", Segments: segments(segment(0, 8, "set", "silent"))}},
+			{Kind: lanes.Faults, Spans: []*lanes.Span{{Thing: lanes.Fault, Name: "fault-1 on base-1", Base: "base-1", Segments: segments(segment(0, 8, "set", "silent"))}},
 				Marks: []lanes.Mark{{Kind: lanes.Fired, From: at(4), To: at(4), Text: "fault-1 on base-1"}}},
 			{Kind: lanes.Base, Name: "base-1", Marks: []lanes.Mark{
 				{Kind: lanes.Command, From: at(3), To: at(5), Text: "installBiz stock:1"},
-				{Kind: lanes.Failure, From: at(6), To: at(6), Text: "health: User.DiskFull: no space"},
+				{Kind: lanes.Failure, From: at(6), To: at(6), Text: "health: User.DiskFull: no space", Code: "User.DiskFull"},
 				{Kind: lanes.Lost, From: at(7), To: at(7), Text: "refused: nobody listens"}}},
 		}},
 		{"components and Nodes", []timeline.Event{

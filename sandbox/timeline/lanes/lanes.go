@@ -96,6 +96,8 @@ type Span struct {
 	Name string
 	// Module and Version of a module, or the first ones of a Pod.
 	Module, Version string
+	// Base that a fault is on; empty for a rule of the API.
+	Base string
 	// Track counts from 0 within the lane and the thing: spans of one track do not overlap.
 	Track int
 	// Segments follow each other without a gap.
@@ -110,6 +112,8 @@ type Segment struct {
 	State string
 	// Text tells more, for people; may be empty.
 	Text string
+	// Reason is why a Pod is not Ready, in a word; may be empty.
+	Reason string
 }
 
 // open returns the segment that lasts, or nil.
@@ -137,17 +141,23 @@ func (s *Span) At(t time.Time) *Segment {
 
 // turn begins a segment at t, unless nothing differs.
 func (s *Span) turn(t time.Time, state, text string) {
+	s.next(Segment{From: t, State: state, Text: text})
+}
+
+// next begins a segment, unless nothing but its time differs.
+func (s *Span) next(n Segment) {
 	if g := s.open(); g != nil {
-		if g.State == state && g.Text == text {
+		if g.State == n.State && g.Text == n.Text && g.Reason == n.Reason {
 			return
 		}
-		if !g.From.Before(t) { // no time passed: the older state was never to be seen
-			g.State, g.Text = state, text
+		if !g.From.Before(n.From) { // no time passed: the older state was never to be seen
+			n.From = g.From
+			*g = n
 			return
 		}
-		g.To = t
+		g.To = n.From
 	}
-	s.Segments = append(s.Segments, Segment{From: t, State: state, Text: text})
+	s.Segments = append(s.Segments, n)
 }
 
 // end ends the span at t.
@@ -180,4 +190,6 @@ type Mark struct {
 	// From is when it began: commands take time. To is when it was over.
 	From, To time.Time
 	Text     string
+	// Code of a Failure.
+	Code string
 }

@@ -110,7 +110,7 @@ func (b *Board) pod(e timeline.Event, before, p *timeline.PodStatus) {
 	if len(p.Modules) > 0 {
 		s.Module, s.Version = p.Modules[0].Name, p.Modules[0].Version
 	}
-	s.turn(e.Time, podState(&p.PodState), podText(&p.PodState))
+	s.next(Segment{From: e.Time, State: podState(&p.PodState), Text: podText(&p.PodState), Reason: p.Reason})
 }
 
 // podKey is where a Pod is shown: on its base, or on its Node as long as nobody knows the base
@@ -198,7 +198,9 @@ func (b *Board) fault(e timeline.Event) {
 	key := spanKey{lane, Fault, name}
 	switch timeline.FaultChange(e.State) {
 	case timeline.FaultSet:
-		b.span(key).turn(e.Time, e.State, e.Message)
+		s := b.span(key)
+		s.Base = e.Base
+		s.turn(e.Time, e.State, e.Message)
 	case timeline.FaultCleared:
 		b.close(key, e.Time)
 	default:

@@ -16,6 +16,10 @@ import (
 // anew. One that went on would, at its first sight, take all Nodes for unreachable.
 const renewDeadline = 10 * time.Second
 
+// startTime is what the API server needs at least until it answers, at any speed. Till then nobody can
+// renew anything either.
+const startTime = 2 * time.Second
+
 // part shows the processes of the control plane. There is no election here, which costs a write
 // every two seconds; so part ends those that would have lost it, and starts them again.
 type part struct {
@@ -23,58 +27,67 @@ type part struct {
 	c *ControlPlane
 
 	mu    sync.Mutex
-	since time.Time // since when the API server is away; zero = it is there
+	since map[string]time.Time // since when a process is away or halted; none = it is there
 }
+
+// elected are those that a real cluster elects.
+var elected = []string{controllerManager, scheduler}
 
 // Act is that of component.Part.
 func (p *part) Act(ctx context.Context, name string, action component.Action) error {
-	if name != apiserver {
-		return p.Processes.Act(ctx, name, action)
-	}
+	deadline := p.c.period(renewDeadline)
 	switch action {
 	case component.Kill, component.Pause, component.Stop:
 		err := p.Processes.Act(ctx, name, action)
 		if err == nil {
-			p.gone()
+			p.gone(name)
 		}
 		return err
 	case component.Restart: // it is there again at once
+		p.back(name)
 		return p.Processes.Act(ctx, name, action)
 	}
-	var lost []string
-	if p.back() >= p.c.period(renewDeadline) {
-		lost = p.endElected(ctx)
+	away := p.back(name)
+	switch {
+	case name == apiserver && away > 0 && away+startTime >= deadline:
+		lost := p.endElected(ctx)
+		err := p.Processes.Act(ctx, name, action)
+		for _, name := range lost {
+			err = errors.Join(err, p.Processes.Act(ctx, name, component.Start))
+		}
+		return err
+	case action == component.Resume && slices.Contains(elected, name) && away >= deadline:
+		return p.Processes.Act(ctx, name, component.Restart)
 	}
-	err := p.Processes.Act(ctx, name, action)
-	for _, name := range lost {
-		err = errors.Join(err, p.Processes.Act(ctx, name, component.Start))
-	}
-	return err
+	return p.Processes.Act(ctx, name, action)
 }
 
-func (p *part) gone() {
+func (p *part) gone(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since.IsZero() {
-		p.since = time.Now()
+	if p.since == nil {
+		p.since = map[string]time.Time{}
+	}
+	if p.since[name].IsZero() {
+		p.since[name] = time.Now()
 	}
 }
 
-// back returns for how long the API server was away.
-func (p *part) back() time.Duration {
+// back returns for how long a process was away or halted.
+func (p *part) back(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since.IsZero() {
+	since, away := p.since[name]
+	if !away {
 		return 0
 	}
-	away := time.Since(p.since)
-	p.since = time.Time{}
-	return away
+	delete(p.since, name)
+	return time.Since(since)
 }
 
 // endElected ends those that run, and names them.
 func (p *part) endElected(ctx context.Context) (names []string) {
-	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains([]string{controllerManager, scheduler}, n) }) {
+	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains(elected, n) }) {
 		if s.State == supervise.Running && p.Supervisor.Kill(s.Name) == nil {
 			names = append(names, s.Name)
 		}

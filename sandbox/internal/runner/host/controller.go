@@ -115,6 +115,7 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 		Env:         list(settings),
 		Dir:         string(c.Dir),
 		LogFile:     c.Dir.Log(i.Name),
+		Metrics:     "http://" + i.Metrics + "/metrics",
 		Ready:       answers("http://" + i.Health + "/readyz"),
 		StopTimeout: stopTime,
 	}, nil

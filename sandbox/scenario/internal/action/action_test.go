@@ -1,6 +1,7 @@
 package action
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,10 +10,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
@@ -149,6 +153,26 @@ func TestWait(t *testing.T) {
 	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d is gone")
 }
 
+// A wait that fails says why.
+func TestWaitSaysWhy(t *testing.T) {
+	r := newRig(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{labels.BaseName: "bsae"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	}}
+	pod.Labels = map[string]string{labels.Component: labels.Module}
+	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseName: "base"}}}
+	for _, err := range []error{r.typed.Tracker().Add(pod), r.typed.Tracker().Add(base)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
+	details := r.ill(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, "not within the time: Pod p has no condition Ready; no base is called bsae; there are base")
+	if len(details) != 2 || !strings.HasPrefix(details[0].Text, "change base.koupleless.io/name in the nodeSelector to the name of a base") {
+		t.Errorf("details: %+v", details)
+	}
+}
+
 func TestNothingMatched(t *testing.T) {
 	r := newRig(t)
 	for _, text := range []string{
@@ -208,7 +232,7 @@ func TestBases(t *testing.T) {
 	r.ill(`base: {remove: [later]}`, `"later" stands for no base`)
 	r.well(`fault: {set: {bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`, "set fault error on base-4, base-5")
 	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, "cleared the faults of base-5")
-	r.wantCalls(`inject run-x-base-4 {"code":"Arklet.UnknownError","count":2,"kind":"error"}`, `inject run-x-base-5 {"code":"Arklet.UnknownError","count":2,"kind":"error"}`,
+	r.wantCalls(`inject run-x-base-4 {"code":"Arklet.UnknownError","count":2,"id":"fault-1","kind":"error"}`, `inject run-x-base-5 {"code":"Arklet.UnknownError","count":2,"id":"fault-1","kind":"error"}`,
 		"clear run-x-base-5 [x]")
 }
 
@@ -234,10 +258,13 @@ func TestComponentsAreRepaired(t *testing.T) {
 	r.well(`broker: {do: pause}`, "pause of broker")
 	r.well(`apiserver: {do: kill}`, "kill of kube-apiserver")
 	r.well(`apiserver: {do: start}`, "start of kube-apiserver")
+	r.well(`controllerManager: {do: pause}`, "pause of kube-controller-manager")
+	r.well(`scheduler: {do: kill}`, "kill of kube-scheduler")
 	if err := r.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.wantCalls("kill module-controller-2", "pause broker", "kill kube-apiserver", "start kube-apiserver", "resume broker", "start module-controller-2")
+	r.wantCalls("kill module-controller-2 for run-x", "pause broker for run-x", "kill kube-apiserver for run-x", "start kube-apiserver for run-x",
+		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x")
 }
 
 // Rules of the API that are left are cleared with the components, and one that never fired fails the
@@ -262,7 +289,90 @@ func TestAPIRules(t *testing.T) {
 	if _, err := r.APIRules(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "the API rule idle never fired: ") {
 		t.Errorf("one that never fired: %v", err)
 	}
-	r.wantCalls("rule late delay of 2", "rule maybe loseAnswer of 0", "clear rule late", "clear rule maybe", "clear rule *", "view", "rule idle blackHole of 0", "view")
+	r.wantCalls("rule late delay of 2", "rule maybe loseAnswer of 0", "clear rule late", "clear rule maybe", "clear rule *", "repair run-x", "view", "rule idle blackHole of 0", "view")
+}
+
+// A fault that never fired on any of its bases fails the run unless it may; one that holds does not fire.
+func TestFaultsThatNeverFire(t *testing.T) {
+	r := newRig(t)
+	two := 2
+	err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Object{{"kind": "latency", "delay": map[string]any{"min": "1s"}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.well(`fault: {set: {bases: [base-1], fault: {id: mine, kind: hang}}}`, "set fault hang on base-1")
+	r.well(`fault: {set: {bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`, "set fault deaf on base-1")
+	r.well(`fault: {set: {bases: [base-1], fault: {kind: webRefuse}}}`, "set fault webRefuse on base-1")
+	fired := func(base, id string) timeline.Event {
+		return timeline.Event{Kind: timeline.Fault, Base: base, Name: id, State: string(timeline.FaultFired)}
+	}
+	set := fired("base-1", "mine")
+	set.State = string(timeline.FaultSet)
+	_, err = r.Faults([]timeline.Event{fired("base-2", "fault-1"), fired("base-2", "mine"), set})
+	if want := "the fault mine (hang) never fired: nothing that it is about has happened on base-1; mayNotFire: true allows that"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	list, err := r.Faults([]timeline.Event{fired("base-2", "fault-1"), fired("base-1", "fault-1"), fired("base-1", "mine")})
+	if err != nil {
+		t.Errorf("all have fired that must: %v", err)
+	}
+	var got []string
+	for _, f := range list {
+		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Fired, f.MayNotFire))
+	}
+	if d := cmp.Diff([]string{"fault-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A release that changes nothing on any base fails the run unless it may. What changes no template is
+// none, and one that is overtaken is not judged.
+func TestReleasesThatChangeNothing(t *testing.T) {
+	r := newRig(t)
+	patch := func(text, more string) string {
+		return `patch: {apiVersion: apps/v1, kind: Deployment, name: d, type: merge, ` + more + `patch: ` + text + `}`
+	}
+	at := func(module string) timeline.Event {
+		return timeline.Event{Kind: timeline.Module, Time: time.Now(), Base: "base-1", Module: module, Version: "2", State: string(timeline.ModuleResolved)}
+	}
+	list := func(events ...timeline.Event) (texts []string, wrong string) {
+		t.Helper()
+		all, err := r.Releases(t.Context(), events)
+		for _, one := range all {
+			texts = append(texts, fmt.Sprintf("%s %d", one.Workload, one.Changes))
+		}
+		if err != nil {
+			wrong = err.Error()
+		}
+		return texts, wrong
+	}
+	want := func(wantTexts []string, wantWrong string, events ...timeline.Event) {
+		t.Helper()
+		texts, wrong := list(events...)
+		if diff := cmp.Diff(wantTexts, texts); diff != "" || wrong != wantWrong {
+			t.Errorf("releases (-want +got):\n%serror %q, want %q", diff, wrong, wantWrong)
+		}
+	}
+	before := at("stock")
+	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {replicas: 1, template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [{name: stock, image: one}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
+	image := func(name string) string {
+		return patch(`{spec: {template: {spec: {containers: [{name: stock, image: `+name+`}]}}}}`, "")
+	}
+	r.well(image("one"), "patched Deployment d")
+	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""), "patched Deployment d")
+	want(nil, "")
+	const nothing = "the release of Deployment d changed nothing on any base: each had stock already, as it is in the new template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true"
+	r.well(image("two"), "patched Deployment d")
+	want([]string{"Deployment d 0"}, nothing, before, at("order"))
+	first := at("stock")
+	want([]string{"Deployment d 1"}, "", before, first)
+	r.well(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "), "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
+	hanging := patch(`{spec: {template: {spec: {containers: [{name: stock, image: three}]}}}, status: {updatedReplicas: 0}}`, "")
+	r.well(hanging, "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // it goes on
+	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`, ""), "patched Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // takes that back: what it wants may still be everywhere
 }
 
 // Who waits for quiet hears what was written most since then; Leases do not count.
@@ -299,6 +409,7 @@ func TestTraffic(t *testing.T) {
 			r.sandbox.end = tt.end
 			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, "50 requests a second to Service svc")
 			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`, `there has been a stream "s" already`)
+			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`, `there is no Service scv: apply it before traffic to it starts; did you mean svc?`)
 			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
 			got := ""
 			if err != nil {

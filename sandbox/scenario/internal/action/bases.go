@@ -66,7 +66,12 @@ func (s *Stage) definition(name string) (v1alpha1.BaseSet, bool) {
 // add adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
 // at all. It returns their names.
 func (s *Stage) add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
-	added, err := s.o.Sandbox.AddBases(ctx, control.AddRequest{Count: count, Group: s.o.Group, Set: set.Name, Spec: &set, Seed: s.o.Seed})
+	spec := set
+	spec.Faults = make([]v1alpha1.Object, len(set.Faults))
+	for i, f := range set.Faults {
+		spec.Faults[i] = s.named(f)
+	}
+	added, err := s.o.Sandbox.AddBases(ctx, control.AddRequest{Count: count, Group: s.o.Group, Set: set.Name, Spec: &spec, Seed: s.o.Seed})
 	if err != nil {
 		return nil, fmt.Errorf("adding %d bases of set %s: %w", count, set.Name, err)
 	}
@@ -74,6 +79,9 @@ func (s *Stage) add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]str
 	names := make([]string, len(added))
 	for i, b := range added {
 		names[i] = s.short(b.HostName)
+	}
+	for _, f := range spec.Faults {
+		s.watch(f, names)
 	}
 	if !s.seen(set) {
 		return names, nil
@@ -206,6 +214,14 @@ func (s *Stage) base(ctx context.Context, a *v1alpha1.BaseAction) (string, error
 		return s.restart(ctx, a.Restart)
 	case a.Upgrade != nil:
 		return s.upgrade(ctx, a.Upgrade)
+	case a.Cordon != nil:
+		nodes, err := s.cordon(ctx, a.Cordon, true)
+		return "cordoned " + strings.Join(nodes, ", "), err
+	case a.Drain != nil:
+		return s.drain(ctx, a.Drain)
+	case a.Uncordon != nil:
+		nodes, err := s.cordon(ctx, a.Uncordon, false)
+		return "uncordoned " + strings.Join(nodes, ", "), err
 	}
 	return "", fmt.Errorf("the step says nothing to do with bases")
 }

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	typedfake "k8s.io/client-go/kubernetes/fake"
@@ -19,7 +21,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
@@ -134,10 +135,16 @@ func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) 
 	return view, f.note("view")
 }
 
-func (f *fakeSandbox) Act(_ context.Context, name string, action component.Action) error {
+func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("%s %s", action, name)
+	return f.note("%s %s for %s", r.Action, r.Component, r.Group)
+}
+
+func (f *fakeSandbox) Repair(_ context.Context, group string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("repair %s", group)
 }
 
 func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {
@@ -166,6 +173,7 @@ type rig struct {
 	t       *testing.T
 	sandbox *fakeSandbox
 	dynamic *dynamicfake.FakeDynamicClient
+	typed   *typedfake.Clientset
 	world   *observe.World
 }
 
@@ -178,13 +186,13 @@ func newRig(t *testing.T) *rig {
 	} {
 		mapper.Add(kind, scope)
 	}
-	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme)}
+	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme), typed: typedfake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "svc", Namespace: run}})}
 	apitest.Gapless(r.dynamic)
 	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
 	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
 	var err error
 	r.Stage, err = New(Options{
-		Sandbox: r.sandbox, Kube: kube.New(typedfake.NewClientset(), r.dynamic, mapper), World: r.world,
+		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
 		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}}, Vars: map[string]any{"module": "stock"},
 		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7,
 	})

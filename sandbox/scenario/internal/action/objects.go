@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -123,6 +124,11 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 	var done, refusals []string
 	for _, o := range objects {
 		o, _ = kube.Bind(o, s.o.Group)
+		before, err := s.present(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		began := time.Now()
 		k, written, err := s.o.Kube.Apply(ctx, o, s.o.Namespace)
 		if refusal, err := refused(err, a.Refused); err != nil {
 			return "", err
@@ -130,6 +136,7 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 			refusals = append(refusals, refusal)
 			continue
 		}
+		s.released(began, before, written, a.Release)
 		if err := s.o.World.Seen(ctx, s.subject(k, written.GetNamespace()), written); err != nil {
 			return "", err
 		}
@@ -205,10 +212,12 @@ func (s *Stage) patch(ctx context.Context, a *v1alpha1.Patch) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	began := time.Now()
 	written, err := s.o.Kube.Patch(ctx, t.kind, t.Namespace, o.GetName(), a.Type, match.Plain(a.Patch))
 	if refusal, err := refused(err, a.Refused); err != nil || refusal != "" {
 		return refusal, err
 	}
+	s.released(began, o, written, a.Release)
 	return "patched " + t.Kind + " " + o.GetName(), s.o.World.Seen(ctx, t.subject, written)
 }
 
@@ -240,10 +249,12 @@ func (s *Stage) rollback(ctx context.Context, a *v1alpha1.Rollback) (string, err
 	if a.Revision != nil {
 		to = *a.Revision
 	}
+	began := time.Now()
 	revision, written, err := s.o.Kube.Rollback(ctx, t.kind, t.Namespace, o.GetName(), to)
 	if err != nil {
 		return "", err
 	}
+	s.released(began, o, written, a.Release)
 	return fmt.Sprintf("took %s %s back to revision %d", t.Kind, o.GetName(), revision), s.o.World.Seen(ctx, t.subject, written)
 }
 
@@ -278,18 +289,23 @@ func (s *Stage) remove(ctx context.Context, a *v1alpha1.Delete) (string, error) 
 	if a.NoWait {
 		return text, nil
 	}
+	return text, s.untilGone(ctx, t.subject, gone)
+}
+
+// untilGone waits until objects have left the API. The subject is followed since before they began to.
+func (s *Stage) untilGone(ctx context.Context, subject observe.Subject, leaving map[types.UID]string) error {
 	var left []string
-	err = s.o.World.Until(ctx, func(v observe.View) (bool, error) {
+	err := s.o.World.Until(ctx, func(v observe.View) (bool, error) {
 		left = left[:0]
-		there, _ := v.Objects(t.subject, t.Name, t.Labels)
+		there, _ := v.Objects(subject, "", nil)
 		for _, o := range there {
-			if _, ours := gone[o.GetUID()]; ours {
+			if _, ours := leaving[o.GetUID()]; ours {
 				left = append(left, o.GetName())
 			}
 		}
 		return len(left) == 0, nil
 	})
-	return text, ended(ctx, err, func() *Failure { return fail("still there: %s", strings.Join(left, ", ")) })
+	return ended(ctx, err, func() *Failure { return fail("still there: %s", strings.Join(left, ", ")) })
 }
 
 // References are the kinds that an action names, so that they can be followed from the beginning of

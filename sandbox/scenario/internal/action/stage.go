@@ -3,9 +3,11 @@
 //	stage.go       Stage: what all actions of a run share; Do
 //	failure.go     Failure: why a step failed, with what helps to understand it
 //	objects.go     apply, patch, delete, scale, rollback
+//	releases.go    which of these were releases, and what they have changed on bases
 //	bases.go       base: add, remove, restart, upgrade
+//	nodes.go       base: cordon, drain, uncordon
 //	faults.go      fault: set, clear
-//	components.go  controller, broker, apiserver
+//	components.go  controller, broker, apiserver, controllerManager, scheduler
 //	apiview.go     api: set, clear; what the rules have done
 //	traffic.go     traffic: start, stop, and its verdict
 //	script.go      script
@@ -27,7 +29,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -45,7 +46,8 @@ type Sandbox interface {
 	SetAPIRule(context.Context, control.APIRuleRequest) (string, error)
 	ClearAPIRule(ctx context.Context, id string) error
 	APIView(ctx context.Context, group string) (control.APIView, error)
-	Act(ctx context.Context, name string, action component.Action) error
+	Act(context.Context, control.ActRequest) error
+	Repair(ctx context.Context, group string) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
@@ -81,9 +83,11 @@ type Stage struct {
 	sets     map[string]v1alpha1.BaseSet
 	outputs  map[string]any
 	streams  map[string]*Stream
-	order    []string          // of streams
-	touched  map[string]repair // components that are not as they were
-	disturbs bool              // rules of the API were set
+	order    []string // of streams
+	disturbs bool     // rules of the API were set
+	faults   []FaultRun
+	releases []ReleaseRun
+	unnamed  int // faults that the scenario gave no id
 }
 
 type programKey struct {
@@ -99,7 +103,7 @@ func New(o Options) (*Stage, error) {
 	}
 	return &Stage{
 		o: o, env: env, programs: map[programKey]*expr.Program{}, sets: map[string]v1alpha1.BaseSet{}, outputs: map[string]any{},
-		streams: map[string]*Stream{}, touched: map[string]repair{},
+		streams: map[string]*Stream{},
 	}, nil
 }
 
@@ -127,6 +131,10 @@ func (s *Stage) Do(ctx context.Context, a *v1alpha1.Action) (string, error) {
 		return s.component(ctx, brokerName, a.Broker)
 	case a.APIServer != nil:
 		return s.component(ctx, apiServerName, a.APIServer)
+	case a.ControllerManager != nil:
+		return s.component(ctx, controllerManagerName, a.ControllerManager)
+	case a.Scheduler != nil:
+		return s.component(ctx, schedulerName, a.Scheduler)
 	case a.API != nil:
 		return s.api(ctx, a.API)
 	case a.Traffic != nil:

@@ -8,7 +8,11 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
@@ -58,6 +62,9 @@ func (s *Stage) startTraffic(ctx context.Context, t v1alpha1.Traffic) (string, e
 	if twice {
 		return "", fail("there has been a stream %q already: give this one another name", t.Name)
 	}
+	if err := s.known(ctx, t.Service); err != nil {
+		return "", err
+	}
 	if err := s.o.Sandbox.StartTraffic(ctx, s.o.Group, traffic.Spec{Traffic: t, Namespace: s.o.Namespace, Seed: s.o.Seed}); err != nil {
 		return "", fmt.Errorf("starting traffic %s: %w", t.Name, err)
 	}
@@ -78,6 +85,30 @@ func (s *Stage) startTraffic(ctx context.Context, t v1alpha1.Traffic) (string, e
 		rate = fmt.Sprintf("%d requests a second", *t.Rate)
 	}
 	return rate + " to " + to, nil
+}
+
+// askingService is how long the API may take to say whether a Service is there.
+const askingService = 2 * time.Second
+
+// known fails if there is no Service of a name, which would answer nothing. An API that is away is no
+// reason not to send.
+func (s *Stage) known(ctx context.Context, service string) error {
+	if service == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askingService)
+	defer cancel()
+	services := s.o.Kube.Typed.CoreV1().Services(s.o.Namespace)
+	if _, err := services.Get(ctx, service, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return nil
+	}
+	var names []string
+	if there, err := services.List(ctx, metav1.ListOptions{}); err == nil {
+		for _, one := range there.Items {
+			names = append(names, one.Name)
+		}
+	}
+	return fail("there is no Service %s: apply it before traffic to it starts%s", service, plain.Meant(service, names))
 }
 
 func (s *Stage) stopTraffic(ctx context.Context, name string) (*Stream, error) {

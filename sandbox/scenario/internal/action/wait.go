@@ -3,6 +3,8 @@ package action
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 func (s *Stage) wait(ctx context.Context, a *v1alpha1.Wait) (string, error) {
@@ -44,11 +47,8 @@ func (s *Stage) progress(ctx context.Context, r v1alpha1.Ref, done string, judge
 			}
 			looked++
 			last, object = judge(o), o
-			if last.Failed {
-				return false, fail("%s", last.Message).with(lastSeen(o))
-			}
-			if !last.Done {
-				return false, nil
+			if last.Failed || !last.Done {
+				return last.Failed, nil
 			}
 		}
 		if looked == 0 {
@@ -56,16 +56,47 @@ func (s *Stage) progress(ctx context.Context, r v1alpha1.Ref, done string, judge
 		}
 		return looked > 0, nil
 	})
-	if err != nil {
-		return "", ended(ctx, err, func() *Failure {
-			f := fail("%s", last.Message)
-			if object != nil {
-				f = f.with(lastSeen(object))
-			}
+	missing := func() *Failure {
+		f := fail("%s", last.Message)
+		if object == nil {
 			return f
-		})
+		}
+		return s.because(ctx, object, f).with(lastSeen(object))
+	}
+	if err != nil {
+		return "", ended(ctx, err, missing)
+	}
+	if last.Failed {
+		return "", missing()
 	}
 	return fmt.Sprintf(done+": %s", t, last.Message), nil
+}
+
+// askingWhy is how long the API may take to say why an object is not as it should be.
+const askingWhy = 10 * time.Second
+
+// because adds to a failure why an object is not Ready, if koupsandbox why has an answer.
+func (s *Stage) because(ctx context.Context, o *unstructured.Unstructured, f *Failure) *Failure {
+	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
+	if err != nil {
+		return f // it is of another kind
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askingWhy) // the step's time is over
+	defer cancel()
+	found, err := why.Gather(ctx, s.o.Kube.Typed, target)
+	if err != nil {
+		return f // it is gone meanwhile, or the API is away
+	}
+	a := why.Explain(found, time.Now())
+	if a.Ready || a.Reason == why.Unknown {
+		return f
+	}
+	f.Message += "; " + a.Cause
+	lines := []string{a.Advice}
+	for _, e := range a.Evidence {
+		lines = append(lines, e.About+": "+e.Text)
+	}
+	return f.with("what to do, and what was looked at", strings.Join(lines, "\n"))
 }
 
 // catchUp waits until the World has seen what the API has now: a script may have written it.

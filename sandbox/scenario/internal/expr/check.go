@@ -20,6 +20,37 @@ type Problem struct {
 	Line, Column int
 	// Detail is a sentence without a full stop.
 	Detail string
+	// Text is that line; empty when all of the expression is meant.
+	Text string
+}
+
+// Excerpt is the line of the mistake with a caret below its column, in two indented lines; empty when all of
+// the expression is meant.
+func (p Problem) Excerpt() string {
+	text := strings.TrimLeft(p.Text, " \t")
+	if text == "" {
+		return ""
+	}
+	const indent = "    "
+	column := min(max(p.Column-1-(len(p.Text)-len(text)), 0), len([]rune(text)))
+	before := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string([]rune(text)[:column]))
+	return indent + strings.TrimRight(text, " \t") + "\n" + indent + before + "^"
+}
+
+// in gives problems the lines of the expression that they are in.
+func (ps Problems) in(text string) Problems {
+	lines := strings.Split(text, "\n")
+	for i, p := range ps {
+		if p.Line >= 1 && p.Line <= len(lines) {
+			ps[i].Text = lines[p.Line-1]
+		}
+	}
+	return ps
 }
 
 // Problems are all mistakes of an expression. It is an error when it is not empty.
@@ -44,7 +75,7 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 		}
 		at := a.SourceInfo().GetStartLocation(x.ID())
 		add := func(detail string) {
-			problems = append(problems, Problem{at.Line(), at.Column() + 1, detail})
+			problems = append(problems, Problem{Line: at.Line(), Column: at.Column() + 1, Detail: detail})
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
@@ -99,7 +130,11 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 			m := overload.FindStringSubmatch(message)
 			p.Detail = noOverload(m[1], m[2])
 		default:
-			p.Detail = strings.Replace(message, "Syntax error: ", "cannot be read: ", 1)
+			p.Detail = message
+			if wrong, syntax := strings.CutPrefix(message, "Syntax error: "); syntax {
+				p.Detail = "cannot be read: " + inPlainWords(wrong)
+				return append(problems, p) // others follow from the first
+			}
 		}
 		problems = append(problems, p)
 	}
@@ -108,6 +143,42 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 		problems = slices.DeleteFunc(problems, func(p Problem) bool { return strings.Contains(p.Detail, " here, only ") })
 	}
 	return slices.Compact(problems)
+}
+
+var (
+	notToken  = regexp.MustCompile(`^token recognition error at: '(.*?) *'$`)
+	missing   = regexp.MustCompile(`^missing '(.*)' at '(.*)'$`)
+	misplaced = regexp.MustCompile(`^(?:mismatched|extraneous) input '(.*)'$`)
+)
+
+// inPlainWords says a syntax error of CEL's parser without the words of parsers.
+func inPlainWords(wrong string) string {
+	const end = "<EOF>"
+	if m := notToken.FindStringSubmatch(wrong); m != nil {
+		switch {
+		case m[1] == "=":
+			return "= is no operator; did you mean ==?"
+		case strings.HasPrefix(m[1], "'") || strings.HasPrefix(m[1], `"`):
+			return "a text begins here and has no end"
+		}
+		return m[1] + " means nothing here"
+	}
+	if m := missing.FindStringSubmatch(wrong); m != nil {
+		if m[2] == end {
+			return m[1] + " is missing at the end"
+		}
+		return m[1] + " is missing before " + m[2]
+	}
+	if m := misplaced.FindStringSubmatch(wrong); m != nil {
+		if m[1] == end {
+			return "it ends too early"
+		}
+		return m[1] + " does not belong here"
+	}
+	if strings.HasPrefix(wrong, "no viable alternative at input ") {
+		return "something else must stand here"
+	}
+	return wrong
 }
 
 func (e *Env) unknown(name string, node ast.Expr, kind Kind) string {

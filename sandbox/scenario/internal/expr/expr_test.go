@@ -1,11 +1,14 @@
 package expr_test
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -146,35 +149,38 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
+// where leaves out the text of a problem: TestExcerpts looks at it.
+var where = cmpopts.IgnoreFields(expr.Problem{}, "Text")
+
 func TestProblems(t *testing.T) {
 	for _, tc := range []struct {
 		text string
 		kind expr.Kind
 		want expr.Problems
 	}{
-		{"vars.versoin", expr.Value, expr.Problems{{1, 5, "there is no vars.versoin; did you mean version?"}}},
-		{"vars.colour", expr.Value, expr.Problems{{1, 5, "there is no vars.colour, only count, deep, names, on, share, version"}}},
-		{"varz.count", expr.Value, expr.Problems{{1, 1, "there is no varz; did you mean vars?"}}},
-		{"outputs.revisoin", expr.Value, expr.Problems{{1, 8, "there is no outputs.revisoin; did you mean revision?"}}},
-		{"pods.size()", expr.Value, expr.Problems{{1, 1, "pods is not known here, only in cel, if, always and never"}}},
-		{"lost == 0", expr.Condition, expr.Problems{{1, 1, "there is no lost here, only bases, daemonsets, deployments, endpointslices, events, matrix, nodes, outputs, pods, replicasets, run, services, statefulsets, traffic, vars"}}},
-		{"losd == 0", expr.Judge, expr.Problems{{1, 1, "there is no losd; did you mean lost?"}}},
-		{"vars.count == vars.version", expr.Condition, expr.Problems{{1, 12, "== does not fit (int, string)"}}},
-		{"vars.count +\n vars.nothing", expr.Value, expr.Problems{{2, 6, "there is no vars.nothing, only count, deep, names, on, share, version"}}},
-		{"siz(pods) == 0", expr.Condition, expr.Problems{{1, 4, "there is no function siz; did you mean size?"}}},
-		{"pods.al(p, p.x)", expr.Condition, expr.Problems{{1, 8, "there is no function al; did you mean all?"}}},
-		{"size(pods)", expr.Condition, expr.Problems{{1, 1, "is of the type int, but must be true or false"}}},
-		{"pods.all(p", expr.Condition, expr.Problems{{1, 11, "cannot be read: missing ')' at '<EOF>'"}}},
-		{"traffic.trafic.lost == 0", expr.Condition, expr.Problems{{1, 8, `there is no stream "trafic"; did you mean traffic?`}}},
-		{`bases["bse-1"].ready`, expr.Condition, expr.Problems{{1, 6, `there is no set of bases "bse"; did you mean base?`}}},
-		{`bases["base"].ready`, expr.Condition, expr.Problems{{1, 6, `"base" is no base: they are named SET-N, from 1`}}},
-		{`bases["base-1"].raedy`, expr.Condition, expr.Problems{{1, 16, "there is no field raedy; did you mean ready?"}}},
-		{"traffic.traffic.losst == 0", expr.Condition, expr.Problems{{1, 16, "there is no field losst; did you mean lost?"}}},
-		{"vars.version.all(x, true)", expr.Condition, expr.Problems{{1, 5, "expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)"}}},
+		{"vars.versoin", expr.Value, expr.Problems{{1, 5, "there is no vars.versoin; did you mean version?", ""}}},
+		{"vars.colour", expr.Value, expr.Problems{{1, 5, "there is no vars.colour, only count, deep, names, on, share, version", ""}}},
+		{"varz.count", expr.Value, expr.Problems{{1, 1, "there is no varz; did you mean vars?", ""}}},
+		{"outputs.revisoin", expr.Value, expr.Problems{{1, 8, "there is no outputs.revisoin; did you mean revision?", ""}}},
+		{"pods.size()", expr.Value, expr.Problems{{1, 1, "pods is not known here, only in cel, if, always and never", ""}}},
+		{"lost == 0", expr.Condition, expr.Problems{{1, 1, "there is no lost here, only bases, daemonsets, deployments, endpointslices, events, matrix, nodes, outputs, pods, replicasets, run, services, statefulsets, traffic, vars", ""}}},
+		{"losd == 0", expr.Judge, expr.Problems{{1, 1, "there is no losd; did you mean lost?", ""}}},
+		{"vars.count == vars.version", expr.Condition, expr.Problems{{1, 12, "== does not fit (int, string)", ""}}},
+		{"vars.count +\n vars.nothing", expr.Value, expr.Problems{{2, 6, "there is no vars.nothing, only count, deep, names, on, share, version", ""}}},
+		{"siz(pods) == 0", expr.Condition, expr.Problems{{1, 4, "there is no function siz; did you mean size?", ""}}},
+		{"pods.al(p, p.x)", expr.Condition, expr.Problems{{1, 8, "there is no function al; did you mean all?", ""}}},
+		{"size(pods)", expr.Condition, expr.Problems{{1, 1, "is of the type int, but must be true or false", ""}}},
+		{"pods.all(p", expr.Condition, expr.Problems{{1, 11, "cannot be read: ) is missing at the end", ""}}},
+		{"traffic.trafic.lost == 0", expr.Condition, expr.Problems{{1, 8, `there is no stream "trafic"; did you mean traffic?`, ""}}},
+		{`bases["bse-1"].ready`, expr.Condition, expr.Problems{{1, 6, `there is no set of bases "bse"; did you mean base?`, ""}}},
+		{`bases["base"].ready`, expr.Condition, expr.Problems{{1, 6, `"base" is no base: they are named SET-N, from 1`, ""}}},
+		{`bases["base-1"].raedy`, expr.Condition, expr.Problems{{1, 16, "there is no field raedy; did you mean ready?", ""}}},
+		{"traffic.traffic.losst == 0", expr.Condition, expr.Problems{{1, 16, "there is no field losst; did you mean lost?", ""}}},
+		{"vars.version.all(x, true)", expr.Condition, expr.Problems{{1, 5, "expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)", ""}}},
 	} {
 		t.Run(tc.text, func(t *testing.T) {
 			_, err := env(t).Compile(tc.text, tc.kind)
-			if diff := cmp.Diff(error(tc.want), err); diff != "" {
+			if diff := cmp.Diff(error(tc.want), err, where); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
@@ -210,14 +216,14 @@ func TestTemplates(t *testing.T) {
 
 func TestTemplateProblems(t *testing.T) {
 	for text, want := range map[string]expr.Problems{
-		"a ${{ vars.count":                  {{1, 1, "${{ has no }}"}},
-		"${{ }}":                            {{1, 1, "there is nothing in ${{ }}"}},
-		"a: 1\nb: ${{ vars.x }}":            {{2, 6, "there is no vars.x, only count, deep, names, on, share, version"}},
-		"list ${{ vars.names }}":            {{1, 1, "${{ vars.names }} is of the type list(string), which cannot stand in the middle of a text"}},
-		"${{ vars.x }} and ${{ matrix.y }}": {{1, 6, "there is no vars.x, only count, deep, names, on, share, version"}, {1, 8, "there is no matrix.y, only bases, mixed, tunnel"}},
+		"a ${{ vars.count":                  {{1, 1, "${{ has no }}", ""}},
+		"${{ }}":                            {{1, 1, "there is nothing in ${{ }}", ""}},
+		"a: 1\nb: ${{ vars.x }}":            {{2, 6, "there is no vars.x, only count, deep, names, on, share, version", ""}},
+		"list ${{ vars.names }}":            {{1, 1, "${{ vars.names }} is of the type list(string), which cannot stand in the middle of a text", ""}},
+		"${{ vars.x }} and ${{ matrix.y }}": {{1, 6, "there is no vars.x, only count, deep, names, on, share, version", ""}, {1, 8, "there is no matrix.y, only bases, mixed, tunnel", ""}},
 	} {
 		_, err := env(t).Template(text)
-		if diff := cmp.Diff(error(want), err); diff != "" {
+		if diff := cmp.Diff(error(want), err, where); diff != "" {
 			t.Errorf("%s: problems (-want +got):\n%s", text, diff)
 		}
 	}
@@ -314,6 +320,33 @@ func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		if _, err := expr.New(expr.Static{}); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A mistake is shown where it is, in the words of those who write conditions.
+func TestExcerpts(t *testing.T) {
+	for text, want := range map[string]string{
+		"pods.size() == 1 &&":                "cannot be read: it ends too early\n    pods.size() == 1 &&\n                       ^",
+		"(1 + 2":                             "cannot be read: ) is missing at the end\n    (1 + 2\n          ^",
+		"pods.size() = 1":                    "cannot be read: = is no operator; did you mean ==?\n    pods.size() = 1\n                ^",
+		"pods.size() # 1":                    "cannot be read: # means nothing here\n    pods.size() # 1\n                ^",
+		"1 == 1)":                            "cannot be read: ) does not belong here\n    1 == 1)\n          ^",
+		"'x":                                 "cannot be read: a text begins here and has no end\n    'x\n    ^",
+		"pods.b.(c)":                         "cannot be read: something else must stand here\n    pods.b.(c)\n           ^",
+		"  pods.size() > '3'":                "> does not fit (int, string)\n    pods.size() > '3'\n                ^",
+		"pods.size() == 1 &&\n\tpods.sise()": "there is no function sise; did you mean size?\n    pods.sise()\n             ^",
+		"'模块' == '模块' && pods.exists(p, q, r, )": "cannot be read: ) does not belong here\n    '模块' == '模块' && pods.exists(p, q, r, )\n                                         ^",
+		"pods.size()": "is of the type int, but must be true or false",
+	} {
+		_, err := env(t).Compile(text, expr.Condition)
+		var problems expr.Problems
+		if !errors.As(err, &problems) || len(problems) != 1 {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if diff := cmp.Diff(want, strings.TrimSuffix(problems[0].Detail+"\n"+problems[0].Excerpt(), "\n")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
 }

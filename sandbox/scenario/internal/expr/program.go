@@ -40,15 +40,15 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 	env := e.envs[kind]
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
-		return nil, e.translate(nil, issues, kind)
+		return nil, e.translate(nil, issues, kind).in(text)
 	}
 	problems := e.checkNames(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...)
+		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...).in(text)
 	}
 	if len(problems) > 0 {
-		return nil, problems
+		return nil, problems.in(text)
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, Problems{{Line: 1, Column: 1, Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}

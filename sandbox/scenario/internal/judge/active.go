@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ import (
 type activeCheck struct {
 	tracks map[track]*served
 	ever   map[track]struct{} // that have been looked at
-	found  []gap
+	found  []*gap
 	// overlaps are the times in which the old and the new version were both active.
 	overlaps []time.Duration
 	doubtful []gap // nobody may have wanted the module
@@ -45,6 +46,7 @@ type served struct {
 	active map[string]time.Time // versions, since when
 	gap    *gap                 // open
 	ended  *gap                 // the last one in which nobody wanted the module
+	closed *gap                 // the last one in which somebody did, until a version was active again
 	last   *timeline.PodStatus  // the Pod that was deleted last
 }
 
@@ -60,6 +62,8 @@ type gap struct {
 	idle   bool // none has begun within the time
 	free   bool // nobody has wanted the module so far
 	alone  bool // it had no Ready Pod anywhere at the beginning
+	// wanting are the Pods that wanted the module at the beginning, as far as the watch had told.
+	wanting map[string]bool
 }
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
@@ -109,6 +113,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 			}
 			c.look(w, t, e, o, false)
 			c.lookBack(s, e.pod, m.Name, e.Time, o)
+			c.withdraw(s, e, o)
 		}
 	}
 }
@@ -174,7 +179,27 @@ func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module strin
 	s.ended = nil
 	if now.Sub(g.to) <= o.ToldWithin && s.replacedBy(came, g, o, g.to) {
 		g.free = false
-		c.found = append(c.found, *g)
+		c.found = append(c.found, g)
+	}
+}
+
+// withdraw judges a gap again that was over before the watch told of the deletion of the last Pod that
+// wanted the module: it may have been deleted before the gap.
+func (c *activeCheck) withdraw(s *served, e change, o *Options) {
+	g := s.closed
+	if g == nil || e.pod.Wants(g.module) {
+		return
+	}
+	if e.stayed && !g.from.Before(e.Time.Add(-e.Late)) {
+		delete(g.wanting, e.pod.PodKey())
+	}
+	if len(g.wanting) > 0 {
+		return
+	}
+	c.found = slices.DeleteFunc(c.found, func(f *gap) bool { return f == g })
+	g.free, s.closed, s.ended = true, nil, g // unless a replacement of that Pod comes
+	if e.Late > o.TruthWithin {
+		c.doubtful = append(c.doubtful, *g)
 	}
 }
 
@@ -216,8 +241,12 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
 		} else {
 			c.close(g, now)
-			if g != nil && g.free && !g.excused {
+			switch {
+			case g == nil || g.excused:
+			case g.free:
 				g.to, s.ended = now, g
+			default:
+				s.closed = g
 			}
 		}
 		s.gap = nil
@@ -225,7 +254,7 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module)}
+		s.gap = &gap{track: t, from: now, excused: ended, alone: !w.serves(t.module), wanting: w.wanting(t.base, t.module)}
 		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
 		g.excused, g.since = true, time.Time{}
@@ -251,7 +280,7 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 		return
 	}
 	g.to = now
-	c.found = append(c.found, *g)
+	c.found = append(c.found, g)
 }
 
 // justBound tells whether those who want the module of a deleted Pod have their Node for so short a
@@ -312,7 +341,7 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 		longest = max(longest, v.Length)
 	}
 	for _, g := range c.found {
-		add(g, false)
+		add(*g, false)
 	}
 	for _, g := range c.doubtful {
 		r.Doubtful = append(r.Doubtful, Violation{Time: g.from, Length: g.to.Sub(g.from), Base: g.base,

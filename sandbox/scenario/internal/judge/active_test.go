@@ -141,5 +141,32 @@ var activeCases = map[string]checkCase{
 		want: want{1, nil, nil, "1 module on bases, no gap",
 			[]string{"1s a: a has no active version of biz for 2s; its Pod may have been deleted before, for the watch was late"}},
 	},
+	"active: the watch tells of the deletion after the next release is there": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, removed(1000, "1@a"), installed(1500, "2@a"),
+			late(time.Second, vpod(2000, "p1", "1@a", "deleting")), vpod(2010, "p2", "2@a")),
+		want: want{1, nil, nil, "1 module on bases, no gap", nil},
+	},
+	"active: the same, and the deletion did come after the uninstall": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, removed(1000, "1@a"), installed(1500, "2@a"),
+			late(999*time.Millisecond, vpod(2000, "p1", "1@a", "deleting")), vpod(2010, "p2", "2@a")),
+		want: want{1, []string{"1s a: a has no active version of biz for 510ms"}, nil, "1 module on bases, 1 gap, the longest 510ms", nil},
+	},
+	"active: the same, and another Pod wants it": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p2", "2@a"), removed(1000, "1@a"), installed(1500, "2@a"),
+			late(1500*time.Millisecond, vpod(2000, "p1", "1@a", "deleting"))),
+		want: want{1, []string{"1s a: a has no active version of biz for 510ms"}, nil, "1 module on bases, 1 gap, the longest 510ms", nil},
+	},
+	"active: the same of a DaemonSet, which deletes first": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
+			removed(1000, "1@a"), installed(1500, "2@a"),
+			late(time.Second, vpod(2000, "p1", "1@a", "owner=DaemonSet/d", "deleting")), vpod(2010, "p2", "2@a", "owner=DaemonSet/d")),
+		want: want{1, []string{"1s a: a has no active version of biz for 510ms"}, nil, "1 module on bases, 1 gap, the longest 510ms", nil},
+	},
+	"active: the watch tells of it so late that nobody knows": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, removed(1000, "1@a"), installed(1500, "2@a"),
+			late(3*time.Second, vpod(3000, "p1", "1@a", "deleting"))),
+		want: want{1, nil, nil, "1 module on bases, no gap",
+			[]string{"1s a: a has no active version of biz for 510ms; its Pod may have been deleted before, for the watch was late"}},
+	},
 	"active: nothing served": {check: ActiveVersion, events: script(host(0, "a", "up")), want: want{0, nil, nil, "0 modules on bases, no gap", nil}},
 }

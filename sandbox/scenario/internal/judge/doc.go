@@ -5,7 +5,7 @@
 //	world.go     what there is, a timeline.State, and what counts of the past
 //	active.go    activeVersion: no base is without an active version
 //	truth.go     truth: Ready, and ready endpoints, against what the base serves
-//	wrong.go     which disagreements are violations
+//	wrong.go     which mismatches are violations
 //	outage.go    when nobody could know or write what a base serves
 //	order.go     order: old Not Ready before new Ready
 //	installs.go  installedOnce

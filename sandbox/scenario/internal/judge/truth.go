@@ -11,7 +11,7 @@ import (
 // truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
 // and an endpoint that is ready, must have each of its modules active, in its version.
 //
-// Each disagreement is reported with its length. It counts from the moment at which the controller
+// Each mismatch is reported with its length. It counts from the moment at which the controller
 // can know of it at the latest, by the next list or by what the base says itself:
 //   - a module that a command took away, or that was not there yet: at once, the answer tells;
 //   - one that is gone although nobody was told: within Options.listed, by the next list. With the

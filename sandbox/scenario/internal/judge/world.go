@@ -81,13 +81,17 @@ func (w *world) another(p *timeline.PodStatus) bool {
 }
 
 // wanted tells whether a Pod on the base wants the module.
-func (w *world) wanted(base, module string) bool {
+func (w *world) wanted(base, module string) bool { return len(w.wanting(base, module)) > 0 }
+
+// wanting are the Pods on the base that want the module.
+func (w *world) wanting(base, module string) map[string]bool {
+	keys := map[string]bool{}
 	for p := range w.Pods.All() {
 		if p.Base == base && p.Wants(module) {
-			return true
+			keys[p.PodKey()] = true
 		}
 	}
-	return false
+	return keys
 }
 
 // wantedNow tells whether one does that is bound to the process which the base has now.

@@ -52,7 +52,7 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 		mismatches = append(mismatches, last)
 	}
 	var longest, longestEnded time.Duration
-	disagreements := 0
+	mismatched := 0
 	for i := range mismatches {
 		l := &mismatches[i]
 		if l.to.Equal(l.from) {
@@ -63,7 +63,7 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 		if l.ended {
 			longestEnded = max(longestEnded, v.Length)
 		} else {
-			disagreements++
+			mismatched++
 			longest = max(longest, v.Length)
 		}
 		switch earliest := l.to.Add(-l.late); {
@@ -77,15 +77,17 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 		}
 	}
 	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)
-	r.Figures["disagreements"], r.Figures["longest"] = float64(disagreements), milliseconds(longest)
+	r.Figures["disagreements"], r.Figures["longest"] = float64(mismatched), milliseconds(longest)
 	r.Summary = many(c.compared, "time") + " something became Ready"
-	if disagreements == 0 {
-		r.Summary += ", always true"
+	if mismatched == 0 {
+		r.Summary += ", always with its module"
 	} else {
-		r.Summary += fmt.Sprintf(", %s with the base, the longest %v", many(disagreements, "disagreement"), brief(longest))
+		r.Summary += fmt.Sprintf("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
+			many(mismatched, "time"), brief(longest), brief(o.TruthWithin), brief(o.SwitchWithin))
 	}
 	if longestEnded > 0 {
-		r.Summary += fmt.Sprintf("; where a process ended, up to %v", brief(longestEnded))
+		r.Summary += fmt.Sprintf("; where a process ended, up to %v (allowed: %v, or %v once it is back)",
+			brief(longestEnded), brief(o.silent()+o.TruthWithin), brief(o.listed()+o.TruthWithin))
 	}
 	return r
 }

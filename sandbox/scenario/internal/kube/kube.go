@@ -2,6 +2,7 @@
 //
 //	kube.go       Client: which resource a kind is, get and list
 //	write.go      apply, patch, delete, scale
+//	drain.go      cordon, evict
 //	rollback.go   back to an earlier revision
 //	status.go     is a rollout complete, is an object Ready; pure
 //	bind.go       keeps modules of a run on the bases of the run; pure

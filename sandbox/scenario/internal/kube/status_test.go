@@ -92,6 +92,10 @@ func TestBind(t *testing.T) {
 			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
 		{"a template, by the other key", `{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {}}}}`,
 			`{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/cluster-name: g}}}}}`},
+		{"one base", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
+			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"one base, by its whole host name", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
+			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
 		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {}}}}`, ""},
 		{"no Pod", `{kind: Service, spec: {}}`, ""},
 	}

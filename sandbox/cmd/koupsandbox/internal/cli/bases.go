@@ -12,12 +12,15 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
+
+const newIdentityFlag = "new-identity"
 
 func (s *commands) base() *cli.Command {
 	return &cli.Command{
 		Name:        "base",
-		Usage:       "list, add and remove bases, and make them misbehave",
+		Usage:       "list, add, restart and remove bases, and make them misbehave",
 		Description: `A BASE is named by its host name (base-1), its address or its identity.`,
 		Subcommands: []*cli.Command{
 			{
@@ -33,6 +36,16 @@ func (s *commands) base() *cli.Command {
 				Flags: []cli.Flag{theName(), &cli.IntFlag{Name: "count", Usage: "remove the `N` youngest"},
 					&cli.StringFlag{Name: "group", Usage: "remove all of the run `GROUP`, which scenario run --keep has left"}},
 				Action: taking(0, -1, "names of bases", s.removeBases),
+			},
+			{
+				Name: "restart", Usage: "end the processes of bases, if they run, and start them again", ArgsUsage: "BASE...",
+				Flags:  []cli.Flag{theName(), &cli.BoolFlag{Name: newIdentityFlag, Usage: "with another identity, as a container that is made anew"}},
+				Action: within(1, -1, "names of bases", s.restartBases),
+			},
+			{
+				Name: "kill", Usage: "end the processes of bases without a farewell; base restart or up starts them again", ArgsUsage: "BASE...",
+				Flags:  []cli.Flag{theName()},
+				Action: within(1, -1, "names of bases", s.killBases),
 			},
 			{
 				Name: "inject", Usage: "put a fault into a base", ArgsUsage: "BASE [FAULT]",
@@ -61,12 +74,12 @@ func (s *commands) listBases(c *cli.Context, up *sandbox.Sandbox, _ []string) er
 }
 
 func (s *commands) tellBases(bases []control.Base, wide bool) {
-	rows := [][]string{{"BASE", "ADDRESS", "CONNECTED", "NODE READY", "MODULES", "FAULTS", "NODE"}}
+	rows := [][]string{{"BASE", "ADDRESS", "STATE", "NODE READY", "MODULES", "FAULTS", "NODE"}}
 	if wide {
 		rows[0] = append(rows[0], "NAME", "VERSION", "INSTALLED")
 	}
 	for _, b := range bases {
-		row := []string{b.HostName, b.IP, strconv.FormatBool(b.Connected), strconv.FormatBool(b.NodeReady),
+		row := []string{b.HostName, b.IP, b.State(), strconv.FormatBool(b.NodeReady),
 			strconv.Itoa(len(b.Modules)), strconv.Itoa(b.Faults), b.Node}
 		if wide {
 			row = append(row, b.Name, b.Version, strings.Join(b.Modules, ", "))
@@ -74,6 +87,51 @@ func (s *commands) tellBases(bases []control.Base, wide bool) {
 		rows = append(rows, row)
 	}
 	table(s.Out, rows)
+	before := "\n"
+	for _, b := range bases {
+		if text := whatIsWrong(b); text != "" {
+			say(s.Out, "%s%s %s\n", before, b.HostName, text)
+			before = ""
+		}
+	}
+}
+
+// whatIsWrong says why a base is not running, and what to do; empty = it is, or will be.
+func whatIsWrong(b control.Base) string {
+	switch state := b.State(); {
+	case b.Reason != "":
+		return "has ended: " + plain.Text(b.Reason) + "; take it away with: koupsandbox base remove " + b.HostName
+	case state == control.BaseCrashed:
+		return "has crashed; start it again with: koupsandbox base restart " + b.HostName
+	case state == control.BaseDisconnected && b.Faults > 0:
+		return "is not heard; see its faults with: koupsandbox base faults " + b.HostName
+	case state == control.BaseDisconnected:
+		return "is not heard; it tries again by itself; see: koupsandbox status"
+	}
+	return ""
+}
+
+// restartBases ends the processes of bases, if they run, and starts them again.
+func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+	for _, name := range list {
+		b, err := up.RestartBase(c.Context, name, control.RestartRequest{NewIdentity: c.Bool(newIdentityFlag)})
+		if err != nil {
+			return err
+		}
+		s.tellEach("restarted", []control.Base{*b})
+	}
+	return nil
+}
+
+// killBases ends the processes of bases for good, as kill -9 does.
+func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+	for _, name := range list {
+		if _, err := up.Inject(c.Context, name, json.RawMessage(`{"kind": "crash"}`)); err != nil {
+			return err
+		}
+		say(s.Out, "killed %s\n", name)
+	}
+	return nil
 }
 
 func (s *commands) addBases(c *cli.Context, list []string) error {

@@ -45,8 +45,11 @@ type Streams struct {
 	Self string
 }
 
-// usageError is a mistake in the command line itself.
+// usageError is a mistake in the command line itself, or in a file that it names.
 type usageError struct{ error }
+
+// inScenario is a mistake in a scenario: what can be written in one is not in the help of a command.
+type inScenario struct{ error }
 
 // errFailed ends a command with status 1 without a further word: what it printed
 // says it all.
@@ -56,7 +59,8 @@ var errFailed = errors.New("failed")
 // exit status. It blocks until the command has ended; the end of ctx is Ctrl-C.
 func Run(ctx context.Context, s Streams, args []string) int {
 	app := newApp(s, args)
-	err := app.RunContext(ctx, ordered(app, args))
+	line, path := ordered(app, args)
+	err := app.RunContext(ctx, line)
 	var usage usageError
 	switch {
 	case err == nil:
@@ -64,7 +68,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	case errors.Is(err, errFailed):
 		return exitFailure
 	case errors.As(err, &usage):
-		say(s.Err, "koupsandbox: %v\nsee: koupsandbox help\n", err)
+		say(s.Err, "koupsandbox: %v\nsee: %s\n", err, topic(path, usage))
 		return exitUsage
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		say(s.Err, "koupsandbox: stopped\n")
@@ -134,7 +138,7 @@ func newApp(s Streams, args []string) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(),
+			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.why(),
 			c.demo(),
 			c.images(), c.doctor(), c.version(), c.completion(), c.daemon(), c.trafficAgent(),
 		},

@@ -56,7 +56,7 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 
 func TestHelp(t *testing.T) {
 	var all strings.Builder
-	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base remove",
+	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base restart", "base kill", "base remove",
 		"base inject", "base faults", "base clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
 		"scenario schema", "scenario explain", "fuzz", "watch", "demo", "doctor", "version", "completion"} {
 		r := run(t, t.TempDir(), append(strings.Fields(command), "--help")...)
@@ -82,35 +82,34 @@ func TestHelp(t *testing.T) {
 
 // Each mistake gets one clear message and its exit status; nothing is started.
 func TestMistakes(t *testing.T) {
-	const usage = "\nsee: koupsandbox help\n"
 	for _, tc := range []struct {
 		args []string
 		want result
 	}{
-		{[]string{"fly"}, result{2, "", `koupsandbox: there is no command "fly"` + usage}},
-		{[]string{"base", "fly"}, result{2, "", `koupsandbox: there is no command "base fly"` + usage}},
-		{[]string{"statsu"}, result{2, "", `koupsandbox: there is no command "statsu"; did you mean status?` + usage}},
-		{[]string{"component", "kil", "etcd"}, result{2, "", `koupsandbox: there is no command "component kil"; did you mean kill?` + usage}},
-		{[]string{"up", "--basses", "3"}, result{2, "", "koupsandbox: there is no flag --basses here; did you mean --bases?" + usage}},
-		{[]string{"up", "-x"}, result{2, "", "koupsandbox: there is no flag -x here" + usage}},
+		{[]string{"fly"}, result{2, "", `koupsandbox: there is no command "fly"` + see("")}},
+		{[]string{"base", "fly"}, result{2, "", `koupsandbox: there is no command "base fly"` + see("base")}},
+		{[]string{"statsu"}, result{2, "", `koupsandbox: there is no command "statsu"; did you mean status?` + see("")}},
+		{[]string{"component", "kil", "etcd"}, result{2, "", `koupsandbox: there is no command "component kil"; did you mean kill?` + see("component")}},
+		{[]string{"up", "--basses", "3"}, result{2, "", "koupsandbox: there is no flag --basses here; did you mean --bases?" + see("up")}},
+		{[]string{"up", "-x"}, result{2, "", "koupsandbox: there is no flag -x here" + see("up")}},
 		{[]string{"up", "--bases", "many"}, result{2, "",
-			`koupsandbox: invalid value "many" for flag -bases: parse error` + usage}},
+			`koupsandbox: --bases is "many": use a whole number` + see("up")}},
 		{[]string{"up", "--bases", "0"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			"--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs" + usage}},
+			"--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs" + see("up")}},
 		{[]string{"up", "--bases", "10001", "--name", "A B"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			"--bases: Invalid value: 10001: must be between 1 and 10000, the most that one sandbox runs\n" +
-			`--name: Invalid value: "A B": must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + usage}},
+			`--name: Invalid value: "A B": must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + see("up")}},
 		{[]string{"up", "--provider", "kind", "--nodes", "11"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			`--nodes: Invalid value: 11: must be between 1 and 10` + usage}},
+			`--nodes: Invalid value: 11: must be between 1 and 10` + see("up")}},
 		{[]string{"up", "--image", "x"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			`--image: Forbidden: is for the provider kind only: set spec.provider to kind, or remove it` + usage}},
+			`--image: Forbidden: is for the provider kind only: set spec.provider to kind, or remove it` + see("up")}},
 		{[]string{"up", "--config", "HOME/bad.yaml"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			"HOME/bad.yaml:3: spec.wait: the number 5 cannot be read as a time with its unit, such as 90s or 2m\n" +
-			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: bases, broker, cluster, controller, durable, env, kind, provider, speed, wait" + usage}},
+			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: bases, broker, cluster, controller, durable, env, kind, provider, speed, wait" + see("up")}},
 		{[]string{"up", "--config", "HOME/missing.yaml"}, result{1, "",
 			"koupsandbox: reading the settings: open HOME/missing.yaml: no such file or directory\n"}},
-		{[]string{"up", "now"}, result{2, "", "koupsandbox: up takes no arguments" + usage}},
-		{[]string{"up", "-o", "xml"}, result{2, "", `koupsandbox: --output "xml" is not one of: text, json, yaml` + usage}},
+		{[]string{"up", "now"}, result{2, "", "koupsandbox: up takes no arguments" + see("up")}},
+		{[]string{"up", "-o", "xml"}, result{2, "", `koupsandbox: --output "xml" is not one of: text, json, yaml` + see("up")}},
 		{[]string{"up"}, result{1, "", "koupsandbox: HOME/koupsandbox cannot be run as the program koupsandbox: build it again, or name another folder in $KOUPSANDBOX_BIN\n"}},
 		{[]string{"up", "--provider", "embedded", "--foreground"}, result{1, "",
 			"koupsandbox: the program koup-controlplane is missing: put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN\n"}},
@@ -118,17 +117,17 @@ func TestMistakes(t *testing.T) {
 			"koupsandbox: making the folder for locks: mkdir HOME/bad.yaml: not a directory; choose another place with --home\n"}},
 		{[]string{"status"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"status", "--name", "No"}, result{2, "",
-			`koupsandbox: --name "No" must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + usage}},
+			`koupsandbox: --name "No" must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + see("status")}},
 		{[]string{"kubeconfig", "--path"}, result{1, "",
 			`koupsandbox: sandbox "koup" is not up, so it has no kubeconfig; bring it up with: koupsandbox up --name koup` + "\n"}},
 		{[]string{"logs"}, result{1, "", `koupsandbox: sandbox "koup" has no logs: it is not up; see: koupsandbox list` + "\n"}},
 		{[]string{"logs", "etcd", "-f", "--name", "x"}, result{1, "", `koupsandbox: sandbox "x" has no logs: it is not up; see: koupsandbox list` + "\n"}},
 		{[]string{"base", "list"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
-		{[]string{"base", "add", "some"}, result{2, "", `koupsandbox: add takes how many bases to add, and "some" is no number` + usage}},
-		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, or --group, but only one of these" + usage}},
-		{[]string{"base", "inject", "base-1"}, result{2, "", "koupsandbox: inject takes a fault, or --file, but not both" + usage}},
-		{[]string{"component", "kill"}, result{2, "", "koupsandbox: kill takes a component; see: koupsandbox status" + usage}},
-		{[]string{"completion", "tcsh"}, result{2, "", `koupsandbox: completion takes one of bash, zsh and fish, not "tcsh"` + usage}},
+		{[]string{"base", "add", "some"}, result{2, "", `koupsandbox: add takes how many bases to add, and "some" is no number` + see("base add")}},
+		{[]string{"base", "remove"}, result{2, "", "koupsandbox: remove takes the names of bases, or --count, or --group, but only one of these" + see("base remove")}},
+		{[]string{"base", "inject", "base-1"}, result{2, "", "koupsandbox: inject takes a fault, or --file, but not both" + see("base inject")}},
+		{[]string{"component", "kill"}, result{2, "", "koupsandbox: kill takes a component; see: koupsandbox status" + see("component kill")}},
+		{[]string{"completion", "tcsh"}, result{2, "", `koupsandbox: completion takes one of bash, zsh and fish, not "tcsh"` + see("completion")}},
 		{[]string{"down"}, result{0, `Sandbox "koup" was not up; nothing had to be done.` + "\n", ""}},
 		{[]string{"list"}, result{0, "There is no sandbox; bring one up with: koupsandbox up\n", ""}},
 		{[]string{"list", "-o", "json"}, result{0, "[]\n", ""}},
@@ -286,4 +285,12 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	if r.Code != 1 {
 		t.Errorf("exit status %d", r.Code)
 	}
+}
+
+// see is the last line of what a mistake in the command line leads to.
+func see(command string) string {
+	if command == "" {
+		return "\nsee: koupsandbox help\n"
+	}
+	return "\nsee: koupsandbox " + command + " --help\n"
 }

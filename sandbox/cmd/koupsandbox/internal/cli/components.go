@@ -21,7 +21,7 @@ func (s *commands) component() *cli.Command {
 		group.Subcommands = append(group.Subcommands, &cli.Command{
 			Name: string(action), Usage: usage[action], ArgsUsage: "COMPONENT", Flags: []cli.Flag{theName()},
 			Action: within(1, 1, "a component; see: koupsandbox status", func(c *cli.Context, up *sandbox.Sandbox, list []string) error {
-				return up.Act(c.Context, list[0], action)
+				return up.Act(c.Context, sandbox.ActRequest{Component: list[0], Action: action})
 			}),
 		})
 	}

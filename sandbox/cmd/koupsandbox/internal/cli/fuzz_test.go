@@ -16,7 +16,7 @@ func TestFuzzMistakes(t *testing.T) {
 		"--config HOME/none":                 "reading the settings",
 		"schedule.yaml":                      "takes no arguments",
 		"--name Not_A_Label":                 "must be a DNS label",
-		"--for 5m --seed -10":                `invalid value "-10" for flag -seed`,
+		"--for 5m --seed -10":                `--seed is "-10": use a whole number`,
 		"--compare HOME/none":                "reading the settings: open HOME/none",
 		"--compare HOME/b.yaml --parallel 1": "--compare needs --parallel 2 or more",
 		"--compare HOME/b.yaml --shrink 0":   "--shrink is for failures, and --compare judges nothing",

@@ -8,12 +8,11 @@ import (
 )
 
 func TestImagesMistakes(t *testing.T) {
-	const usage = "\nsee: koupsandbox help\n"
 	for _, tc := range []struct {
 		args []string
 		want result
 	}{
-		{[]string{"images", "save"}, result{2, "", "koupsandbox: save takes one file" + usage}},
+		{[]string{"images", "save"}, result{2, "", "koupsandbox: save takes one file" + see("images save")}},
 		{[]string{"images", "load", "/none/a.tar"}, result{1, "",
 			"koupsandbox: there is no file /none/a.tar: make it where a registry can be reached, with: koupsandbox images save FILE\n"}},
 		{[]string{"images", "save", "/none/a.tar"}, result{1, "",

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -48,7 +50,7 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
-	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil}}
+	base := control.Base{HostName: "base-1", Name: evil, Version: evil, Node: evil, Modules: []string{evil}, Running: true, Ready: true, Connected: true}
 	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil}, BaseCount: 1, StartedAt: time.Now(),
 		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil}, {Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
 	daemonOf(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
@@ -72,5 +74,31 @@ func TestTextFromOutsideIsShownPlain(t *testing.T) {
 	var got []control.Base
 	if r := run(t, home, "base", "list", "-o", "json"); json.Unmarshal([]byte(r.Out), &got) != nil || len(got) != 1 || got[0].Version != evil {
 		t.Errorf("as JSON it is not what it was: %+v", r)
+	}
+}
+
+// Bases that do not run say what to do.
+func TestBasesThatDoNotRun(t *testing.T) {
+	home := t.TempDir()
+	daemonOf(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running}, "/Bases": []control.Base{
+		{HostName: "base-1", IP: "198.18.0.1", Running: true, Ready: true, Connected: true, NodeReady: true, Node: "n"},
+		{HostName: "base-2", IP: "198.18.0.2"},
+		{HostName: "base-3", IP: "198.18.0.3", Running: true},
+		{HostName: "base-4", IP: "198.18.0.4", Running: true, Ready: true, Faults: 1},
+		{HostName: "base-5", IP: "198.18.0.5", Reason: "its container was killed"},
+	}})
+	want := result{0, `BASE     ADDRESS      STATE          NODE READY   MODULES   FAULTS   NODE
+base-1   198.18.0.1   running        true         0         0        n
+base-2   198.18.0.2   crashed        false        0         0        
+base-3   198.18.0.3   starting       false        0         0        
+base-4   198.18.0.4   disconnected   false        0         1        
+base-5   198.18.0.5   crashed        false        0         0        
+
+base-2 has crashed; start it again with: koupsandbox base restart base-2
+base-4 is not heard; see its faults with: koupsandbox base faults base-4
+base-5 has ended: its container was killed; take it away with: koupsandbox base remove base-5
+`, ""}
+	if diff := cmp.Diff(want, run(t, home, "base", "list")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -83,7 +83,7 @@ func selected(c *cli.Context) (func(name string, of map[string]string) bool, err
 func load(paths []string, o source.Options) ([]*source.Scenario, error) {
 	scenarios, err := source.Load(paths, o)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("the scenarios cannot be run:\n%w", err)}
+		return nil, usageError{inScenario{fmt.Errorf("the scenarios cannot be run:\n%w", err)}}
 	}
 	return scenarios, nil
 }

@@ -33,7 +33,8 @@ func (s *commands) scenarioRun() *cli.Command {
 		ArgsUsage: "PATH...",
 		Description: `Exit status: 0 all have passed, 1 one has not, 2 a scenario cannot be run: then
 every mistake is told with its line, and nothing was started. Ctrl-C ends the
-runs, cleans up what they made, and writes the reports; a second one ends at once.`,
+runs, cleans up what they made, and writes the reports; a second one ends at once.
+Whatever ends the command, components are as they were, and the sandbox of --up goes.`,
 		Flags: slices.Concat([]cli.Flag{
 			theName(),
 			selector(),
@@ -156,7 +157,9 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		config.Spec.Bases.Count = &one // scenarios bring their own bases
 	}
 	printer := progress.NewPrinter(s.Err, progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width})
-	up, err := sandbox.Up(c.Context, s.upOptions(c, folder, config, printer))
+	options := s.upOptions(c, folder, config, printer)
+	options.Held = !c.Bool("keep")
+	up, err := sandbox.Up(c.Context, options)
 	printer.Close()
 	if err != nil {
 		return nil, nil, err
@@ -169,6 +172,20 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		_, err := sandbox.Down(context.WithoutCancel(c.Context), sandbox.DownOptions{Home: folder, Name: name})
 		return err
 	}, nil
+}
+
+// upFlags are the flags that bring the sandbox of runs up again as it is; none for one that was to be up.
+func upFlags(c *cli.Context) []string {
+	if !c.Bool("up") {
+		return nil
+	}
+	words := []string{"--up"}
+	for _, flag := range settings() {
+		if name := flag.Names()[0]; c.IsSet(name) {
+			words = append(words, fmt.Sprintf("--%s=%v", name, c.Value(name)))
+		}
+	}
+	return words
 }
 
 // speedFor gives a sandbox the speed that scenarios need, unless the user has set one.
@@ -211,7 +228,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 	style := report.TextOptions{Color: s.Color, Verbose: c.Bool("verbose")}
 	line := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}
 	o := scenario.Options{
-		Sandbox: up, Scenarios: scenarios, Repeat: c.Int("repeat"), Seed: c.Uint64("seed"), FromStep: c.String("from-step"),
+		Sandbox: up, Scenarios: scenarios, Flags: upFlags(c), Repeat: c.Int("repeat"), Seed: c.Uint64("seed"), FromStep: c.String("from-step"),
 		Keep: c.Bool("keep"), Parallel: c.Int("parallel"), FailFast: c.Bool("fail-fast"),
 		Progress: func(e scenario.Event) {
 			line.event(e)

@@ -33,7 +33,7 @@ func TestBadScenario(t *testing.T) {
 	problems := "HOME/bad.yaml:6: spec.vars.a: nothing uses this variable: remove it\n" +
 		"HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
 		"HOME/bad.yaml:9: spec.steps[1].assert.cel: there is no function al; did you mean all?\n"
-	refused := result{2, "", "koupsandbox: the scenarios cannot be run:\n" + problems + "see: koupsandbox help\n"}
+	refused := result{2, "", "koupsandbox: the scenarios cannot be run:\n" + problems + "    pods.al(p, true)\n           ^\nsee: koupsandbox scenario explain\n"}
 	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
 		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
 		if diff := cmp.Diff(refused, got); diff != "" {
@@ -76,13 +76,13 @@ func TestNewScenario(t *testing.T) {
 		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},
-			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir\nsee: koupsandbox help\n"}},
+			result{2, "", "koupsandbox: there is a file HOME/my-first.yaml already: choose another name, or another --dir" + see("scenario new")}},
 		{[]string{"scenario", "run", "--provider", "kind", "HOME/my-first.yaml"},
-			result{2, "", "koupsandbox: --provider is for the sandbox that --up brings up: add --up, or leave it out\nsee: koupsandbox help\n"}},
+			result{2, "", "koupsandbox: --provider is for the sandbox that --up brings up: add --up, or leave it out" + see("scenario run")}},
 		{[]string{"scenario", "run", "--up", "--provider", "kind", "--nodes", "11", "HOME/my-first.yaml"}, result{2, "",
-			"koupsandbox: the settings cannot be used:\n--nodes: Invalid value: 11: must be between 1 and 10\nsee: koupsandbox help\n"}},
+			"koupsandbox: the settings cannot be used:\n--nodes: Invalid value: 11: must be between 1 and 10" + see("scenario run")}},
 		{[]string{"scenario", "run", "HOME/my-first.yaml"}, result{2, "",
-			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up\nsee: koupsandbox help\n"}},
+			"koupsandbox: sandbox \"koup\" is not up; bring it up with: koupsandbox up --name koup; or let run do it: --up" + see("scenario run")}},
 	} {
 		if diff := cmp.Diff(tc.want, run(t, home, tc.args...)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
@@ -103,7 +103,7 @@ func TestSettingsWithoutUp(t *testing.T) {
 		"--broker-consent", "--controllers 2", "--wait 2m"} {
 		name, _, _ := strings.Cut(strings.Fields(flag)[0], "=")
 		want := result{2, "", "koupsandbox: --" + strings.TrimLeft(name, "-") +
-			" is for the sandbox that --up brings up: add --up, or leave it out\nsee: koupsandbox help\n"}
+			" is for the sandbox that --up brings up: add --up, or leave it out" + see("scenario run")}
 		line := append(append([]string{"scenario", "run", "--dry-run"}, strings.Fields(flag)...), "HOME/s.yaml")
 		for which, env := range map[string]map[string]string{"": nil, ", with the environment": env} {
 			if diff := cmp.Diff(want, runWith(t, home, env, line...)); diff != "" {
@@ -117,7 +117,6 @@ func TestSettingsWithoutUp(t *testing.T) {
 }
 
 func TestScenarioMistakes(t *testing.T) {
-	const usage = "\nsee: koupsandbox help\n"
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
 	_, notLabels := labels.Parse("group in (")
@@ -139,7 +138,11 @@ func TestScenarioMistakes(t *testing.T) {
 		{[]string{"lint", "-"}, "koupsandbox: nothing comes in for -"},
 		{[]string{"lint", "HOME/none.yaml"}, "koupsandbox: reading manifests: lstat HOME/none.yaml: no such file or directory"},
 	} {
-		if diff := cmp.Diff(result{2, "", tc.err + usage}, run(t, home, append([]string{"scenario"}, tc.args...)...)); diff != "" {
+		want := tc.err + see("scenario "+tc.args[0])
+		if strings.Contains(tc.err, "cannot be run") {
+			want = tc.err + "\nsee: koupsandbox scenario explain\n"
+		}
+		if diff := cmp.Diff(result{2, "", want}, run(t, home, append([]string{"scenario"}, tc.args...)...)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
 		}
 	}

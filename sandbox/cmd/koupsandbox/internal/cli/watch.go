@@ -19,9 +19,9 @@ func (s *commands) watch() *cli.Command {
 		Name:  "watch",
 		Usage: "show what happens to bases, modules and Pods, live",
 		Description: `On a terminal each base has a lane: which version serves, what is being installed,
-which requests were lost; and beneath it whether its Pods are Ready. Elsewhere, and
-with --plain, each event is a line. -o json prints events as the timelines of scenario
-reports have them. It ends with q, Ctrl-C, or the sandbox.`,
+which requests were lost; and beneath it how many Pods are Ready, and why a base is
+stuck. Elsewhere, and with --plain, each event is a line. -o json prints events as the
+timelines of scenario reports have them. It ends with q, Ctrl-C, or the sandbox.`,
 		Flags: []cli.Flag{
 			theName(),
 			&cli.StringFlag{Name: "group", Usage: "only the bases and Pods of `GROUP`, the namespace of a scenario's run"},

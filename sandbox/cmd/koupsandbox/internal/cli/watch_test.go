@@ -8,14 +8,13 @@ import (
 )
 
 func TestWatchMistakes(t *testing.T) {
-	const usage = "\nsee: koupsandbox help\n"
 	for _, tc := range []struct {
 		args []string
 		want result
 	}{
 		{[]string{"watch"}, result{1, "", `koupsandbox: sandbox "koup" is not up; bring it up with: koupsandbox up --name koup` + "\n"}},
-		{[]string{"watch", "base-1"}, result{2, "", "koupsandbox: watch takes no arguments" + usage}},
-		{[]string{"watch", "-o", "yaml"}, result{2, "", `koupsandbox: --output "yaml" is not one of: text, json` + usage}},
+		{[]string{"watch", "base-1"}, result{2, "", "koupsandbox: watch takes no arguments" + see("watch")}},
+		{[]string{"watch", "-o", "yaml"}, result{2, "", `koupsandbox: --output "yaml" is not one of: text, json` + see("watch")}},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, run(t, t.TempDir(), tc.args...)); diff != "" {

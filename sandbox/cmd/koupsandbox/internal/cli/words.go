@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,12 +13,15 @@ import (
 )
 
 // ordered puts the flags of a command line in front of the arguments of its command, where
-// urfave/cli looks for them. What comes after -- stays as it is.
-func ordered(app *cli.App, line []string) []string {
+// urfave/cli looks for them. What comes after -- stays as it is. path is the command, from the program's
+// name on.
+func ordered(app *cli.App, line []string) (out, path []string) {
+	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
-		return line
+		return line, path
 	}
-	out, rest := line[:1:1], line[1:]
+	out = line[:1:1]
+	rest := line[1:]
 	known, commands := app.Flags, app.Commands
 	var flags, arguments []string
 	for len(rest) > 0 && rest[0] != "--" {
@@ -30,8 +35,9 @@ func ordered(app *cli.App, line []string) []string {
 			continue
 		}
 		if command := called(commands, word); command != nil && len(arguments) == 0 {
+			path = append(path, command.Name)
 			if command.SkipFlagParsing {
-				return line
+				return line, path
 			}
 			out, flags = append(append(out, flags...), word), nil
 			known, commands = command.Flags, command.Subcommands
@@ -39,7 +45,20 @@ func ordered(app *cli.App, line []string) []string {
 		}
 		arguments = append(arguments, word)
 	}
-	return slices.Concat(out, flags, arguments, rest)
+	return slices.Concat(out, flags, arguments, rest), path
+}
+
+// topic is the command whose output answers a mistake of the user's.
+func topic(path []string, err usageError) string {
+	var scenario inScenario
+	switch {
+	case errors.As(err.error, &scenario):
+		return path[0] + " scenario explain"
+	case len(path) == 1:
+		return path[0] + " help"
+	default:
+		return strings.Join(path, " ") + " --help"
+	}
 }
 
 // completionFlag is what shells add to ask for what may come next.
@@ -55,14 +74,21 @@ func called(commands []*cli.Command, word string) *cli.Command {
 
 // takesNext tells whether the word after a flag is its value.
 func takesNext(known []cli.Flag, word string) bool {
-	name := strings.TrimLeft(word, "-")
-	for _, f := range known {
-		if d, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(f.Names(), name) {
-			return d.TakesValue()
-		}
-	}
-	return false
+	d, ok := flagNamed(known, strings.TrimLeft(word, "-")).(cli.DocGenerationFlag)
+	return ok && d.TakesValue()
 }
+
+// flagNamed is nil when there is none.
+func flagNamed(known []cli.Flag, name string) cli.Flag {
+	i := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	if i < 0 {
+		return nil
+	}
+	return known[i]
+}
+
+// flagsOf are those of a command, and of all.
+func flagsOf(c *cli.Context) []cli.Flag { return slices.Concat(c.App.Flags, c.Command.Flags) }
 
 // noCommand is what is wrong with a word that is no command; of are the commands that there are.
 func noCommand(of []*cli.Command, before, word string) error {
@@ -79,16 +105,51 @@ func noCommand(of []*cli.Command, before, word string) error {
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !unknown {
-		return usageError{err}
+		return usageError{badValue(c, err)}
 	}
 	if len(name) == 1 {
-		return usageError{fmt.Errorf("there is no flag -%s here", name)}
+		return usageError{fmt.Errorf("there is no flag %s here", dashed(name))}
 	}
 	var names []string
-	for _, f := range append(slices.Clone(c.App.Flags), c.Command.Flags...) {
+	for _, f := range flagsOf(c) {
 		for _, n := range f.Names() {
-			names = append(names, "--"+n)
+			names = append(names, dashed(n))
 		}
 	}
-	return usageError{fmt.Errorf("there is no flag --%s here%s", name, plain.Meant("--"+name, names))}
+	return usageError{fmt.Errorf("there is no flag %s here%s", dashed(name), plain.Meant(dashed(name), names))}
+}
+
+// valueErrors is how urfave/cli, and package flag below it, say that a value cannot be read.
+var valueErrors = regexp.MustCompile(`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
+
+// badValue says in other words that a flag needs a value, or cannot read the one that it has.
+func badValue(c *cli.Context, err error) error {
+	if name, lacks := strings.CutPrefix(err.Error(), "flag needs an argument: -"); lacks {
+		return fmt.Errorf("%s needs a value", dashed(name))
+	}
+	found := valueErrors.FindStringSubmatch(err.Error())
+	if found == nil {
+		return err
+	}
+	what := ""
+	switch flagNamed(flagsOf(c), found[2]).(type) {
+	case *cli.IntFlag, *cli.Uint64Flag:
+		what = "a whole number"
+	case *cli.DurationFlag:
+		what = "a time with its unit, such as 90s or 2m"
+	case *cli.BoolFlag:
+		what = "true or false"
+	}
+	if what == "" {
+		return err
+	}
+	return fmt.Errorf("%s is %s: use %s", dashed(found[2]), found[1], what)
+}
+
+// dashed is a flag as it is typed.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
 }

@@ -23,7 +23,8 @@ func TestOrderOfWords(t *testing.T) {
 		"koupsandbox logs etcd --nome x":                "koupsandbox logs --nome etcd x",
 		"koupsandbox logs e " + completionFlag:          "koupsandbox logs e " + completionFlag,
 	} {
-		if diff := cmp.Diff(want, strings.Join(ordered(newApp(Streams{}, nil), strings.Fields(line)), " ")); diff != "" {
+		got, _ := ordered(newApp(Streams{}, nil), strings.Fields(line))
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	}

@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
 	}
-	up, err := sandbox.Up(ctx, sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Progress: o.Progress})
+	up, err := sandbox.Up(ctx, sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Held: !o.Keep, Progress: o.Progress})
 	if o.Ready != nil {
 		o.Ready()
 	}
@@ -119,6 +119,9 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 	}
 	if err != nil {
 		return report, err
+	}
+	for _, run := range report.Runs {
+		run.Again = "koupsandbox demo" // its scenarios are in no file
 	}
 	t.end(report)
 	return report, nil

@@ -1,0 +1,67 @@
+package embedded
+
+import (
+	"testing"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+// Kubernetes' own controllers end, and are started anew, where a real cluster's would have lost their
+// lease: after an outage of the API server, or when they stood still. One that is away stays away.
+func TestLostElection(t *testing.T) {
+	const brief, long = time.Second, time.Minute
+	for name, c := range map[string]struct {
+		speed  int
+		of     string
+		action component.Action
+		away   time.Duration
+		anew   []string
+	}{
+		"the API server was away for long":                       {1, apiserver, component.Start, long, []string{controllerManager, scheduler}},
+		"briefly":                                                {1, apiserver, component.Start, brief, nil},
+		"briefly, but that is long at this speed":                {5, apiserver, component.Start, brief, []string{controllerManager, scheduler}},
+		"it was halted for long":                                 {1, apiserver, component.Resume, long, []string{controllerManager, scheduler}},
+		"the scheduler was halted for long":                      {1, scheduler, component.Resume, long, []string{scheduler}},
+		"the scheduler was halted briefly":                       {1, scheduler, component.Resume, brief, nil},
+		"etcd was halted for long, and its clients go on":        {1, etcd, component.Resume, long, nil},
+		"the controller manager is halted beside the API server": {1, apiserver, component.Start, long, []string{scheduler}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := supervise.New(supervise.Options{Dir: t.TempDir()})
+			p := (&ControlPlane{o: Options{Supervisor: s, Speed: c.speed}}).Part().(*part)
+			for _, name := range componentNames {
+				must(t, s.Start(t.Context(), supervise.Spec{Name: name, Path: "/bin/sleep", Args: []string{"60"}}))
+				t.Cleanup(func() { _ = s.Kill(name) }) // it may have ended
+			}
+			pids := func() map[string]int {
+				all := map[string]int{}
+				for _, st := range s.Status(t.Context(), nil) {
+					all[st.Name] = st.PID
+				}
+				return all
+			}
+			before := pids()
+			halt, anew := component.Pause, map[string]bool{}
+			if c.action == component.Start {
+				halt = component.Kill
+				anew[c.of] = true
+			}
+			must(t, p.Act(t.Context(), c.of, halt))
+			if name == "the controller manager is halted beside the API server" {
+				must(t, p.Act(t.Context(), controllerManager, component.Pause))
+			}
+			p.since[c.of] = time.Now().Add(-c.away)
+			must(t, p.Act(t.Context(), c.of, c.action))
+			for _, name := range c.anew {
+				anew[name] = true
+			}
+			for name, pid := range pids() {
+				if started := pid != before[name]; started != anew[name] {
+					t.Errorf("%s was started anew: %t", name, started)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+package scenario
+
+import (
+	"testing"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// A machine that stood still is no excuse for anything but requests without an answer in time, unless it
+// stood still for long.
+func TestTooBusy(t *testing.T) {
+	stream := func(late time.Duration, lost int, results map[traffic.Result]int) Traffic {
+		return Traffic{Verdict: Failed, Summary: traffic.Summary{Late: late, Lost: lost, Results: results}}
+	}
+	timeouts := map[traffic.Result]int{traffic.OK: 90, traffic.Timeout: 10}
+	for name, test := range map[string]struct {
+		run  Run
+		busy bool
+	}{
+		"timeouts and a late machine":        {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}}, busy: true},
+		"timeouts and a machine on time":     {run: Run{Traffic: []Traffic{stream(lateEnough-1, 10, timeouts)}}},
+		"other losses and a late machine":    {run: Run{Traffic: []Traffic{stream(lateEnough, 11, timeouts)}}},
+		"other losses, a very late machine":  {run: Run{Traffic: []Traffic{stream(tooLate+1, 11, timeouts)}}, busy: true},
+		"timeouts and a check that failed":   {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Checks: []Check{{Verdict: Failed}}}},
+		"timeouts and a step that failed":    {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Steps: []*Step{{Verdict: Failed}}}},
+		"only another stream's machine late": {run: Run{Traffic: []Traffic{stream(0, 10, timeouts), {Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
+		"a late machine and nothing lost":    {run: Run{Traffic: []Traffic{{Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
+	} {
+		if busy := test.run.TooBusy() != ""; busy != test.busy {
+			t.Errorf("%s: too busy is %v", name, busy)
+		}
+	}
+}
