@@ -31,7 +31,7 @@ spec:
 // anything is started.
 func TestMisuse(t *testing.T) {
 	const (
-		usage  = "see: koupsandbox help\n"
+		usage  = "see: koupsandbox up --help\n"
 		cannot = "koupsandbox: the settings cannot be used:\n"
 	)
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestMisuse(t *testing.T) {
 			args: []string{"status"}, status: 1,
 			says: "koupsandbox: sandbox \"misused\" is not up; bring it up with: koupsandbox up --name misused\n",
 		},
-		"unknown command": {args: []string{"upp"}, status: 2, says: "koupsandbox: there is no command \"upp\"; did you mean up?\n" + usage},
+		"unknown command": {args: []string{"upp"}, status: 2, says: "koupsandbox: there is no command \"upp\"; did you mean up?\nsee: koupsandbox help\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &box.Box{Bin: programs, Home: t.TempDir(), Name: "misused"}

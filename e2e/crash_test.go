@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -230,6 +232,71 @@ func TestInterruptedUp(t *testing.T) {
 		}
 	}
 	must(t, nothingLeft(t.Context(), b))
+}
+
+// The scenario kills the broker and then waits, for longer than the test.
+const endless = `apiVersion: sandbox.koupleless.io/v1alpha1
+kind: Scenario
+metadata: {name: endless}
+spec:
+  description: A run that somebody ends.
+  steps:
+    - broker: {do: kill}
+    - sleep: {for: 1h, reason: somebody ends the run}
+`
+
+// running starts a run of it, and returns when it has killed the broker.
+func running(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "endless.yaml")
+	must(t, os.WriteFile(file, []byte(endless), 0o600))
+	cmd := b.Command(t.Context(), append(append([]string{"scenario", "run"}, flags...), file)...)
+	must(t, cmd.Start())
+	eventually(t.Context(), t, "the broker is killed", func(ctx context.Context) error { return brokerIs(ctx, b, "exited") })
+	return cmd
+}
+
+func brokerIs(ctx context.Context, b *box.Box, want string) error {
+	up, err := b.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer up.Close()
+	status, err := up.Status(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, c := range status.Components {
+		if c.Name == "broker" && string(c.State) == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("no broker is %s: %+v", want, status.Components)
+}
+
+// A run that is killed leaves components as they were, and one that has brought its sandbox up leaves nothing,
+// nor does one that is interrupted again while it cleans up.
+func TestRunIsKilled(t *testing.T) {
+	t.Run("in a sandbox that was up", func(t *testing.T) {
+		b := ownBox(t)
+		must(t, b.Up(t.Context(), spec(1)))
+		cmd := running(t, b)
+		must(t, cmd.Process.Kill())
+		eventually(t.Context(), t, "the broker runs again", func(ctx context.Context) error { return brokerIs(ctx, b, "running") })
+		_ = cmd.Wait() // killed
+		eventually(t.Context(), t, "all is well", func(ctx context.Context) error { return b.Must(ctx, "status") })
+	})
+	for name, end := range map[string][]os.Signal{"killed": {syscall.SIGKILL}, "interrupted twice": {syscall.SIGINT, syscall.SIGINT}} {
+		t.Run(name+" with a sandbox of its own", func(t *testing.T) {
+			b := ownBox(t)
+			cmd := running(t, b, "--up")
+			for _, signal := range end {
+				must(t, cmd.Process.Signal(signal))
+			}
+			_ = cmd.Wait() // by a signal, or stopped
+			eventually(t.Context(), t, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, b) })
+		})
+	}
 }
 
 // Two sandboxes run side by side; the second knows nothing of the first, and the

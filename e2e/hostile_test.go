@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox"
 )
 
 // hostile is a message on a base's topic that no base sends.
@@ -80,7 +81,7 @@ func TestHostileMessages(t *testing.T) {
 			for _, b := range list {
 				publish(b.Identity, retained.topic, true, []byte(`{"data": "nothing"}`))
 			}
-			must(t, up.Act(ctx, "module-controller", "restart"))
+			must(t, up.Act(ctx, sandbox.ActRequest{Component: "module-controller", Action: "restart"}))
 			eventually(ctx, t, "the retained messages are counted", func(ctx context.Context) error {
 				n, err := rejected(ctx, retained)
 				if err == nil && n != float64(len(list)) {

@@ -124,6 +124,8 @@ func checkNode(t *testing.T, n *corev1.Node, b baseState) {
 		corev1.LabelTopologyZone:          n.Name, // no other Node's, so that anti-affinity on it spreads
 		"type":                            "virtual-kubelet",
 		"kubernetes.io/role":              "agent",
+
+		"node-role.kubernetes.io/" + b.HostName: "base",
 	}
 	if diff := cmp.Diff(labels, n.Labels); diff != "" {
 		t.Errorf("labels of %s (-want +got):\n%s", n.Name, diff)

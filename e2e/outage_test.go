@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox"
 )
 
 // The broker restarts: bases and controller come back by themselves, no Node is
@@ -29,7 +30,7 @@ func TestBrokerRestart(t *testing.T) {
 			eventually(ctx, t, "every base has a module", func(ctx context.Context) error { return serves(ctx, client, up, ns, sharedBases) })
 			nodes, err = uids(ctx)
 			must(t, err)
-			must(t, up.Act(ctx, "broker", "restart"))
+			must(t, up.Act(ctx, sandbox.ActRequest{Component: "broker", Action: "restart"}))
 		})).
 		Assess("bases come back to the same Nodes", step(func(ctx context.Context, t *testing.T, _ string) {
 			eventually(ctx, t, "all is well", func(ctx context.Context) error { return well(ctx) })
@@ -92,7 +93,7 @@ func TestControllerRestart(t *testing.T) {
 			_, err = client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, "parts", module.Template("parts", containers...)), metav1.CreateOptions{})
 			must(t, err)
 			eventually(ctx, t, "all Pods are on their bases and none is Ready", func(ctx context.Context) error { return underWay(ctx, ns) })
-			must(t, up.Act(ctx, "module-controller", "restart"))
+			must(t, up.Act(ctx, sandbox.ActRequest{Component: "module-controller", Action: "restart"}))
 			must(t, underWay(ctx, ns)) // otherwise it was not in the middle
 		})).
 		Assess("all modules are installed in the end", step(func(ctx context.Context, t *testing.T, ns string) {

@@ -32,6 +32,7 @@ func TestTwoControllers(t *testing.T) {
 }
 
 func conforms(t *testing.T, args ...string) {
+	t.Parallel()
 	s, err := parse(append([]string{"--bin", programs, "--patience", patience.String()}, args...), t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +59,7 @@ func conforms(t *testing.T, args ...string) {
 
 // A controller that is Ready before its modules are does not pass.
 func TestNaiveControllerFails(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "naive")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../own/naive").CombinedOutput(); err != nil {
 		t.Fatalf("building the naive controller: %v\n%s", err, out)
@@ -131,6 +133,7 @@ func TestIndependent(t *testing.T) {
 
 // Our own controller with settings that take a behaviour away fails the expectations of it.
 func TestSettingsThatTakeBehaviourAway(t *testing.T) {
+	t.Parallel()
 	without := map[string]string{
 		"answer/lost-mqtt":                "LIST_INTERVAL=1h",
 		"node/silence-mqtt":               "BASE_DEAD_AFTER=1h",

@@ -196,9 +196,9 @@ func readyLost(w *world, tunnel string) {
 // hang makes a base never answer commands that change modules.
 func hang(b *base) { b.obey(func(command) reply { return silence }) }
 
-// readyBound is how long a Pod may stay Ready after a base has lost its module: until the next
-// list, and a moment on a busy machine.
-func (w *world) readyBound() time.Duration { return w.listEvery + 5*time.Second }
+// readyBound is how long a Pod may stay Ready after a base has lost its module, with commands that hang
+// for ever: until the next list, and what the machine needs.
+func (w *world) readyBound() time.Duration { return w.listEvery + w.bound() }
 
 func readyLostHangs(w *world, tunnel string) {
 	b := w.ready(tunnel)

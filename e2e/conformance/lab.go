@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -63,7 +64,7 @@ type lab struct {
 	deployments appslisters.DeploymentLister
 	slices      discoverylisters.EndpointSliceLister
 
-	bell    bell
+	bells   sync.Map // of worlds, a *bell by namespace
 	numbers atomic.Uint32
 	working sync.WaitGroup // commands that bases are busy with
 
@@ -142,9 +143,7 @@ func (l *lab) watch() error {
 	deployments, endpoints := factory.Apps().V1().Deployments(), factory.Discovery().V1().EndpointSlices()
 	l.podList, l.nodeList, l.events = pods.Lister(), nodes.Lister(), events.Lister()
 	l.deployments, l.slices = deployments.Lister(), endpoints.Lister()
-	ring := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { l.bell.ring() }, UpdateFunc: func(_, _ any) { l.bell.ring() }, DeleteFunc: func(any) { l.bell.ring() },
-	}
+	ring := cache.ResourceEventHandlerFuncs{AddFunc: l.ring, UpdateFunc: func(_, o any) { l.ring(o) }, DeleteFunc: l.ring}
 	follow := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { l.note(o, false) }, UpdateFunc: func(_, o any) { l.note(o, false) }, DeleteFunc: func(o any) { l.note(o, true) },
 	}
@@ -164,6 +163,23 @@ func (l *lab) watch() error {
 	return nil
 }
 
+// ring tells the world of an object that something has changed, or all of them, if it is in no namespace.
+func (l *lab) ring(o any) {
+	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	if one, ok := o.(metav1.Object); ok && one.GetNamespace() != "" {
+		if b, of := l.bells.Load(one.GetNamespace()); of {
+			b.(*bell).ring()
+		}
+		return
+	}
+	l.bells.Range(func(_, b any) bool {
+		b.(*bell).ring()
+		return true
+	})
+}
+
 // note keeps a change of a Pod.
 func (l *lab) note(o any, gone bool) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -174,7 +190,7 @@ func (l *lab) note(o any, gone bool) {
 		l.moments[p.Namespace] = append(l.moments[p.Namespace], moment{time.Now(), p, gone})
 		l.mu.Unlock()
 	}
-	l.bell.ring()
+	l.ring(o)
 }
 
 func (l *lab) join(b *base) {

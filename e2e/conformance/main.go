@@ -212,7 +212,7 @@ func (s *settings) fromConfig(file string) error {
 // ours makes it a run of this repository's controller, with timings that save minutes.
 func (s *settings) ours() {
 	s.own = true
-	s.unreachable, s.dead = 6*time.Second, 12*time.Second
+	s.unreachable, s.dead = 8*time.Second, 20*time.Second
 	s.healthEvery, s.listEvery = time.Second, 2*time.Second
 	s.controller = v1alpha1.Controller{
 		Command: []string{filepath.Join(s.bin, box.ControllerProgram)},

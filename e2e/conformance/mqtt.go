@@ -8,6 +8,7 @@ import (
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
 )
 
 // mqttLink is a base's connection to the broker (protocol 3).
@@ -27,7 +28,7 @@ func connectMQTT(b *base) *mqttLink {
 	lab := b.w.lab
 	l := &mqttLink{b: b, root: "koupleless_" + lab.env + "/" + b.identity + "/"}
 	l.ctx, l.cancel = context.WithCancel(lab.ctx)
-	l.client = paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + lab.broker.Addr).
+	l.client = paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + lab.broker.Addr).SetStore(forgetful{}).
 		SetClientID(lab.broker.ClientPrefix + "@@@" + b.identity).
 		SetUsername("base").SetPassword(lab.broker.Passwords.Base).
 		SetCleanSession(true).SetOrderMatters(false).
@@ -36,6 +37,18 @@ func connectMQTT(b *base) *mqttLink {
 	l.client.Connect()
 	return l
 }
+
+// forgetful keeps no message for the next connection, as a clean session asks for. paho's own store hands
+// out the message itself, which its resumption writes to while it is being sent.
+type forgetful struct{}
+
+func (forgetful) Open()                             {}
+func (forgetful) Put(string, packets.ControlPacket) {}
+func (forgetful) Get(string) packets.ControlPacket  { return nil }
+func (forgetful) All() []string                     { return nil }
+func (forgetful) Del(string)                        {}
+func (forgetful) Close()                            {}
+func (forgetful) Reset()                            {}
 
 // connected must not wait for the tokens of publishes: it runs in the client's own goroutine.
 func (l *mqttLink) connected(c paho.Client) {

@@ -49,7 +49,7 @@ func (r result) wrong() string {
 }
 
 // atOnce is how many expectations are checked at the same time: most of the time they wait.
-const atOnce = 56
+const atOnce = 32
 
 // run checks the expectations whose names fit, and returns the results in their order.
 func (l *lab) run(ctx context.Context, list []expectation, only *regexp.Regexp, known map[string]string) ([]result, error) {
@@ -127,7 +127,9 @@ const (
 // phases are all phases, in order; the first disturbs nobody.
 func (l *lab) phases() []*phase {
 	act := func(component string, action sandbox.Action) func(context.Context) error {
-		return func(ctx context.Context) error { return l.sandbox.Act(ctx, component, action) }
+		return func(ctx context.Context) error {
+			return l.sandbox.Act(ctx, sandbox.ActRequest{Component: component, Action: action})
+		}
 	}
 	all := func(action sandbox.Action) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -156,6 +158,7 @@ func (l *lab) phases() []*phase {
 // check checks one expectation in a world of its own.
 func (l *lab) check(e expectation, p *phase, known map[string]string) result {
 	w := &world{lab: l, phase: p, known: known[e.Name] != "", name: "conf-" + strings.ToLower(rand.String(8))}
+	l.bells.Store(w.name, &w.bell)
 	start := time.Now()
 	done := make(chan any)
 	go func() {

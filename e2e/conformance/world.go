@@ -19,6 +19,7 @@ type world struct {
 	*lab
 	// name is the namespace and the name that its bases report.
 	name string
+	bell bell // of what changes here
 	// known: the expectation is not going to hold.
 	known bool
 	// phase is what it waits for together with others; nil for most.
@@ -209,7 +210,7 @@ func (w *world) end(err any) (outcome, string) {
 	}
 }
 
-// bell tells everybody who waits that something has changed.
+// bell tells those who wait that something has changed.
 type bell struct {
 	mu sync.Mutex
 	ch chan struct{}

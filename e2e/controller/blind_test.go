@@ -54,7 +54,7 @@ func TestWhatCannotBeObservedIsLeftAsItIs(t *testing.T) {
 				})
 			})
 			eventually(t, "the controller is ready", p.ready)
-			for _, turn := range f.turns() {
+			for _, turn := range f.turns(t) {
 				if !turn.ready {
 					t.Errorf("Pod %s was not Ready all the time: %s", turn.pod.Name, describe(turn.pod))
 				}

@@ -181,6 +181,7 @@ func TestPassingFailures(t *testing.T) {
 			pod(t, ns, "m", one("m", "1.0.0", name))
 			readyPod(t, ns, "m")
 			want := []said{{c.reason, fmt.Sprintf(c.says, b.Identity())}}
+			f.caughtUp(t)
 			if err := same(want, f.said("m")); err != nil {
 				t.Errorf("the container %v", err)
 			}

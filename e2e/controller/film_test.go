@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"sync"
 	"testing"
@@ -23,10 +24,15 @@ type frame struct {
 	at      time.Time // when the watch told
 }
 
+func (f frame) String() string {
+	return fmt.Sprintf("%s %s ready=%t deleted=%t", f.at.Format("15:04:05.000"), f.pod.Name, f.ready, f.deleted)
+}
+
 func (f frame) version() string { return f.pod.Spec.Containers[0].Env[0].Value }
 
 // film is every frame of the Pods of a namespace, in the API server's order.
 type film struct {
+	ns     string
 	mu     sync.Mutex
 	frames []frame
 }
@@ -39,7 +45,7 @@ func record(t *testing.T, ns string) *film {
 	must(t, err)
 	w, err := client.CoreV1().Pods(ns).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	must(t, err)
-	f := &film{}
+	f := &film{ns: ns}
 	for i := range list.Items {
 		f.add(&list.Items[i], false)
 	}
@@ -65,8 +71,35 @@ func (f *film) add(p *corev1.Pod, deleted bool) {
 	f.frames = append(f.frames, frame{p, module.IsReady(p), deleted, time.Now()})
 }
 
-// turns are the frames in which a Pod turned Ready or Not Ready, or went.
-func (f *film) turns() []frame {
+// caughtUp waits until the film shows what the API server has now: a watch tells a little later than a read.
+func (f *film) caughtUp(t *testing.T) {
+	t.Helper()
+	eventually(t, "the watch has told everything", func(ctx context.Context) error {
+		list, err := client.CoreV1().Pods(f.ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		there := map[types.UID]string{}
+		for _, p := range list.Items {
+			there[p.UID] = p.ResourceVersion
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		shown := map[types.UID]string{}
+		for _, one := range f.frames {
+			shown[one.pod.UID] = one.pod.ResourceVersion
+			if one.deleted {
+				delete(shown, one.pod.UID)
+			}
+		}
+		return same(there, shown)
+	})
+}
+
+// turns are the frames, up to now, in which a Pod turned Ready or Not Ready, or went.
+func (f *film) turns(t *testing.T) []frame {
+	t.Helper()
+	f.caughtUp(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ready := map[types.UID]bool{}

@@ -65,9 +65,9 @@ func TestSilentBase(t *testing.T) {
 			if took := time.Since(began); took > deadAfter+slack {
 				t.Errorf("Node and Pod went after %s", took)
 			}
-			turns := f.turns()
+			turns := f.turns(t)
 			if len(turns) < 3 || turns[1].ready || turns[1].deleted {
-				t.Fatalf("the Pod went without turning Not Ready: %d turns", len(turns))
+				t.Fatalf("the Pod went without turning Not Ready: %v", turns)
 			}
 			if took := turns[1].at.Sub(began); took < unreachableAfter-slack/2 || took > unreachableAfter+slack {
 				t.Errorf("the Pod turned Not Ready after %s, not %s", took, unreachableAfter)

@@ -60,7 +60,7 @@ func TestBaseRestarts(t *testing.T) {
 			if after.UID != before.UID {
 				t.Error("it is another Pod")
 			}
-			for _, turn := range f.turns() {
+			for _, turn := range f.turns(t) {
 				if turn.deleted {
 					t.Error("the Pod was deleted")
 				}
@@ -154,7 +154,7 @@ func TestTwoPodsOfOneVersion(t *testing.T) {
 	remove(t, ns, "left")
 	gone(t, ns, "left")
 	has(t, b, "m:1.0.0 ACTIVATED")
-	for _, turn := range f.turns() {
+	for _, turn := range f.turns(t) {
 		if turn.pod.Name == "right" && !turn.ready {
 			t.Errorf("the other Pod turned Not Ready: %s", describe(turn.pod))
 		}
@@ -229,7 +229,7 @@ func TestSupersededBarePod(t *testing.T) {
 	gone(t, ns, "old")
 	has(t, b, "m:2.0.0 ACTIVATED")
 	readyPod(t, ns, "new")
-	for _, turn := range f.turns() {
+	for _, turn := range f.turns(t) {
 		if turn.pod.Name == "new" && !turn.ready {
 			t.Errorf("the new Pod turned Not Ready: %s", describe(turn.pod))
 		}

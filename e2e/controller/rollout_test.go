@@ -110,7 +110,7 @@ func rolled(t *testing.T, d *appsv1.Deployment, bases []*base, version string) {
 func oldFirst(t *testing.T, f *film, bases []*base) {
 	t.Helper()
 	order := map[string][]string{}
-	for _, turn := range f.turns() {
+	for _, turn := range f.turns(t) {
 		if !turn.deleted {
 			order[turn.pod.Spec.NodeName] = append(order[turn.pod.Spec.NodeName], fmt.Sprint(turn.version(), " ", turn.ready))
 		}
@@ -128,7 +128,7 @@ func oldFirst(t *testing.T, f *film, bases []*base) {
 func newFirst(t *testing.T, f *film) {
 	t.Helper()
 	var order []string
-	for _, turn := range f.turns() {
+	for _, turn := range f.turns(t) {
 		if !turn.deleted {
 			order = append(order, fmt.Sprint(turn.version(), " ", turn.ready))
 		}

@@ -101,7 +101,7 @@ func TestSharding(t *testing.T) {
 		t.Errorf("how often bases changed hands %v", err)
 	}
 	undisturbed()
-	for _, turn := range f.turns() {
+	for _, turn := range f.turns(t) {
 		if !turn.ready {
 			t.Errorf("Pod %s was not Ready all the time: %s", turn.pod.Name, describe(turn.pod))
 		}

@@ -19,6 +19,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\d\d:\d\d:\d\d([.,]\d+)?`), "TIME"},
 	{regexp.MustCompile(`\b(127\.0\.0\.1|localhost):\d+`), "$1:PORT"},
 	{regexp.MustCompile(`"hostName":"base-\d+"`), `"hostName":"BASE"`},
+	{regexp.MustCompile(`^base-\d+( +true)`), "BASE$1"}, // of ark health
 	{regexp.MustCompile(`"request":\d+`), `"request":N`},
 	{regexp.MustCompile(`\bv\d+\.\d+\.\d+\b`), "VERSION"}, // of Kubernetes; modules have no v
 	{regexp.MustCompile(`[+]?\b\d+(\.\d+)?(ns|µs|ms|s|m|h|d)(\d+(\.\d+)?(ms|s|m|h))*\b`), "T"},
@@ -31,7 +32,7 @@ var masks = []struct {
 	{regexp.MustCompile(`(notFound at|T) base-\d+`), "$1 BASE"},
 	{regexp.MustCompile(`(T BASE for T: )base-\d+`), "${1}BASE"},
 	{regexp.MustCompile(`\b\d+ gaps\b`), "N gaps"},
-	{regexp.MustCompile(`\b(running|exited|paused|stopped)( +)(true|false)( +)\d+\b`), "$1$2$3 PID"},
+	{regexp.MustCompile(`\b(running|exited|paused|stopped)( +)(true|false)( +)\d{2,}\b`), "$1$2$3 PID"},
 	{regexp.MustCompile(`\b\d{4,}\b`), "N"},                              // seeds
 	{regexp.MustCompile(` deleted from default namespace$`), " deleted"}, // a newer kubectl
 	{regexp.MustCompile(`\s+`), " "},

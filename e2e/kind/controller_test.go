@@ -44,7 +44,7 @@ func onlyController(t *testing.T) *corev1.Pod {
 func act(t *testing.T, component string, actions ...sandbox.Action) {
 	t.Helper()
 	for _, action := range actions {
-		if err := up.Act(t.Context(), component, action); err != nil {
+		if err := up.Act(t.Context(), sandbox.ActRequest{Component: component, Action: action}); err != nil {
 			t.Fatalf("%s of %s: %v", action, component, err)
 		}
 	}

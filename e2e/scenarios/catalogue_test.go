@@ -63,9 +63,15 @@ func TestCatalogue(t *testing.T) {
 	ended.Wait()
 }
 
-// assess runs a scenario of the catalogue in a sandbox, if it can be run there.
+// assess runs a scenario of the catalogue in a sandbox, if it can be run there. On kind and with the
+// user's broker, which differ by the way to the controller and to bases alone, one cell of each matrix is
+// enough.
 func assess(t *testing.T, in place, s *source.Scenario) {
 	t.Helper()
+	if (in.box.Provider == v1alpha1.ProviderKind || theirs != nil) && len(s.Cells) > 1 {
+		t.Logf("here %s is run with one of its %d cells: %s", s.Scenario.Metadata.Name, len(s.Cells), s.Cells[0].Name)
+		s.Cells = s.Cells[:1]
+	}
 	if in.box.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
 		t.Skip("the API server of a kind cluster is not the sandbox's to kill")
 	}
@@ -85,14 +91,21 @@ func killsAPIServer(s *source.Scenario) (does bool) {
 	return does
 }
 
+// quiet is held for writing by a scenario that the machine was too busy for: it has the machine alone then.
+var quiet sync.RWMutex
+
 // passes runs a scenario, with every cell of its matrix, and fails the test with
 // the report if one has not passed.
 func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Helper()
-	r := execute(ctx, t, in.up, s)
-	if why := nobodyCanJudge(r); why != "" {
-		t.Logf("%s is run once more: %s", s.Scenario.Metadata.Name, why)
-		r = execute(ctx, t, in.up, s)
+	r := execute(ctx, t, in.up, s, quiet.RLocker())
+	for range 2 {
+		why := nobodyCanJudge(r)
+		if why == "" {
+			break
+		}
+		t.Logf("%s is run once more, alone: %s", s.Scenario.Metadata.Name, why)
+		r = execute(ctx, t, in.up, s, &quiet)
 	}
 	sent, lost := 0, 0
 	for _, run := range r.Runs {
@@ -121,8 +134,10 @@ func nobodyCanJudge(r *scenario.Report) (why string) {
 	return why
 }
 
-func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
+func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario, machine sync.Locker) *scenario.Report {
 	t.Helper()
+	machine.Lock()
+	defer machine.Unlock()
 	r, err := scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
 	if err != nil {
 		t.Fatal(err)

@@ -34,8 +34,8 @@ func TestMistakes(t *testing.T) {
 				`testdata/ten-mistakes.yaml:15: spec.steps[1].fault.set.bases[0]: Invalid value: "west": there is no such set of bases, only east, south` + "\n" +
 				"testdata/ten-mistakes.yaml:16: spec.steps[2].fault.set.fault.kind: " + noFault + "\n" +
 				"testdata/ten-mistakes.yaml:17: spec.steps[3].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
-				"testdata/ten-mistakes.yaml:18: spec.steps[4].traffic.start.judge: there is no losd; did you mean lost?\n" +
-				"testdata/ten-mistakes.yaml:19: spec.steps[5].assert.cel: there is no function al; did you mean all?\n",
+				"testdata/ten-mistakes.yaml:18: spec.steps[4].traffic.start.judge: there is no losd; did you mean lost?\n    losd == 0\n    ^\n" +
+				"testdata/ten-mistakes.yaml:19: spec.steps[5].assert.cel: there is no function al; did you mean all?\n    pods.al(p, true)\n           ^\n",
 		},
 		"unknown fault": {
 			scenario: "unknown-fault", args: []string{testdata("unknown-fault")},
@@ -57,7 +57,11 @@ func TestMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, report := begin(t, nil, c.args...).end(t)
-			want := box.Result{Err: c.says + "see: koupsandbox help\n", Status: 2}
+			topic := "scenario run --help"
+			if strings.HasPrefix(c.says, cannot) {
+				topic = "scenario explain"
+			}
+			want := box.Result{Err: c.says + "see: koupsandbox " + topic + "\n", Status: 2}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

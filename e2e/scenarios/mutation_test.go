@@ -55,7 +55,7 @@ func noticed(t *testing.T, controllers []broken) {
 			t.Parallel()
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
 			own, _ := ofSpeed(t, bins[c.mutation], c.env, s.Scenario.Spec.Speed)
-			r := execute(t.Context(), t, own.up, s)
+			r := execute(t.Context(), t, own.up, s, quiet.RLocker())
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
 					return

@@ -1,0 +1,231 @@
+package kubectl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+)
+
+const (
+	// patience is how long a command may take on a busy machine.
+	patience = time.Minute
+	// deployment is that of the sample, of one module.
+	deployment = "test-module-deployment"
+	sample     = "controller/deploy/samples/module-deployment.yaml"
+)
+
+// Row is one command of the page. Sentence is what one that is refused prints; Waits is whether it
+// goes on after that.
+type Row struct {
+	Command, Verdict, Sentence string
+	Waits                      bool
+}
+
+var (
+	cells  = regexp.MustCompile("(?m)^\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|$")
+	quoted = regexp.MustCompile("`([^`]+)`")
+	// chinese are the verdicts of the Chinese page.
+	chinese = map[string]string{"可用": "works", "不同": "differs", "拒绝": "refused"}
+)
+
+func rows(t *testing.T, language string) (list []Row) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(repository, "docs", language, "reference", "kubectl.md"))
+	check.Must(t, err)
+	for _, m := range cells.FindAllStringSubmatch(string(page), -1) {
+		r := Row{Command: m[1], Verdict: cmp.Or(chinese[m[2]], m[2])}
+		if said := quoted.FindStringSubmatch(m[3]); said != nil && r.Verdict == "refused" {
+			r.Sentence, r.Waits = said[1], strings.Contains(m[3], "Ctrl-C")
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// prints is what commands that are not refused print, and after what is so afterwards: kubectl with
+// the arguments comes to print the text.
+var prints = map[string]struct {
+	text  string
+	after []string
+	comes string
+}{
+	"kubectl get nodes -o wide":                        {text: "agent,base-1 "},
+	"kubectl describe node NODE":                       {text: "Hostname:     base-"},
+	"kubectl get pods -o wide":                         {text: "Running"},
+	"kubectl wait --for=condition=Ready pod/POD":       {text: "condition met"},
+	"kubectl events":                                   {text: "Successfully assigned"},
+	"kubectl explain module":                           {text: "A module on a base"},
+	"kubectl label pod POD a=b":                        {text: "labeled", after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.labels.a}"}, comes: "b"},
+	"kubectl annotate pod POD a=b":                     {text: "annotated", after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.annotations.a}"}, comes: "b"},
+	"kubectl label node NODE a=b":                      {text: "labeled", after: []string{"get", "node", "-l", "a=b", "-o", "name"}, comes: "node/NODE"},
+	"kubectl taint node NODE a=b:NoSchedule":           {text: "tainted", after: []string{"get", "node/NODE", "-o", "jsonpath={.spec.taints[*].key}"}, comes: "schedule.koupleless.io/virtual-node"},
+	"kubectl taint node NODE a-":                       {text: "untainted"},
+	"kubectl scale deployment/DEPLOYMENT --replicas=2": {text: "scaled", after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, comes: "2"},
+	"kubectl rollout status deployment/DEPLOYMENT":     {text: "successfully rolled out"},
+	"kubectl rollout history deployment/DEPLOYMENT":    {text: "REVISION"},
+	"kubectl cordon NODE":                              {text: "cordoned", after: []string{"get", "node/NODE"}, comes: "Ready,SchedulingDisabled"},
+	"kubectl drain NODE":                               {text: "drained", after: []string{"get", "pods", "--field-selector", "spec.nodeName=NODE"}, comes: "No resources found"},
+	"kubectl uncordon NODE":                            {text: "uncordoned", after: []string{"get", "node/NODE", "-o", "jsonpath={.spec.unschedulable}|"}, comes: "|"},
+	"kubectl edit deployment/DEPLOYMENT":               {text: "edited", after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}"}, comes: ":biz1:0.0.2"},
+	"kubectl rollout undo deployment/DEPLOYMENT":       {text: "rolled back", after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.updatedReplicas}{.status.readyReplicas}{.status.replicas}"}, comes: "222"},
+	"kubectl rollout restart deployment/DEPLOYMENT":    {text: "restarted", after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.conditions[*].reason}"}, comes: "Unchanged"},
+	"kubectl logs POD":                                 {text: "is activated: STARTED"},
+	"kubectl exec POD -- ark health":                   {text: "METASPACE USED"},
+	"kubectl delete pod POD --force --grace-period=0":  {text: "force deleted", after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, comes: "2"},
+	"kubectl set image deployment/DEPLOYMENT biz1=https://example.com/biz1-2-ark-biz.jar": {text: "image updated", after: []string{"get", "events"}, comes: "SameVersionReplaced"},
+}
+
+// TestHabits types the commands of the page in its order. POD, NODE and DEPLOYMENT stand for what
+// there is at that moment.
+func TestHabits(t *testing.T) {
+	page := rows(t, "en")
+	var named []string
+	for _, r := range page {
+		if r.Verdict != "refused" {
+			named = append(named, r.Command)
+		}
+	}
+	slices.Sort(named)
+	if diff := gocmp.Diff(slices.Sorted(maps.Keys(prints)), named); diff != "" {
+		t.Fatalf("commands that are not refused, of this test and of the page (-test +page):\n%s", diff)
+	}
+	file, err := filepath.Abs(filepath.Join(repository, sample))
+	check.Must(t, err)
+	status, out := typed(t.Context(), t, "apply", "-f", file)
+	if status == 0 {
+		status, out = typed(t.Context(), t, "rollout", "status", "deployment/"+deployment)
+	}
+	if status != 0 {
+		t.Fatal(out)
+	}
+	for _, r := range page {
+		t.Run(r.Command, func(t *testing.T) {
+			there := current(t)
+			args := there(strings.Fields(r.Command)[1:])
+			if r.Verdict == "refused" {
+				refused(t, args, r)
+				return
+			}
+			want := prints[r.Command]
+			status, out := typed(t.Context(), t, args...)
+			if status != 0 || !strings.Contains(out, want.text) {
+				t.Fatalf("ended with %d and printed, without %q:\n%s", status, want.text, out)
+			}
+			if want.after == nil {
+				return
+			}
+			comes := there([]string{want.comes})[0]
+			check.Eventually(t.Context(), t, patience, strings.Join(want.after, " ")+" prints "+comes, func(ctx context.Context) error {
+				if status, out := typed(ctx, t, there(want.after)...); status != 0 || !strings.Contains(out, comes) {
+					return fmt.Errorf("ended with %d: %s", status, out)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// The Chinese page has the same commands and sentences.
+func TestChinesePage(t *testing.T) {
+	if diff := gocmp.Diff(rows(t, "en"), rows(t, "zh")); diff != "" {
+		t.Errorf("rows (-en +zh):\n%s", diff)
+	}
+}
+
+// current returns what puts names in the place of POD, NODE and DEPLOYMENT: of a Pod that is Ready
+// and is to stay, and of its Node.
+func current(t *testing.T) func([]string) []string {
+	t.Helper()
+	var names *strings.Replacer
+	check.Eventually(t.Context(), t, patience, "a Ready Pod", func(ctx context.Context) error {
+		_, all := typed(ctx, t, "get", "pods", "-l", "app="+deployment, "-o",
+			`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)
+		for line := range strings.Lines(all) {
+			if f := strings.Fields(line); len(f) == 3 && f[2] == "True" {
+				names = strings.NewReplacer("POD", f[0], "NODE", f[1], "DEPLOYMENT", deployment)
+				return nil
+			}
+		}
+		return fmt.Errorf("there are:\n%s", all)
+	})
+	return func(words []string) []string {
+		var list []string
+		for _, w := range words {
+			list = append(list, names.Replace(w))
+		}
+		return list
+	}
+}
+
+func kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "kubectl", args...)
+	cmd.Dir = program.Home // kubectl cp writes there
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(program.Folder(), "kubeconfig"),
+		"KUBE_EDITOR=sed -i s/0.0.1-SNAPSHOT/0.0.2/g")
+	return cmd
+}
+
+// typed runs kubectl to its end.
+func typed(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := kubectl(ctx, args...)
+	text, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
+	}
+	return cmd.ProcessState.ExitCode(), string(text)
+}
+
+// refused runs a command that prints the row's sentence and fails. One that waits for more then is
+// ended.
+func refused(t *testing.T, args []string, r Row) {
+	t.Helper()
+	if r.Sentence == "" {
+		t.Fatal("the page has no sentence between backticks")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	w := &watcher{sentence: r.Sentence, found: func() {}}
+	if r.Waits {
+		w.found = cancel
+	}
+	cmd := kubectl(ctx, args...)
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Run(); err == nil || !strings.Contains(w.text.String(), r.Sentence) || !r.Waits && ctx.Err() != nil {
+		t.Errorf("ended with %v and printed, without %q:\n%s", err, r.Sentence, w.text.String())
+	}
+}
+
+// watcher calls found when a sentence has been written.
+type watcher struct {
+	text     bytes.Buffer
+	sentence string
+	found    func()
+}
+
+// Write implements io.Writer. Both streams of a command are this one, so that it is not called
+// concurrently.
+func (w *watcher) Write(p []byte) (int, error) {
+	n, err := w.text.Write(p)
+	if strings.Contains(w.text.String(), w.sentence) {
+		w.found()
+	}
+	return n, err
+}
