@@ -85,16 +85,22 @@ func TestControllerRestart(t *testing.T) {
 		Setup(step(func(ctx context.Context, t *testing.T, ns string) {
 			list, err := bases(ctx, up)
 			must(t, err)
+			clearFaults := func() {
+				for _, b := range list {
+					must(t, up.ClearFaults(context.WithoutCancel(ctx), b.HostName))
+				}
+			}
+			t.Cleanup(clearFaults)
 			for _, b := range list { // so that there is a middle
-				_, err := up.Inject(ctx, b.HostName, []byte(`{"kind": "latency", "delay": {"min": "1s"}, "match": {"commands": ["installBiz"]}}`))
+				_, err := up.Inject(ctx, b.HostName, []byte(`{"kind": "latency", "delay": {"min": "1h"}, "match": {"commands": ["installBiz"]}}`))
 				must(t, err)
-				t.Cleanup(func() { must(t, up.ClearFaults(context.WithoutCancel(ctx), b.HostName)) })
 			}
 			_, err = client.AppsV1().DaemonSets(ns).Create(ctx, module.DaemonSet(ns, "parts", module.Template("parts", containers...)), metav1.CreateOptions{})
 			must(t, err)
 			eventually(ctx, t, "all Pods are on their bases and none is Ready", func(ctx context.Context) error { return underWay(ctx, ns) })
 			must(t, up.Act(ctx, sandbox.ActRequest{Component: "module-controller", Action: "restart"}))
 			must(t, underWay(ctx, ns)) // otherwise it was not in the middle
+			clearFaults()
 		})).
 		Assess("all modules are installed in the end", step(func(ctx context.Context, t *testing.T, ns string) {
 			eventually(ctx, t, "every base has all modules", func(ctx context.Context) error { return serves(ctx, client, up, ns, sharedBases) })

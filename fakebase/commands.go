@@ -71,7 +71,7 @@ func failure(ex *exception) outcome {
 // outcome is final.
 func (l *life) arrive(sub subject) (out outcome, done bool) {
 	fs := &l.b.faults
-	if f, hit := fs.fire(fault.KindLatency, sub); hit && !l.sleep(f.wait) {
+	if f, hit := fs.fire(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
 		return outcome{gone: true}, true
 	}
 	switch {

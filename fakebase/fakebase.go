@@ -224,8 +224,8 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 }
 
 // Clear takes faults away by id, all of them if none is given, and tells how
-// many there were. What they did is not undone: a crashed process stays
-// down, a hanging command hangs.
+// many there were. A command that latency holds back starts now. What else
+// they did is not undone: a crashed process stays down, a hanging command hangs.
 func (b *Base) Clear(ids ...string) int {
 	gone := b.faults.remove(ids...)
 	for _, f := range gone {

@@ -77,6 +77,13 @@ func TestLatencyAndHang(t *testing.T) {
 		if took := time.Since(begun); took != 3*time.Second {
 			t.Errorf("health took %s", took)
 		}
+		w.send(topic+"health", "{}")
+		pass(time.Second)
+		b.Clear()
+		w.next("base/health")
+		if took := time.Since(begun); took != 4*time.Second {
+			t.Errorf("the fault was cleared a second after the second health, and its answer came after %s in all", took)
+		}
 		inject(t, b, fault.Fault{Kind: fault.KindHang, Match: fault.Match{Biz: "biz1"}})
 		w.send(topic+"installBiz", install1)
 		synctest.Wait()

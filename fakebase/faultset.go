@@ -23,7 +23,8 @@ type subject struct {
 // firing is a fault that happens now.
 type firing struct {
 	fault.Fault
-	wait time.Duration // drawn from Delay
+	wait    time.Duration   // drawn from Delay
+	cleared <-chan struct{} // closed when the fault is taken away
 }
 
 // faultSet holds the faults of a base. Safe for concurrent use; asking costs
@@ -41,8 +42,9 @@ type faultSet struct {
 
 type armed struct {
 	fault.Fault
-	rnd   *rand.Rand
-	fired int
+	rnd     *rand.Rand
+	fired   int
+	cleared chan struct{}
 }
 
 // add arms a valid fault and returns it with its ID.
@@ -69,7 +71,7 @@ func (s *faultSet) add(f fault.Fault) (fault.Fault, error) {
 	if seed == 0 {
 		seed = s.seed
 	}
-	s.list = append(s.list, &armed{Fault: f, rnd: rand.New(rand.NewPCG(seed, uint64(s.made)))})
+	s.list = append(s.list, &armed{Fault: f, rnd: rand.New(rand.NewPCG(seed, uint64(s.made))), cleared: make(chan struct{})})
 	s.count.Store(int32(len(s.list)))
 	return f, nil
 }
@@ -84,6 +86,7 @@ func (s *faultSet) remove(ids ...string) []fault.Fault {
 			return false
 		}
 		gone = append(gone, a.Fault)
+		close(a.cleared)
 		return true
 	})
 	s.count.Store(int32(len(s.list)))
@@ -146,7 +149,7 @@ func (s *faultSet) find(sub subject, wanted func(*fault.Fault) bool) (firing, bo
 			continue
 		}
 		a.fired++
-		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64) / time.Duration(max(s.speed, 1))}, true
+		return firing{Fault: a.Fault, wait: a.Delay.Draw(a.rnd.Float64) / time.Duration(max(s.speed, 1)), cleared: a.cleared}, true
 	}
 	return firing{}, false
 }

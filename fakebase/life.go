@@ -220,7 +220,10 @@ func (l *life) after(d time.Duration, fn func()) {
 }
 
 // sleep waits for d; false = the process has ended.
-func (l *life) sleep(d time.Duration) bool {
+func (l *life) sleep(d time.Duration) bool { return l.sleepOr(d, nil) }
+
+// sleepOr waits for d or until over is closed; false = the process has ended.
+func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
 	if d <= 0 {
 		return l.ctx.Err() == nil
 	}
@@ -229,9 +232,10 @@ func (l *life) sleep(d time.Duration) bool {
 	select {
 	case <-l.ctx.Done():
 		return false
+	case <-over:
 	case <-t.C():
-		return true
 	}
+	return true
 }
 
 // now is the time that the base believes it is.

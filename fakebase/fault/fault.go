@@ -18,7 +18,7 @@ const (
 	// KindError makes a command fail with the error code in Code, at the step
 	// where that code belongs.
 	KindError Kind = "error"
-	// KindLatency makes a command start later, by Delay.
+	// KindLatency makes a command start later, by Delay, or when the fault is cleared.
 	KindLatency Kind = "latency"
 	// KindHang makes a command never end; its lock stays taken until the process ends.
 	KindHang Kind = "hang"
