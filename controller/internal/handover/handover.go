@@ -11,6 +11,8 @@ type Pod struct {
 	Key string
 	// IsReady is what the API server says now; Ready is what it should say.
 	IsReady, Ready bool
+	// Yields says that the Pod turns Not Ready only because another one serves in its place.
+	Yields bool
 }
 
 // Step is one write. Steps are made one after the other, each acknowledged by the API server before
@@ -32,7 +34,9 @@ type Step struct {
 // served says whether another base has a Ready Pod of the module; it is asked only when both kinds
 // are there. If none has, the Service would have no endpoint between the two writes. The new Pod
 // then turns Ready first, and the old one is marked for deletion beforehand to keep the preference.
-// Requests reach the same base through either Pod, so the overlap is harmless.
+// Requests reach the same base through either Pod, so the overlap is harmless, and an old Pod that only
+// yields is left out: its workload deletes it now, or, if the next release comes, the new one, and then
+// the old one is the Service's endpoint. The caller asks again if it is still there after a while.
 //
 // Pods whose readiness stays come last, since the order does not matter to them.
 func Order(pods []Pod, served func() bool) []Step {
@@ -56,5 +60,8 @@ func Order(pods []Pod, served func() bool) []Step {
 	for _, d := range down {
 		steps = append(steps, Step{Key: d.Key, PreferDeletion: true})
 	}
+	down = slices.DeleteFunc(down, func(d Step) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Yields })
+	})
 	return slices.Concat(steps, up, down, same)
 }

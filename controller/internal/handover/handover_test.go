@@ -27,6 +27,12 @@ func TestOrder(t *testing.T) {
 			[]Pod{oldPod, newPod}, false,
 			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}, {Key: "old"}},
 		},
+		{
+			"and longer, if it only yields",
+			[]Pod{{Key: "old", IsReady: true, Yields: true}, newPod}, false,
+			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}},
+		},
+		{"until it is asked again", []Pod{{Key: "old", IsReady: true, Yields: true}, {Key: "new", IsReady: true, Ready: true}}, false, []Step{{Key: "old"}, {Key: "new"}}},
 		{"a first install has nothing to hand over", []Pod{newPod}, false, []Step{{Key: "new"}}},
 		{"a module that was lost is not kept Ready", []Pod{oldPod}, false, []Step{{Key: "old"}}},
 		{

@@ -46,13 +46,20 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 			continue
 		}
 		byKey[string(v.uid)] = v
-		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target)})
+		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target), Yields: gaveWay(&target)})
 	}
 	// What its workload does not want any more turns Ready beside no other version that is wanted.
 	pods = slices.DeleteFunc(pods, func(up handover.Pod) bool {
 		return !up.IsReady && up.Ready && byKey[up.Key].outdated && slices.ContainsFunc(pods, func(stays handover.Pod) bool {
 			return stays.IsReady && stays.Ready && !byKey[stays.Key].outdated && byKey[stays.Key].module.Version != byKey[up.Key].module.Version
 		})
+	})
+	pods = slices.DeleteFunc(pods, func(down handover.Pod) bool {
+		left := p.yieldsIn(down, pods, byKey, now)
+		if left > 0 {
+			wait.within(left)
+		}
+		return left > 0
 	})
 	asPlanned, err := p.writeInOrder(ctx, key, b, pods, byKey)
 	if err != nil {
@@ -63,7 +70,30 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 		return 0, nil
 	}
 	p.noteDrain(key)
+	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Yields }) {
+		wait.within(p.opts.Speed.Of(yieldAfter))
+	}
 	return wait.d, nil
+}
+
+// yieldAfter is how long a Pod stays Ready beside the one that serves in its place. Its workload
+// deletes it within that time, and its status is written but once. If a release comes at that moment,
+// the workload deletes the newer one instead: the older one would be Not Ready, and kube-proxy, for
+// which both are one address, takes that for the state of the base.
+const yieldAfter = time.Second
+
+// yieldsIn says how long a Pod stays Ready yet that only yields to another one.
+func (p *Provider) yieldsIn(down handover.Pod, pods []handover.Pod, byKey map[string]view, now time.Time) time.Duration {
+	if !down.IsReady || down.Ready || !down.Yields {
+		return 0
+	}
+	var since time.Time // the last one turned Ready
+	for _, up := range pods {
+		if v := byKey[up.Key]; up.IsReady && up.Ready && v.readySince.After(since) {
+			since = v.readySince
+		}
+	}
+	return since.Add(p.opts.Speed.Of(yieldAfter)).Sub(now)
 }
 
 // switchedFor is how long a Pod stays Ready at most after its base has switched to a version that no
@@ -182,8 +212,14 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 			e.notReadySince = time.Now()
 		case ready:
 			e.notReadySince = time.Time{}
+			if e.readySince.IsZero() {
+				e.readySince = time.Now()
+			}
 		case e.notReadySince.IsZero():
 			e.notReadySince = time.Now()
+		}
+		if !ready {
+			e.readySince = time.Time{}
 		}
 	})
 	return true, nil

@@ -179,8 +179,18 @@ func TestAReleaseOvertakesAnother(t *testing.T) {
 		}
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 	})
+	in(t, "all the time, if the Pod that is to take over goes at once", Options{Drain: -1}, func(t *testing.T, w *world) {
+		begin(w, 1900*time.Millisecond) // it is Ready
+		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.pass(time.Minute)
+		w.wantShow("old", "Running Ready")
+		order := w.readiness()
+		if i := slices.Index(order, "old=Ready"); slices.Contains(order[i:], "old=NotReady") || !slices.Contains(order, "middle=Ready") {
+			t.Errorf("readiness %q: middle was never Ready, or old was Not Ready for a while", order)
+		}
+	})
 	in(t, "again, if the Pod that it gave way to goes", Options{Drain: -1}, func(t *testing.T, w *world) {
-		begin(w, 2*time.Second) // it is Ready
+		begin(w, 3*time.Second) // it has been Ready for a while
 		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.pass(100 * time.Millisecond)
 		w.wantShow("old", "Running Ready")

@@ -219,13 +219,24 @@ func (s *moduleState) lookBack(was corev1.ContainerStatus) {
 	version, _ := onBase(was)
 	s.had = s.there && s.url != "" && was.ImageID == s.url && version == s.Version
 	s.wasReady = was.Ready && was.ImageID == s.url
-	gaveWay := was.State.Waiting != nil && was.State.Waiting.Reason == ReasonDeactivated // to a Pod that is gone
-	if (was.Ready || gaveWay) && s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
+	if (was.Ready || isDeactivated(was)) && // it gave way to a Pod that is gone
+		s.overtaken && !s.superseded && s.invalid == nil && version == s.Version {
 		s.earlierGoesOn = true
 		return
 	}
 	s.earlierGoesOn = was.Ready && s.earlier != "" && version == s.earlier && s.failure == nil && s.invalid == nil && !s.superseded &&
 		(!s.there || s.biz.State != arklet.StateActivated)
+}
+
+// isDeactivated says whether a container gave way to that of a newer Pod.
+func isDeactivated(c corev1.ContainerStatus) bool {
+	return c.State.Waiting != nil && c.State.Waiting.Reason == ReasonDeactivated
+}
+
+// gaveWay says whether a Pod is Not Ready only because its containers gave way.
+func gaveWay(s *corev1.PodStatus) bool {
+	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
+		!slices.ContainsFunc(s.ContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
 }
 
 // goesOn is the status of a container that is Ready with what it had, or is so again: the Pod that it gave

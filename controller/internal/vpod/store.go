@@ -36,6 +36,8 @@ type entry struct {
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
 	// counts from here.
 	notReadySince time.Time
+	// readySince is when this controller wrote that the Pod is Ready, while it is.
+	readySince time.Time
 
 	mu     sync.Mutex
 	status *corev1.PodStatus // as the API server acknowledged it last; nil before the first write
@@ -88,6 +90,7 @@ type view struct {
 	deleting      bool
 	outdated      bool
 	notReadySince time.Time
+	readySince    time.Time
 	// since orders views: it is when the Pod was created, or, if that was later, when one that its
 	// workload does not want any more was.
 	since time.Time
@@ -372,7 +375,7 @@ func (l *lane) views(name string) []view {
 		if last := outdated[e.workload]; !e.outdated && last.After(since) {
 			since = last
 		}
-		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, outdated: e.outdated, notReadySince: e.notReadySince, since: since})
+		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, outdated: e.outdated, notReadySince: e.notReadySince, readySince: e.readySince, since: since})
 	}
 	slices.SortFunc(views, older)
 	return views
