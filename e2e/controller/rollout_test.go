@@ -124,7 +124,7 @@ func oldFirst(t *testing.T, f *film, bases []*base) {
 	}
 }
 
-// newFirst checks that the only Ready Pod stayed so until the new one was.
+// newFirst checks that the only Ready Pod stayed so until the new one was, and until it was deleted.
 func newFirst(t *testing.T, f *film) {
 	t.Helper()
 	var order []string
@@ -133,7 +133,10 @@ func newFirst(t *testing.T, f *film) {
 			order = append(order, fmt.Sprint(turn.version(), " ", turn.ready))
 		}
 	}
-	if err := same([]string{"1.0.0 true", "2.0.0 true", "1.0.0 false"}, order); err != nil {
+	if n := len(order); n == 3 && order[2] == "1.0.0 false" { // the Deployment took more than a second to delete it
+		order = order[:2]
+	}
+	if err := same([]string{"1.0.0 true", "2.0.0 true"}, order); err != nil {
 		t.Errorf("how Pods turned %v", err)
 	}
 }
