@@ -60,14 +60,14 @@ type wireClientResponse struct {
 	Message string `json:"message"`
 }
 
-func (w wireResponse) answer() Answer {
-	a := Answer{Code: w.Code, Message: w.Message, ErrorCode: w.ErrorCode}
+func (w wireResponse) answer() (Answer, error) {
+	a := Answer{Code: w.Code, Message: Text(w.Message), ErrorCode: w.ErrorCode}
 	var inner wireClientResponse
 	// Data may be absent, or of another shape in old generations: then there is no inner answer.
 	if len(w.Data) > 0 && json.Unmarshal(w.Data, &inner) == nil {
-		a.DataCode, a.DataMessage = inner.Code, inner.Message
+		a.DataCode, a.DataMessage = inner.Code, Text(inner.Message)
 	}
-	return a
+	return a, checkNames("code", a.Code, "errorCode", a.ErrorCode, "code", a.DataCode)
 }
 
 // DecodeBizOperation reads the data of a base/bizOperation message (protocol 3.6).
@@ -82,9 +82,15 @@ func DecodeBizOperation(data []byte) (Answer, error) {
 		return Answer{}, err
 	}
 	if w.Response.Code == "" {
-		return Answer{}, fmt.Errorf("answer to %q without a code", w.Command)
+		return Answer{}, fmt.Errorf("answer to %.80q without a code", w.Command)
 	}
-	a := w.Response.answer()
+	a, err := w.Response.answer()
+	if err == nil {
+		err = checkNames("command", string(w.Command), "bizName", w.BizName, "bizVersion", w.BizVersion)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
 	a.Command, a.Module = w.Command, Module{Name: w.BizName, Version: w.BizVersion}
 	return a, nil
 }
@@ -107,17 +113,27 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 		return BatchResult{}, err
 	}
 	if w.Response.Code == "" {
-		return BatchResult{}, fmt.Errorf("answer to %q without a code", w.Command)
+		return BatchResult{}, fmt.Errorf("answer to %.80q without a code", w.Command)
 	}
-	r := BatchResult{Answer: w.Response.answer(), Failed: map[string]Answer{}}
+	a, err := w.Response.answer()
+	if err != nil {
+		return BatchResult{}, err
+	}
+	r := BatchResult{Answer: a, Failed: map[string]Answer{}}
 	r.Command = CommandBatchInstallBiz
 	var inner struct {
 		ByURL map[string]wireClientResponse `json:"bizUrlToResponse"`
 	}
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
+		if len(inner.ByURL) > MaxModules {
+			return BatchResult{}, fmt.Errorf("%w: answers for %d modules: at most %d", ErrLimit, len(inner.ByURL), MaxModules)
+		}
 		for url, one := range inner.ByURL {
-			if one.Code != CodeSuccess {
-				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: one.Message, Module: Module{URL: url}}
+			if err := checkNames("code", one.Code); err != nil {
+				return BatchResult{}, err
+			}
+			if url = Text(url); one.Code != CodeSuccess {
+				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: Text(one.Message), Module: Module{URL: url}}
 			}
 		}
 	}
@@ -134,7 +150,10 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	if w.Code == "" {
 		return Answer{}, fmt.Errorf("answer to %q without a code", request.Command)
 	}
-	a := w.answer()
+	a, err := w.answer()
+	if err != nil {
+		return Answer{}, err
+	}
 	a.Command, a.Module = request.Command, request.Module
 	return a, nil
 }
@@ -151,7 +170,7 @@ func DecodeBizListOutput(body []byte) ([]Biz, error) {
 		return nil, err
 	}
 	if w.Code != CodeSuccess {
-		return nil, fmt.Errorf("base answered %s to queryAllBiz: %s", w.Code, w.Message)
+		return nil, fmt.Errorf("base answered %.80q to queryAllBiz: %s", w.Code, Text(w.Message))
 	}
-	return bizList(w.Data), nil
+	return bizList(w.Data)
 }

@@ -2,6 +2,7 @@ package arklet
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -60,13 +61,17 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-func (r wireRecord) record() Record {
+func (r wireRecord) record() (Record, error) {
+	at, err := fromMillis("changeTime", r.ChangeTime)
+	if err == nil {
+		err = checkNames("reason", r.Reason)
+	}
 	return Record{
-		At:      fromMillis(r.ChangeTime),
+		At:      at,
 		State:   ParseState(r.State),
 		Reason:  strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_")),
-		Message: r.Message,
-	}
+		Message: Text(r.Message),
+	}, err
 }
 
 // wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the full form of
@@ -87,23 +92,33 @@ type wireBiz struct {
 // masterMainClass is how sofa-ark marks the base itself in a full list (protocol 4.7).
 const masterMainClass = "embed main"
 
-func (w wireBiz) biz() Biz {
+func (w wireBiz) biz() (Biz, error) {
 	b := Biz{
 		Name:           cmp.Or(w.Name, w.BizName),
 		Version:        cmp.Or(w.Version, w.BizVersion),
 		State:          ParseState(cmp.Or(w.State, w.BizState)),
 		WebContextPath: w.WebContext,
 	}
-	for _, r := range w.Records {
-		b.Records = append(b.Records, r.record())
+	if err := checkNames("bizName", b.Name, "bizVersion", b.Version, "webContextPath", b.WebContextPath); err != nil {
+		return Biz{}, err
+	}
+	for _, wire := range w.Records[max(0, len(w.Records)-maxRecords):] {
+		r, err := wire.record()
+		if err != nil {
+			return Biz{}, fmt.Errorf("biz %q: %w", b.Name, err)
+		}
+		b.Records = append(b.Records, r)
 	}
 	switch {
 	case w.Latest != nil:
-		b.Latest = w.Latest.record()
+		var err error
+		if b.Latest, err = w.Latest.record(); err != nil {
+			return Biz{}, fmt.Errorf("biz %q: %w", b.Name, err)
+		}
 	case len(b.Records) > 0:
 		b.Latest = b.Records[len(b.Records)-1]
 	}
-	return b
+	return b, nil
 }
 
 // DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
@@ -113,17 +128,24 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	if err := decode(data, &w); err != nil {
 		return nil, err
 	}
-	return bizList(w), nil
+	return bizList(w)
 }
 
 // bizList drops the base itself and entries without a name.
-func bizList(w []wireBiz) []Biz {
+func bizList(w []wireBiz) ([]Biz, error) {
+	if len(w) > MaxModules {
+		return nil, fmt.Errorf("%w: a list of %d modules: at most %d", ErrLimit, len(w), MaxModules)
+	}
 	list := make([]Biz, 0, len(w))
-	for _, b := range w {
-		if b.MainClass == masterMainClass || cmp.Or(b.Name, b.BizName) == "" {
+	for _, wire := range w {
+		if wire.MainClass == masterMainClass || cmp.Or(wire.Name, wire.BizName) == "" {
 			continue
 		}
-		list = append(list, b.biz())
+		b, err := wire.biz()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, b)
 	}
-	return list
+	return list, nil
 }

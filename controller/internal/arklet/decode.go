@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // MaxPayload is the largest message that is decoded, in bytes. A real base refuses bodies above 1
@@ -32,6 +31,9 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 	}
 	if len(e.Data) == 0 || bytes.Equal(e.Data, []byte("null")) {
 		return Envelope{}, errors.New("message without data")
+	}
+	if _, err := fromMillis("publishTimestamp", e.PublishTimestamp); err != nil {
+		return Envelope{}, err
 	}
 	return e, nil
 }
@@ -113,6 +115,9 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	if h.Port < 0 || h.Port > 65535 {
 		return Heartbeat{}, fmt.Errorf("heartbeat with port %d", h.Port)
 	}
+	if err := checkWho(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster, "localIP", h.IP, "localHostName", h.HostName); err != nil {
+		return Heartbeat{}, err
+	}
 	h.Active = state == nil || ParseState(*state) == StateActivated
 	return h, nil
 }
@@ -136,7 +141,20 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	if w.MasterBizInfo != nil {
 		m.Name, m.Version = cmp.Or(m.Name, w.MasterBizInfo.Name), cmp.Or(m.Version, w.MasterBizInfo.Version)
 	}
+	if err := checkWho(m.Identity, "name", m.Name, "version", m.Version, "clusterName", m.Cluster); err != nil {
+		return Metadata{}, err
+	}
 	return m, nil
+}
+
+// checkWho checks the identity, if there is one, and other names, in pairs of what it is and the name.
+func checkWho(identity string, pairs ...string) error {
+	if identity != "" {
+		if err := CheckIdentity(identity); err != nil {
+			return err
+		}
+	}
+	return checkNames(pairs...)
 }
 
 // decode is json.Unmarshal for one value of at most MaxPayload bytes.
@@ -148,11 +166,4 @@ func decode(b []byte, into any) error {
 		return fmt.Errorf("decoding a message: %w", err)
 	}
 	return nil
-}
-
-func fromMillis(ms int64) time.Time {
-	if ms <= 0 {
-		return time.Time{}
-	}
-	return time.UnixMilli(ms)
 }

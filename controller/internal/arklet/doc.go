@@ -10,4 +10,5 @@
 //	biz.go      module states, state records, lists
 //	answer.go   answers to install, uninstall and batch install
 //	health.go   the health document
+//	limits.go   how long names, texts and lists may be, and which times are believed
 package arklet

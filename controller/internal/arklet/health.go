@@ -8,6 +8,9 @@ import (
 // Unlimited is the maximum of a metaspace without -XX:MaxMetaspaceSize.
 const Unlimited = -1
 
+// longestRun is the longest that a JVM is believed to run: more does not fit a time.Duration.
+const longestRun = 200 * 365 * 24 * time.Hour
+
 // Health is the part of a base's health document that the controller uses (protocol 7).
 type Health struct {
 	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are bytes; -1 where the JVM sets no limit
@@ -48,7 +51,7 @@ func DecodeHealth(body []byte) (Health, error) {
 		return Health{}, err
 	}
 	if w.Code != CodeSuccess {
-		return Health{}, fmt.Errorf("base answered %s to health: %s", w.Code, w.Message)
+		return Health{}, fmt.Errorf("base answered %.80q to health: %s", w.Code, Text(w.Message))
 	}
 	jvm := w.Data.HealthData.JVM
 	if jvm == nil {
@@ -59,7 +62,7 @@ func DecodeHealth(body []byte) (Health, error) {
 		MetaspaceCommitted: orUnlimited(jvm.Committed),
 		MetaspaceMax:       orUnlimited(jvm.Max),
 		CPUs:               max(w.Data.HealthData.CPU.Count, 0),
-		RunTime:            time.Duration(jvm.RunTime * float64(time.Second)),
+		RunTime:            time.Duration(min(max(jvm.RunTime, 0), longestRun.Seconds()) * float64(time.Second)),
 		MasterActive:       ParseState(w.Data.HealthData.Master.State) == StateActivated,
 	}, nil
 }

@@ -1,0 +1,114 @@
+package arklet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What a base may say of itself. Whoever reaches the broker or the port may say anything: what goes
+// further than this ends in Nodes, Pods, Events and logs, and is refused or cut before.
+const (
+	// MaxIdentity is the most bytes of an identity: a DNS name has no more.
+	MaxIdentity = 253
+	// MaxName is the most bytes of any other name: of a module, a version, a host.
+	MaxName = 256
+	// MaxText is the most bytes of a text for people. Stack traces of real bases are longer: they
+	// are cut, and their frames go first.
+	MaxText = 4 << 10
+	// MaxModules is the most modules of a list, and modules of a baseline.
+	MaxModules = 5000
+	// maxRecords is how many records of a module are kept, the newest; a list of them may be as long
+	// as a message.
+	maxRecords = 100
+)
+
+// ErrLimit says that a message goes beyond what a base may say. The message is not acted on.
+var ErrLimit = errors.New("beyond the limits")
+
+// CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,
+// 4.7), and a part of the names of Nodes.
+func CheckIdentity(identity string) error {
+	switch {
+	case identity == "":
+		return fmt.Errorf("%w: an empty identity", ErrLimit)
+	case strings.ContainsAny(identity, "/+#"):
+		return fmt.Errorf("%w: the identity %.80q has one of / + #", ErrLimit, identity)
+	}
+	return checkName("identity", identity, MaxIdentity)
+}
+
+// checkNames takes pairs of what it is and the name.
+func checkNames(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkName(what, name string, limit int) error {
+	switch {
+	case len(name) > limit:
+		return fmt.Errorf("%w: %s of %d bytes, %.40q…: at most %d", ErrLimit, what, len(name), name, limit)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Errorf("%w: %s %q has a character that cannot be printed", ErrLimit, what, name)
+	}
+	return nil
+}
+
+// Text makes a text of others fit to be shown: at most MaxText bytes, of characters that can be
+// printed, line ends and tabs. Of a stack trace that is longer the frames go first, so that every
+// exception and every cause stays.
+func Text(s string) string {
+	if len(s) > MaxText {
+		s = withoutFrames(s)
+	}
+	if len(s) > MaxText {
+		end := MaxText - len(cut)
+		for end > 0 && !utf8.RuneStart(s[end]) {
+			end--
+		}
+		s = s[:end] + cut
+	}
+	s = strings.Map(func(c rune) rune {
+		if c != '\n' && c != '\t' && !unicode.IsPrint(c) {
+			return -1
+		}
+		return c
+	}, s)
+	return strings.Clone(s) // and let go of the message
+}
+
+// cut marks what was left out.
+const cut = "…"
+
+// withoutFrames leaves out the lines of a stack trace that say where, and those that count more.
+func withoutFrames(s string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		if t := strings.TrimSpace(line); strings.HasPrefix(t, "at ") || strings.HasPrefix(t, "... ") {
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// beyond is the first moment that JSON of the Kubernetes API cannot hold (RFC 3339).
+var beyond = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+// fromMillis reads a time of a base; 0 is none.
+func fromMillis(what string, ms int64) (time.Time, error) {
+	switch {
+	case ms < 0 || ms >= beyond:
+		return time.Time{}, fmt.Errorf("%w: %s %d is before 1970 or after 9999", ErrLimit, what, ms)
+	case ms == 0:
+		return time.Time{}, nil
+	}
+	return time.UnixMilli(ms), nil
+}

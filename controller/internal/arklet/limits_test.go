@@ -1,0 +1,151 @@
+package arklet
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestIdentities(t *testing.T) {
+	for identity, ok := range map[string]bool{
+		"10.1.2.3": true, "base-0": true, "A b": true, "基座": true, strings.Repeat("x", 253): true,
+		"": false, "a/b": false, "+": false, "a#": false, "a\x00": false, "a\nb": false, "a\u202eb": false, "\xff": false, strings.Repeat("x", 254): false,
+	} {
+		if err := CheckIdentity(identity); (err == nil) != ok || err != nil && !errors.Is(err, ErrLimit) {
+			t.Errorf("%.20q: %v", identity, err)
+		}
+	}
+}
+
+// What goes beyond the limits is refused as such, in whatever message and field it stands, and what is at
+// them is taken.
+func TestLimits(t *testing.T) {
+	long, name := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
+	decoders := map[string]func(string) error{
+		"envelope":  func(s string) error { _, err := DecodeEnvelope([]byte(s)); return err },
+		"heartbeat": func(s string) error { _, err := DecodeHeartbeat([]byte(s)); return err },
+		"metadata":  func(s string) error { _, err := DecodeMetadata([]byte(s)); return err },
+		"simpleBiz": func(s string) error { _, err := DecodeSimpleBiz([]byte(s)); return err },
+		"operation": func(s string) error { _, err := DecodeBizOperation([]byte(s)); return err },
+		"batch":     func(s string) error { _, err := DecodeBatchInstall([]byte(s)); return err },
+		"answer": func(s string) error {
+			_, err := DecodeHTTPAnswer([]byte(s), Request{Command: CommandInstallBiz})
+			return err
+		},
+	}
+	modules := func(n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(`{"name":"b","version":"1","state":"activated"},`, n), ",") + "]"
+	}
+	urls := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `"u%d":{"code":"SUCCESS"},`, i)
+		}
+		return `{"command":"batchInstallBiz","response":{"code":"SUCCESS","data":{"bizUrlToResponse":{` + strings.TrimSuffix(b.String(), ",") + `}}}}`
+	}
+	record := func(at string) string {
+		return `[{"name":"b","version":"1","state":"activated","latestStateRecord":{"changeTime":` + at + `,"state":"activated","reason":"STARTED"}}]`
+	}
+	for _, c := range []struct {
+		message, good, bad string
+	}{
+		{"envelope", `{"data":1,"publishTimestamp":253402300799999}`, `{"data":1,"publishTimestamp":253402300800000}`},
+		{"envelope", `{"data":1,"publishTimestamp":0}`, `{"data":1,"publishTimestamp":-1}`},
+		{"heartbeat", `{"baseMetadata":{"identity":"a"}}`, `{"baseMetadata":{"identity":"a/b"}}`},
+		{"heartbeat", `{"baseMetadata":{"identity":"a","name":"` + name + `"}}`, `{"baseMetadata":{"identity":"a","name":"` + long + `"}}`},
+		{"heartbeat", `{"baseMetadata":{"identity":"a","version":"1"}}`, `{"baseMetadata":{"identity":"a","version":"1\u0000"}}`},
+		{"heartbeat", `{"baseMetadata":{"identity":"a"},"localHostName":"h"}`, `{"baseMetadata":{"identity":"a"},"localHostName":"\u001b[31mh"}`},
+		{"heartbeat", `{"baseMetadata":{"identity":"a","clusterName":"` + name + `"}}`, `{"baseMetadata":{"identity":"a","clusterName":"` + long + `"}}`},
+		{"heartbeat", `{"masterBizInfo":{"bizName":"b"},"networkInfo":{"localHostName":"h"}}`, `{"masterBizInfo":{"bizName":"b"},"networkInfo":{"localHostName":"` + long + `"}}`},
+		{"metadata", `{"identity":"a"}`, `{"identity":"a#"}`},
+		{"metadata", `{"identity":"a","name":"` + name + `"}`, `{"identity":"a","name":"` + long + `"}`},
+		{"simpleBiz", modules(MaxModules), modules(MaxModules + 1)},
+		{"simpleBiz", `[{"name":"` + name + `","version":"1"}]`, `[{"name":"` + long + `","version":"1"}]`},
+		{"simpleBiz", `[{"name":"b","version":"` + name + `"}]`, `[{"name":"b","version":"` + long + `"}]`},
+		{"simpleBiz", `[{"name":"b","webContextPath":"p"}]`, `[{"name":"b","webContextPath":"\n"}]`},
+		{"simpleBiz", record("253402300799999"), record("253402300800000")},
+		{"simpleBiz", record("0"), record("-1")},
+		{"simpleBiz", record("1"), strings.Replace(record("1"), "STARTED", long, 1)},
+		{"simpleBiz", `[{"bizName":"b","bizStateRecords":[{"changeTime":1}]}]`, `[{"bizName":"b","bizStateRecords":[{"changeTime":-5},{"changeTime":1}]}]`},
+		{"operation", `{"command":"installBiz","bizName":"b","response":{"code":"FAILED"}}`, `{"command":"installBiz","bizName":"` + long + `","response":{"code":"FAILED"}}`},
+		{"operation", `{"command":"installBiz","response":{"code":"` + name + `"}}`, `{"command":"installBiz","response":{"code":"` + long + `"}}`},
+		{"operation", `{"command":"installBiz","response":{"code":"FAILED"}}`, `{"command":"\u0007","response":{"code":"FAILED"}}`},
+		{"answer", `{"code":"FAILED","errorCode":"` + name + `"}`, `{"code":"FAILED","errorCode":"` + long + `"}`},
+		{"answer", `{"code":"FAILED","data":{"code":"` + name + `"}}`, `{"code":"FAILED","data":{"code":"` + long + `"}}`},
+		{"batch", urls(MaxModules), urls(MaxModules + 1)},
+		{"batch", urls(1), strings.Replace(urls(1), `"u0":{"code":"SUCCESS"`, `"u0":{"code":"`+long+`"`, 1)},
+	} {
+		if err := decoders[c.message](c.good); err != nil {
+			t.Errorf("%s %.120s: refused: %v", c.message, c.good, err)
+		}
+		if err := decoders[c.message](c.bad); !errors.Is(err, ErrLimit) || len(err.Error()) > 400 {
+			t.Errorf("%s %.120s: %.500v, want a short error of the limits", c.message, c.bad, err)
+		}
+	}
+}
+
+// A long text is cut and not refused: real bases send stack traces of any length.
+func TestTexts(t *testing.T) {
+	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
+	for name, c := range map[string]struct{ text, want string }{
+		"short":                {"a\n\tat b\n", "a\n\tat b\n"},
+		"what is not printed":  {"a\x00\x1b[31mb\u202e\r\nc", "a[31mb\nc"},
+		"a long stack trace":   {"java.io.IOException: x\n" + frames + "Caused by: y\n" + frames + "\t... 7 more\n", "java.io.IOException: x\nCaused by: y\n"},
+		"a long line":          {strings.Repeat("é", MaxText), strings.Repeat("é", (MaxText-3)/2) + "…"},
+		"exactly what may be":  {strings.Repeat("x", MaxText), strings.Repeat("x", MaxText)},
+		"one byte too many":    {strings.Repeat("x", MaxText+1), strings.Repeat("x", MaxText-3) + "…"},
+		"frames within limits": {frames[:400], frames[:400]},
+	} {
+		if diff := cmp.Diff(c.want, Text(c.text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	long := strings.Repeat("x", 100_000)
+	a, err := DecodeHTTPAnswer([]byte(`{"code":"FAILED","message":"`+long+`","data":{"code":"FAILED","message":"`+long+`"}}`), Request{})
+	if err != nil || len(a.Message) > MaxText || len(a.DataMessage) > MaxText || a.Message == "" || a.DataMessage == "" {
+		t.Errorf("an answer with long messages came as %d and %d bytes, error %v", len(a.Message), len(a.DataMessage), err)
+	}
+	list, err := DecodeSimpleBiz([]byte(`[{"name":"b","latestStateRecord":{"changeTime":1,"message":"` + long + `"}}]`))
+	if err != nil || len(list) != 1 || list[0].Latest.Message == "" || len(list[0].Latest.Message) > MaxText {
+		t.Errorf("a record with a long message: %d modules, error %v", len(list), err)
+	}
+	batch, err := DecodeBatchInstall([]byte(`{"response":{"code":"FAILED","data":{"bizUrlToResponse":{"` + long + `":{"code":"FAILED","message":"` + long + `"}}}}}`))
+	if err != nil || len(batch.Failed) != 1 {
+		t.Fatalf("a batch with a long message: %v, error %v", len(batch.Failed), err)
+	}
+	for url, one := range batch.Failed {
+		if len(url) > MaxText || len(one.DataMessage) > MaxText || one.DataMessage == "" {
+			t.Errorf("a batch came with a URL of %d bytes and a message of %d", len(url), len(one.DataMessage))
+		}
+	}
+	if _, err := DecodeHealth([]byte(`{"code":"` + long + `","message":"` + long + `"}`)); err == nil || len(err.Error()) > MaxText+200 {
+		t.Errorf("a refused health gives an error of %d bytes", len(err.Error()))
+	}
+}
+
+func TestTheNewestRecordsStay(t *testing.T) {
+	var records strings.Builder
+	for i := range maxRecords + 5 {
+		fmt.Fprintf(&records, `{"changeTime":%d},`, i+1)
+	}
+	list, err := DecodeBizListOutput([]byte(`{"code":"SUCCESS","data":[{"bizName":"b","bizStateRecords":[` + strings.TrimSuffix(records.String(), ",") + `]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := list[0].Records
+	if len(r) != maxRecords || r[0].At.UnixMilli() != 6 || r[maxRecords-1] != list[0].Latest || list[0].Latest.At.UnixMilli() != maxRecords+5 {
+		t.Errorf("%d records from %v to %v, latest %v", len(r), r[0].At, r[len(r)-1].At, list[0].Latest.At)
+	}
+}
+
+func TestALongRunTimeFits(t *testing.T) {
+	for seconds, want := range map[string]float64{"1e300": longestRun.Seconds(), "-5": 0, "2": 2} {
+		h, err := DecodeHealth([]byte(`{"code":"SUCCESS","data":{"healthData":{"jvm":{"run time(s)":` + seconds + `}}}}`))
+		if err != nil || h.RunTime.Seconds() != want {
+			t.Errorf("%s s: %s, error %v", seconds, h.RunTime, err)
+		}
+	}
+}
