@@ -130,16 +130,35 @@ func (c *Controller) tellNews(n base.News) {
 type listener struct{ *Controller }
 
 // Heartbeat implements tunnel.Handler.
-func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) { l.registry.Heard(from, h) }
+func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
+	if reason, err := l.registry.Heard(from, h); reason != "" {
+		l.Rejected(from, "heartbeat", reason, err)
+	}
+}
+
+// accepts says whether a message counts, and has rejected it otherwise.
+func (l listener) accepts(from tunnel.Origin, kind string) bool {
+	reason, err := l.registry.Accept(from)
+	if reason != "" {
+		l.Rejected(from, kind, reason, err)
+	}
+	return reason == ""
+}
 
 // Health implements tunnel.Handler.
 func (l listener) Health(from tunnel.Origin, h arklet.Health) {
+	if !l.accepts(from, "health") {
+		return
+	}
 	l.registry.SetHealth(from, h)
 	l.dialog.HealthCame(from.Identity, h)
 }
 
 // BizList implements tunnel.Handler.
 func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
+	if !l.accepts(from, "simpleBiz") {
+		return
+	}
 	if !l.registry.SetModules(from, list) {
 		l.Rejected(from, "simpleBiz", tunnel.Stale, nil)
 		return
@@ -150,6 +169,9 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 // Answer implements tunnel.Handler. An answer that nobody waits for any more came late: what it
 // tells shows in the modules.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
+	if !l.accepts(from, "bizOperation") {
+		return
+	}
 	answered := l.dialog.Answered(from.Identity, a)
 	l.registry.Touch(from.Identity) // afterwards: a base that has Returned gives no answer to what was asked before
 	if !answered {
@@ -169,16 +191,34 @@ func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 
 // BatchAnswer implements tunnel.Handler.
 func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
-	l.registry.Touch(from.Identity)
-	for url, failed := range r.Failed {
-		l.logger.Warn("a base did not install a module of its baseline", "base", from.Identity, "url", url, "code", failed.DataCode, "message", failed.DataMessage)
+	if !l.accepts(from, "batchInstallBizResponse") {
+		return
 	}
+	l.registry.Touch(from.Identity)
+	l.tellFailed(from.Identity, r.Failed)
 	l.registry.AskModules(from.Identity)
 	l.wake()
 }
 
+// mostFailed is how many modules of a baseline that were not installed are logged one by one.
+const mostFailed = 20
+
+func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
+	told := 0
+	for url, one := range failed {
+		if told++; told > mostFailed {
+			l.logger.Warn("a base did not install more modules of its baseline", "base", identity, "modules", len(failed)-mostFailed)
+			return
+		}
+		l.logger.Warn("a base did not install a module of its baseline", "base", identity, "url", url, "code", one.DataCode, "message", one.DataMessage)
+	}
+}
+
 // BaselineQuery implements tunnel.Handler.
 func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
+	if !l.accepts(from, "queryBaseline") {
+		return nil
+	}
 	l.registry.Touch(from.Identity)
 	l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
 	l.dialog.Lost(from.Identity, restarted)
@@ -192,35 +232,41 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts messages that were not acted on, and logs one a minute for each base: whoever
-// sends nonsense must not fill the log too.
+// rejections counts messages that were not acted on, and logs each reason once for each base and hour:
+// whoever sends nonsense must not fill the log too.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger
 
 	mu     sync.Mutex
-	minute time.Time
-	logged map[string]bool
+	hour   time.Time
+	logged map[rejection]bool
 }
 
-// maxLogged bounds the identities remembered in a minute: anybody can make up more.
+type rejection struct {
+	identity string
+	reason   tunnel.Rejection
+}
+
+// maxLogged bounds what is remembered of an hour: anybody can make up more identities.
 const maxLogged = 1000
 
 func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {
-	return &rejections{metrics: m, logger: l, logged: map[string]bool{}}
+	return &rejections{metrics: m, logger: l, logged: map[rejection]bool{}}
 }
 
 func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
 	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
+	one := rejection{from.Identity, reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now().Truncate(time.Minute); now != r.minute {
-		r.minute = now
+	if now := time.Now().Truncate(time.Hour); now != r.hour {
+		r.hour = now
 		clear(r.logged)
 	}
-	if r.logged[from.Identity] || len(r.logged) >= maxLogged {
+	if r.logged[one] || len(r.logged) >= maxLogged {
 		return
 	}
-	r.logged[from.Identity] = true
+	r.logged[one] = true
 	r.logger.Warn("a message was not acted on", "base", from.Identity, "kind", kind, "reason", reason, "err", err)
 }

@@ -94,7 +94,7 @@ func New(opts Options) (*Controller, error) {
 	c.registry = base.NewRegistry(base.Options{
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
-		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent,
+		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases,
 		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
 		Speed:    opts.speed(),
 		Sees:     c.sees,

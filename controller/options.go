@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 	"github.com/koupleless/koupsandbox/controller/internal/vpod"
 )
@@ -34,6 +35,11 @@ type Options struct {
 	MQTT *MQTTOptions
 	// HTTP is the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil leaves it out.
 	HTTP *HTTPOptions
+	// BaseNetworks are CIDRs in which a base may name any address [BASE_NETWORKS]. Otherwise a base
+	// over HTTP has the address that it speaks from, and no base is on loopback or link-local.
+	BaseNetworks string
+	// MaxBases is how many bases are known at most [MAX_BASES]; 0 means 20,000.
+	MaxBases int
 	// Cluster says that several controllers share the bases [IS_CLUSTER].
 	Cluster bool
 	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means
@@ -142,8 +148,13 @@ type MQTTOptions struct {
 type HTTPOptions struct {
 	// Addr is where bases send their heartbeats [HTTP_TUNNEL_LISTEN_PORT]; empty means ":7777".
 	Addr string
-	// TLS serves that address over TLS; nil is plain HTTP, which is what a base of today speaks.
+	// TLS serves that address over TLS; nil is plain HTTP, which is what a base of today speaks. With
+	// ClientAuth the identity of a base must be the name of its certificate [HTTP_TUNNEL_TLS_CERT,
+	// HTTP_TUNNEL_TLS_KEY, HTTP_TUNNEL_CLIENT_CA].
 	TLS *tls.Config
+	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
+	// path [HTTP_TUNNEL_TOKEN]; empty asks for none.
+	Token string
 	// Dial connects to the arklet of a base; nil dials the address that it named.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy is the http URL of an HTTP proxy that connects to bases, by CONNECT, where the
@@ -219,6 +230,15 @@ func (o *Options) complete() error {
 	}
 	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {
 		errs = append(errs, fmt.Errorf("TIME_SCALE is %d: it must be 1 to %d", o.TimeScale, pace.Fastest))
+	}
+	if o.MaxBases < 0 {
+		errs = append(errs, fmt.Errorf("MAX_BASES is negative: %d", o.MaxBases))
+	}
+	if _, err := tunnel.ParseNetworks(o.BaseNetworks); err != nil {
+		errs = append(errs, fmt.Errorf("BASE_NETWORKS: %w", err))
+	}
+	if o.HTTP != nil && strings.Contains(o.HTTP.Token, "/") {
+		errs = append(errs, errors.New("HTTP_TUNNEL_TOKEN has a /: a base may have to send it as one part of a path"))
 	}
 	o.periods()
 	return errors.Join(errs...)

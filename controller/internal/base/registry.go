@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"hash/fnv"
 	"reflect"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/utils/clock"
 
@@ -36,6 +33,9 @@ type Options struct {
 	// Deletions is how many percent of all bases may be given up for their silence in a minute, one
 	// at least; default 10.
 	Deletions int
+	// MaxBases is how many bases are known at most; 0 means 20,000. Those of which there are Nodes
+	// when the controller starts are known all the same.
+	MaxBases int
 	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
 	// called at every sweep and must not block.
 	Sees func(tunnel.Key) bool
@@ -57,6 +57,7 @@ const (
 	DefaultListInterval     = 15 * time.Second
 	DefaultGrace            = 128 * time.Second
 	DefaultDeletions        = 10
+	DefaultMaxBases         = 20_000
 	DefaultMassWindow       = time.Minute
 	DefaultMassAtMost       = 30 * time.Minute
 )
@@ -111,6 +112,7 @@ func NewRegistry(opts Options) *Registry {
 	opts.ListInterval = cmp.Or(opts.ListInterval, DefaultListInterval)
 	opts.Grace = max(cmp.Or(opts.Grace, DefaultGrace), 0)
 	opts.Deletions = cmp.Or(opts.Deletions, DefaultDeletions)
+	opts.MaxBases = cmp.Or(opts.MaxBases, DefaultMaxBases)
 	opts.Mass.complete()
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.Sees == nil {
@@ -167,62 +169,50 @@ func (r *Registry) leave(host string) {
 }
 
 // Called is how texts for people name a base: base-1, by its host name. The identity stands behind it
-// where bases share a host name, and instead of one that is not known. Bases choose both: what is not
-// printable is left out, and what is longer than a host name can be is cut.
+// where bases share a host name, and instead of one that is not known.
 func (r *Registry) Called(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
-	if !known {
-		return printable(identity)
+	switch {
+	case !known || b.info.HostName == "":
+		return identity
+	case r.hosts[b.info.HostName] > 1:
+		return b.info.HostName + " (" + identity + ")"
 	}
-	host := printable(b.info.HostName)
-	if host == "" {
-		return printable(identity)
-	}
-	if r.hosts[b.info.HostName] > 1 {
-		return host + " (" + printable(identity) + ")"
-	}
-	return host
+	return b.info.HostName
 }
 
-// longestName is the most that a host name has.
-const longestName = 253
-
-func printable(name string) string {
-	name = strings.Map(func(c rune) rune {
-		if c == utf8.RuneError || !unicode.IsPrint(c) {
-			return -1
-		}
-		return c
-	}, name[:min(len(name), longestName+utf8.UTFMax)])
-	if len(name) > longestName {
-		name = strings.ToValidUTF8(name[:longestName], "") + "…"
-	}
-	return name
+// Heard takes a heartbeat, or says why it is not acted on: see Accept.
+func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
+	reason, changes, err := r.hear(from, h)
+	r.tell(changes)
+	return reason, err
 }
 
-// Heard takes a heartbeat. A base belongs to the tunnel that brought it first, until it is gone:
-// one that speaks over both has one Node.
-func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
-	if !h.Active {
-		r.forget(from.Identity)
-		return
-	}
+func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.Rejection, changes []Change, err error) {
 	info := Info{
 		Identity: from.Identity, Name: h.Name, Version: h.Version, Cluster: h.Cluster,
 		IP: h.IP, HostName: h.HostName, Port: h.Port, Tunnel: from.Tunnel,
 	}
-	var changes []Change
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reason, err = r.accept(from); reason != "" {
+		return reason, nil, err
+	}
 	b, known := r.bases[info.Identity]
 	switch {
+	case !h.Active:
+		if r.remove(info.Identity) {
+			changes = append(changes, Change{Kind: Disappeared, Identity: info.Identity})
+		}
 	case !known:
+		if reason, err = r.room(); reason != "" {
+			return reason, nil, err
+		}
 		b = r.add(info)
 		b.came = b.lastSeen
 		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
-	case b.info.Tunnel != info.Tunnel:
-		changes = r.touch(b)
 	default:
 		changes = r.touch(b)
 		if b.info != info {
@@ -232,8 +222,7 @@ func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) {
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
 		}
 	}
-	r.mu.Unlock()
-	r.tell(changes)
+	return "", changes, nil
 }
 
 // Touch takes any other message of a base as a sign of life (protocol 3.2: a real base may lose its
@@ -423,15 +412,6 @@ func (r *Registry) Doubt(identity string) {
 	if b, known := r.bases[identity]; known && b.doubted.IsZero() {
 		now := r.opts.Clock.Now()
 		b.doubted, b.nextHealth, b.nextList = now, now, now
-	}
-}
-
-func (r *Registry) forget(identity string) {
-	r.mu.Lock()
-	known := r.remove(identity)
-	r.mu.Unlock()
-	if known {
-		r.opts.Observer(Change{Kind: Disappeared, Identity: identity})
 	}
 }
 

@@ -1,5 +1,8 @@
 // Package tunnel names the two ways to a base and what they have in common. Its folders mqtt and
 // http carry arklet messages; neither knows Kubernetes.
+//
+//	tunnel.go    keys, where messages come from, why they are rejected
+//	address.go   which addresses a base may name
 package tunnel
 
 import (
@@ -40,10 +43,19 @@ type Address struct {
 	Port int
 }
 
+// Baselines is how many baseline queries a tunnel has answered at once: each reads many objects.
+const Baselines = 8
+
 // Origin tells which base said something, and when.
 type Origin struct {
 	Tunnel   Key
 	Identity string
+	// IP is the base's address as far as the message proves it: over HTTP the localIP of a heartbeat
+	// that came from there, or where a command was sent. It is empty where nothing proves it, as over
+	// MQTT.
+	IP string
+	// Certified says that a client certificate proves the identity.
+	Certified bool
 	// At is a clock that never runs backwards for one base over one tunnel unless the base's clock
 	// was set: the base's publishTimestamp over MQTT; over HTTP the controller's time, of the
 	// request for a list and of the answer for an operation.
@@ -77,4 +89,15 @@ const (
 	WrongIdentity Rejection = "wrong-identity"
 	Retained      Rejection = "retained"
 	Unexpected    Rejection = "unexpected"
+	// BeyondLimits is for what a base may not say: see arklet.ErrLimit.
+	BeyondLimits Rejection = "beyond-limits"
+	// WrongAddress is for a base that names an address that it cannot have, or speaks from another
+	// one than before.
+	WrongAddress Rejection = "wrong-address"
+	// OtherTunnel is for a base that came by the other tunnel.
+	OtherTunnel Rejection = "other-tunnel"
+	// Unauthorized is for a message without the token or the certificate that is asked for.
+	Unauthorized Rejection = "unauthorized"
+	// TooMany is for what found no room: a base beyond the maximum, a message that would have waited.
+	TooMany Rejection = "too-many"
 )

@@ -47,7 +47,7 @@ func ofConnection(err error) bool {
 
 // deliver tells the handler what a base answered, or why it did not.
 func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
-	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, At: time.Now()}
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, IP: c.to.IP, At: time.Now()}
 	kind, reason := string(c.request.Command), tunnel.Rejection("")
 	switch {
 	case errors.Is(err, arklet.ErrTooLarge):
@@ -82,7 +82,7 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 	case head.Code == "":
 		return tunnel.Malformed, fmt.Errorf("%w: an answer without a code", tunnel.ErrRefused)
 	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
-		return tunnel.WrongIdentity, fmt.Errorf("%w: base %q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity, c.to.Identity)
+		return tunnel.WrongIdentity, fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity, c.to.Identity)
 	}
 	return "", nil
 }
@@ -93,24 +93,38 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 	case arklet.CommandHealth:
 		h, err := arklet.DecodeHealth(body)
 		if err != nil {
-			return tunnel.Unexpected, err
+			return unexpected(err), err
 		}
 		from.At = asked
 		t.handler.Health(from, h)
 	case arklet.CommandQueryAllBiz:
 		list, err := arklet.DecodeBizListOutput(body)
 		if err != nil {
-			return tunnel.Unexpected, err
+			return unexpected(err), err
 		}
 		from.At = asked // the list was made later, but not earlier
 		t.handler.BizList(from, list)
 	default:
 		a, err := arklet.DecodeHTTPAnswer(body, r)
 		if err != nil {
-			return tunnel.Malformed, err
+			return tunnel.ReasonOf(err), err
 		}
 		a.PublishedAt = from.At
 		t.handler.Answer(from, a)
 	}
 	return "", nil
 }
+
+// unexpected is the reason to reject an answer to a query that is none.
+func unexpected(err error) tunnel.Rejection {
+	if reason := tunnel.ReasonOf(err); reason != tunnel.Malformed {
+		return reason
+	}
+	return tunnel.Unexpected
+}
+
+// shownError has a text that is fit to be shown: the libraries quote what came.
+type shownError struct{ error }
+
+func (e *shownError) Error() string { return arklet.Text(e.error.Error()) }
+func (e *shownError) Unwrap() error { return e.error }

@@ -138,7 +138,7 @@ func (t *Tunnel) exchange(ctx context.Context, c *call, timeout time.Duration) {
 	asked := time.Now()
 	body, err := t.post(ctx, c)
 	if err != nil {
-		err = explain(ctx, err, timeout)
+		err = &shownError{explain(ctx, err, timeout)}
 	}
 	t.deliver(c, asked, body, err)
 }
@@ -166,7 +166,7 @@ func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%w: %s answered with status %s", tunnel.ErrRefused, url, resp.Status)
+		return nil, fmt.Errorf("%w: %s answered with status %d", tunnel.ErrRefused, url, resp.StatusCode)
 	}
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, arklet.MaxPayload+1))
 	switch {

@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func origin(after time.Duration) tunnel.Origin {
-	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", At: moment(after)}
+	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: moment(after)}
 }
 
 func moment(after time.Duration) time.Time { return time.UnixMilli(0).Add(after) }
@@ -247,7 +247,7 @@ func TestNoAnswer(t *testing.T) {
 				if took := time.Since(began); took != c.after {
 					t.Errorf("told after %s, want %s", took, c.after)
 				}
-				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", At: time.Now()}, Request: c.request, Err: c.want}
+				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: time.Now()}, Request: c.request, Err: c.want}
 				if diff := cmp.Diff(want, told, sameError); diff != "" {
 					t.Errorf("told (-want +got):\n%s", diff)
 				}

@@ -16,7 +16,7 @@ import (
 // TestWithFakeBase lets a simulated base register and runs a module through its life.
 func TestWithFakeBase(t *testing.T) {
 	h := newHandler()
-	tn := serve(t, Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	tn := serve(t, Options{Networks: everywhere, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(addr)
 		if err != nil {
 			return nil, err

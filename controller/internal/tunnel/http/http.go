@@ -31,9 +31,14 @@ const (
 type Options struct {
 	// Addr is where heartbeats are received, host:port; empty means DefaultAddr.
 	Addr string
-	// TLS serves heartbeats over TLS, with client certificates if its ClientAuth says so; nil
-	// serves plain HTTP, which is all that a base of today speaks.
+	// TLS serves heartbeats over TLS; nil serves plain HTTP, which is all that a base of today speaks.
+	// If its ClientAuth verifies certificates, the identity of a base is the name of its certificate.
 	TLS *tls.Config
+	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
+	// path; empty asks for none.
+	Token string
+	// Networks are those in which a base may name another address than the one that it speaks from.
+	Networks tunnel.Networks
 	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
 	OperationTimeout time.Duration
 	// Speed divides how long a question may take.
@@ -53,6 +58,7 @@ type Tunnel struct {
 	opts      Options
 	handler   tunnel.Handler
 	transport *http.Transport
+	baselines chan struct{} // holds those that are being answered
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -76,7 +82,7 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	return &Tunnel{
-		opts: opts, handler: handler, transport: newTransport(opts),
+		opts: opts, handler: handler, transport: newTransport(opts), baselines: make(chan struct{}, tunnel.Baselines),
 		queries: map[query]*call{}, running: map[string]int{}, cancels: map[*call]context.CancelFunc{},
 	}
 }

@@ -3,20 +3,29 @@ package httptunnel
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"io"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -59,6 +68,7 @@ const heartbeatC = `{"baseMetadata":{"clusterName":"default","identity":"a","nam
 
 func TestServer(t *testing.T) {
 	at := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
+	atIP := func(ip string) tunnel.Origin { return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: ip} }
 	cases := []struct {
 		name, method, path, body string
 		status                   int
@@ -67,26 +77,31 @@ func TestServer(t *testing.T) {
 	}{
 		{
 			"a heartbeat of generation C", "POST", "/heartbeat", heartbeatC, 200, "SUCCESS",
-			[]event{{From: at, Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
+			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
 		{
 			"a base that goes", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a"},"localIP":"::1","state":"deactivated"}`, 200, "SUCCESS",
-			[]event{{From: at, Heartbeat: arklet.Heartbeat{Identity: "a", IP: "::1"}}},
+			[]event{{From: atIP("::1"), Heartbeat: arklet.Heartbeat{Identity: "a", IP: "::1"}}},
 		},
 		{
 			"generation B says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"name":"base","version":"1"},"networkInfo":{"localIP":"10.1.2.3"},"state":"ACTIVATED"}`,
-			400, "heartbeat without baseMetadata.identity: over HTTP nothing else tells which base it is from\n",
+			400, "heartbeat without an identity: over HTTP nothing else tells which base it is from\n",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
 			"generation A says not who it is", "POST", "/heartbeat", `{"masterBizInfo":{"bizName":"base","bizVersion":"1","bizState":"ACTIVATED"},"networkInfo":{"localIP":"10.1.2.3"}}`,
-			400, "heartbeat without baseMetadata.identity: over HTTP nothing else tells which base it is from\n",
+			400, "heartbeat without an identity: over HTTP nothing else tells which base it is from\n",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
 			"an address that no command reaches", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"}`,
-			400, `heartbeat of base "a" with localIP "unknown", which is no IP address: no command could reach the base` + "\n",
-			[]event{{From: at, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
+			403, `heartbeat of base "a": address not allowed: localIP "unknown" is no IP address` + "\n",
+			[]event{{From: at, Kind: "heartbeat", Reason: tunnel.WrongAddress, Err: tunnel.ErrAddress}},
+		},
+		{
+			"an identity that is no part of a name", "POST", "/heartbeat", `{"baseMetadata":{"identity":"a/../b"},"localIP":"10.1.2.3","state":"activated"}`,
+			400, `beyond the limits: the identity "a/../b" has one of / + #` + "\n",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.BeyondLimits, Err: arklet.ErrLimit}},
 		},
 		{
 			"no JSON", "POST", "/heartbeat", "hello", 400, "decoding a message: invalid character 'h' looking for beginning of value\n",
@@ -108,14 +123,14 @@ func TestServer(t *testing.T) {
 			[]event{{From: at, Metadata: arklet.Metadata{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default"}}},
 		},
 		{
-			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "baseline query without an identity: over HTTP nothing else tells which base it is from\n",
+			"a baseline query of nobody", "POST", "/queryBaseline", `{"name":"base"}`, 400, "queryBaseline without an identity: over HTTP nothing else tells which base it is from\n",
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "queryBaseline", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{"another method for a baseline", "PUT", "/queryBaseline", "{}", 405, "Method Not Allowed\n", nil},
 	}
 	h := newHandler()
 	h.baseline = []arklet.Module{biz1}
-	tn := serve(t, Options{}, h)
+	tn := serve(t, Options{Networks: everywhere}, h)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+tn.Addr()+c.path, strings.NewReader(c.body))
@@ -168,6 +183,118 @@ func TestServer(t *testing.T) {
 	})
 }
 
+// everywhere are networks of all addresses.
+var everywhere = tunnel.Networks{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
+// beat is what a base at an address posts.
+func beat(ip string) string { return strings.Replace(heartbeatC, "10.1.2.3", ip, 1) }
+
+// A base has the address that it speaks from, unless others are allowed: commands go there.
+func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
+	from := func(peer, path, body string) (int, event) {
+		h := newHandler()
+		r := httptest.NewRequest("POST", path, strings.NewReader(body))
+		r.RemoteAddr = peer
+		w := httptest.NewRecorder()
+		New(Options{Networks: tunnel.Networks{netip.MustParsePrefix("10.9.0.0/16")}}, h).routes().ServeHTTP(w, r)
+		return w.Code, (<-h.told)
+	}
+	for _, c := range []struct {
+		peer, ip string
+		status   int
+	}{
+		{"10.1.2.3:5", "10.1.2.3", 200},
+		{"[::ffff:10.1.2.3]:5", "10.1.2.3", 200},
+		{"[2001:db8::1]:5", "2001:db8::1", 200},
+		{"10.1.2.4:5", "10.1.2.3", 403},
+		{"10.1.2.4:5", "10.9.2.3", 200},
+		{"127.0.0.1:5", "127.0.0.1", 403},
+		{"169.254.169.254:80", "169.254.169.254", 403},
+		{"10.1.2.3:5", "0.0.0.0", 403},
+	} {
+		status, e := from(c.peer, "/heartbeat", beat(c.ip))
+		if status != c.status || (status == 200) != (e.From.IP == c.ip && e.Heartbeat.IP == c.ip) || (status != 200) != (e.Reason == tunnel.WrongAddress) {
+			t.Errorf("%s from %s: %d, told %+v; want %d", c.ip, c.peer, status, e, c.status)
+		}
+	}
+	if status, e := from("10.1.2.3:5", "/queryBaseline", `{"identity":"a"}`); status != 200 || e.From.IP != "" {
+		t.Errorf("a baseline query where a proxy may stand between: %d, told %+v", status, e)
+	}
+	h := newHandler()
+	r := httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`))
+	r.RemoteAddr = "10.1.2.3:5"
+	New(Options{}, h).routes().ServeHTTP(httptest.NewRecorder(), r)
+	if e := <-h.told; e.From.IP != "10.1.2.3" {
+		t.Errorf("a baseline query was told as %+v", e)
+	}
+}
+
+func TestAToken(t *testing.T) {
+	h := newHandler()
+	tn := New(Options{Networks: everywhere, Token: "secret"}, h)
+	for _, c := range []struct {
+		path, authorization string
+		status              int
+	}{
+		{"/secret/heartbeat", "", 200},
+		{"/heartbeat", "Bearer secret", 200},
+		{"/secret/log", "", 404},
+		{"/heartbeat", "", 401},
+		{"/heartbeat", "Bearer other", 401},
+		{"/heartbeat", "secret", 401},
+		{"/other/heartbeat", "", 401},
+		{"/secre/heartbeat", "", 401},
+		{"/secret", "", 401},
+		{"//heartbeat", "", 401},
+	} {
+		r := httptest.NewRequest("POST", "http://c"+c.path, strings.NewReader(heartbeatC))
+		if c.authorization != "" {
+			r.Header.Set("Authorization", c.authorization)
+		}
+		w := httptest.NewRecorder()
+		tn.routes().ServeHTTP(w, r)
+		told := h.all()
+		refused := len(told) == 1 && told[0].Reason == tunnel.Unauthorized
+		heard := len(told) == 1 && told[0].Heartbeat.Identity == "a"
+		if w.Code != c.status || heard != (c.status == 200) || refused != (c.status == 401) || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s, %q: %d %s, told %+v; want %d", c.path, c.authorization, w.Code, w.Body, told, c.status)
+		}
+	}
+}
+
+// Baseline queries read many objects: a few are answered at once.
+func TestBaselineQueriesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &slowHandler{fakeHandler: newHandler(), goOn: make(chan struct{})}
+		routes := New(Options{}, h).routes()
+		for range 100 {
+			go routes.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
+		}
+		synctest.Wait()
+		if n := h.under.Load(); n != tunnel.Baselines {
+			t.Errorf("%d queries are answered at once, want %d", n, tunnel.Baselines)
+		}
+		close(h.goOn)
+		synctest.Wait()
+		if n := len(h.all()); n != 100 {
+			t.Errorf("%d queries were answered", n)
+		}
+	})
+}
+
+type slowHandler struct {
+	*fakeHandler
+	goOn  chan struct{}
+	under atomic.Int32
+}
+
+func (s *slowHandler) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
+	s.under.Add(1)
+	defer s.under.Add(-1)
+	<-s.goOn
+	return s.fakeHandler.BaselineQuery(from, m)
+}
+
 func TestATakenPortStopsTheStart(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	second := New(Options{Addr: tn.Addr()}, newHandler())
@@ -176,55 +303,70 @@ func TestATakenPortStopsTheStart(t *testing.T) {
 	}
 }
 
+// issue makes a certificate that an authority has signed, or an authority.
+func issue(t *testing.T, name string, ca *tls.Certificate) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	parent, signer := template, crypto.Signer(key)
+	if ca == nil {
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+	} else {
+		parent, signer = ca.Leaf, ca.PrivateKey.(crypto.Signer)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
 func TestMutualTLS(t *testing.T) {
-	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// httptest's own certificate stands for that of a base.
-	other := httptest.NewUnstartedServer(nil)
-	other.StartTLS()
-	defer other.Close()
-	clientPair := other.TLS.Certificates[0]
-	leaf, err := x509.ParseCertificate(clientPair.Certificate[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, servers := x509.NewCertPool(), x509.NewCertPool()
-	clients.AddCert(leaf)
-	servers.AppendCertsFromPEM(certPEM)
+	ca, other := issue(t, "ca", nil), issue(t, "other", nil)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.Leaf)
 	h := newHandler()
-	tn := serve(t, Options{TLS: &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert,
-		VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
-			if !bytes.Equal(raw[0], leaf.Raw) {
-				return fmt.Errorf("an unknown client")
-			}
-			return nil
-		},
-		MinVersion: tls.VersionTLS12,
+	tn := serve(t, Options{Networks: everywhere, TLS: &tls.Config{
+		Certificates: []tls.Certificate{issue(t, "controller", &ca)}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, MinVersion: tls.VersionTLS12,
 	}}, h)
 	for name, c := range map[string]struct {
 		certificates []tls.Certificate
-		ok           bool
+		identity     string
+		status       int // 0: no answer
 	}{
-		"with a certificate":    {[]tls.Certificate{clientPair}, true},
-		"without a certificate": {nil, false},
-		"with another's":        {[]tls.Certificate{pair}, false},
+		"with its certificate":       {[]tls.Certificate{issue(t, "a", &ca)}, "a", 200},
+		"an address as its identity": {[]tls.Certificate{issue(t, "x", &ca)}, "127.0.0.1", 200},
+		"with another's":             {[]tls.Certificate{issue(t, "b", &ca)}, "a", 401},
+		"without a certificate":      {nil, "a", 0},
+		"of an authority of its own": {[]tls.Certificate{issue(t, "a", &other)}, "a", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: servers, Certificates: c.certificates, MinVersion: tls.VersionTLS12}}
+			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: c.certificates, MinVersion: tls.VersionTLS12}}
 			defer transport.CloseIdleConnections()
-			status, text, err := post(&http.Client{Transport: transport}, "https://"+tn.Addr()+"/heartbeat", heartbeatC)
-			if ok := err == nil && status == 200; ok != c.ok {
-				t.Errorf("%d %s, error %v; want success %t", status, text, err, c.ok)
-			}
-			if heard := len(h.all()) == 1; heard != c.ok {
-				t.Errorf("heard %t, want %t", heard, c.ok)
+			for _, path := range []string{"/heartbeat", "/queryBaseline"} {
+				body := strings.Replace(heartbeatC, `"identity":"a"`, `"identity":"`+c.identity+`"`, 1)
+				if path == "/queryBaseline" {
+					body = `{"identity":"` + c.identity + `"}`
+				}
+				status, text, err := post(&http.Client{Transport: transport}, "https://"+tn.Addr()+path, body)
+				if status != c.status || (err != nil) != (c.status == 0) {
+					t.Errorf("%s: %d %s, error %v; want %d", path, status, text, err, c.status)
+				}
+				told := h.all()
+				if heard := len(told) == 1 && told[0].Reason == "" && told[0].From.Certified; heard != (c.status == 200) {
+					t.Errorf("%s: told %+v", path, told)
+				}
 			}
 		})
 	}
@@ -250,7 +392,7 @@ func FuzzServer(f *testing.F) {
 		}
 		e := told[0]
 		switch rejected := e.Reason != ""; {
-		case rejected && (e.Err == nil || w.Code != 400 && w.Code != 413 || w.Body.Len() == 0):
+		case rejected && (e.Err == nil || w.Code != 400 && w.Code != 403 && w.Code != 413 || w.Body.Len() == 0):
 			t.Errorf("rejected with %v and answered %d %q", e.Err, w.Code, w.Body)
 		case !rejected && (w.Code != 200 || e.From.Identity == ""):
 			t.Errorf("base %q was answered %d", e.From.Identity, w.Code)

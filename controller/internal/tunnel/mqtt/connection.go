@@ -8,6 +8,8 @@ import (
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
 // ErrRefused says that the broker took the connection, and not the subscription: this controller
@@ -35,12 +37,14 @@ func keepAlive(notice time.Duration) (k, timeout time.Duration) {
 
 // Start connects, again and again, and blocks until ctx ends.
 func (t *Tunnel) Start(ctx context.Context) error {
+	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.Baselines)
+	defer t.queries.stop()
+	defer t.inbox.stop() // first: it puts queries
 	pause, said := t.opts.Speed.Of(firstPause), ""
 	for {
 		served, err := t.serve(ctx)
 		t.trouble.Store(&err)
 		if ctx.Err() != nil {
-			t.answers.Wait()
 			return nil //nolint:nilerr // whatever ended the connection, it was to end
 		}
 		if served {

@@ -2,6 +2,7 @@
 //
 //	mqtt.go        what bases say, and what they are told
 //	connection.go  one connection after the other
+//	inbox.go       messages that wait to be worked on, apart from the connection
 //	retained.go    removes what a controller before this one left with the broker
 //
 // One connection serves all bases. It subscribes with one wildcard, again on every connect, so that

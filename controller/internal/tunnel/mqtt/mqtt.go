@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +32,8 @@ type Options struct {
 	ClientID string
 	// Env is the environment in topics; it is written in lower case, as bases do (protocol 2.3).
 	Env string
+	// Networks are those in which a base may name an address that it could not have otherwise.
+	Networks tunnel.Networks
 	// TLS is used with ssl:// brokers; nil verifies against the system's authorities.
 	TLS *tls.Config
 	// Notice is how soon a connection that carries nothing any more counts as lost; 0 means 14 s,
@@ -53,7 +55,8 @@ type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
 	prefix  string // koupleless_<env>/
-	answers sync.WaitGroup
+	inbox   *inbox
+	queries *inbox // of baselines, which block
 
 	client  atomic.Pointer[paho.Client] // of the connection that stands, nil without one
 	trouble atomic.Pointer[error]       // nil while connected and subscribed
@@ -116,13 +119,17 @@ func (t *Tunnel) publish(topic string, body []byte) error {
 	return nil
 }
 
-// receive runs in the connection's reading goroutine.
+// receive runs in the connection's reading goroutine, so what takes long goes through the inbox.
 func (t *Tunnel) receive(c paho.Client, m paho.Message) {
-	identity, kind, ok := t.parseTopic(m.Topic())
-	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
+	identity, kind, ok, err := t.parseTopic(m.Topic())
 	if !ok {
 		return
 	}
+	if err != nil { // nothing of it is shown as a name
+		t.handler.Rejected(tunnel.Origin{Tunnel: tunnel.MQTT}, kind, tunnel.ReasonOf(err), err)
+		return
+	}
+	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
 	if kind == "baseline" { // our own baselines match the wildcard too
 		t.clear(c, m)
 		return
@@ -135,9 +142,19 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 		t.handler.Rejected(from, kind, tunnel.Oversized, arklet.ErrTooLarge)
 		return
 	}
-	e, err := arklet.DecodeEnvelope(m.Payload())
+	if !t.inbox.put(identity, len(m.Payload()), func() { t.read(from, kind, m.Payload()) }) {
+		t.handler.Rejected(from, kind, tunnel.TooMany, errFull)
+	}
+}
+
+// errFull says why a message was not read.
+var errFull = errors.New("more messages wait than there is room for")
+
+// read decodes a message and acts on it.
+func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
+	e, err := arklet.DecodeEnvelope(payload)
 	if err != nil {
-		t.handler.Rejected(from, kind, tunnel.Malformed, err)
+		t.handler.Rejected(from, kind, tunnel.ReasonOf(err), err)
 		return
 	}
 	from.At = time.UnixMilli(e.PublishTimestamp)
@@ -146,14 +163,22 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	}
 }
 
-// parseTopic splits koupleless_<env>/<identity>/base/<kind>.
-func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool) {
+// parseTopic splits koupleless_<env>/<identity>/base/<kind>. A topic of something else is not ok; err
+// says what is wrong with the identity.
+func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err error) {
 	rest, ok := strings.CutPrefix(topic, t.prefix)
 	if !ok {
-		return "", "", false
+		return "", "", false, nil
 	}
-	identity, kind, ok = strings.Cut(rest, "/base/")
-	return identity, kind, ok && identity != "" && kind != ""
+	i := strings.LastIndex(rest, "/base/")
+	if i < 0 {
+		return "", "", false, nil
+	}
+	identity, kind = rest[:i], rest[i+len("/base/"):]
+	if arklet.CheckIdentity(kind) != nil { // no base sends it
+		kind = "other"
+	}
+	return identity, kind, true, arklet.CheckIdentity(identity)
 }
 
 // dispatch decodes by kind and calls the handler; a reason says why it did not.
@@ -168,6 +193,11 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 			return tunnel.WrongIdentity, fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
 		}
 		h.Identity = from.Identity // generations A and B say it in the topic only
+		if h.IP != "" {
+			if h.IP, err = t.opts.Networks.Check(h.IP, netip.Addr{}); err != nil {
+				break
+			}
+		}
 		t.handler.Heartbeat(from, h)
 	case "queryBaseline":
 		var m arklet.Metadata
@@ -178,7 +208,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 			return tunnel.WrongIdentity, fmt.Errorf("the baseline query on the topic of %q is from %q", from.Identity, m.Identity)
 		}
 		m.Identity = from.Identity
-		t.answerBaseline(from, m)
+		return t.answerBaseline(from, m)
 	case "health":
 		err = pass(from, data, arklet.DecodeHealth, t.handler.Health)
 	case "simpleBiz":
@@ -196,7 +226,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 		return tunnel.Unexpected, nil
 	}
 	if err != nil {
-		return tunnel.Malformed, err
+		return tunnel.ReasonOf(err), err
 	}
 	return "", nil
 }
@@ -210,10 +240,9 @@ func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error)
 	return err
 }
 
-// answerBaseline asks the handler off the reading goroutine, since choosing the modules reads many
-// objects.
-func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) {
-	t.answers.Go(func() {
+// answerBaseline asks the handler apart from other messages: choosing the modules reads many objects.
+func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.Rejection, error) {
+	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))
 		if err == nil {
 			err = t.publish(t.prefix+from.Identity+"/base/baseline", body)
@@ -221,5 +250,8 @@ func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) {
 		if err != nil {
 			t.opts.Logger.Warn("could not answer a baseline query", "base", from.Identity, "err", err)
 		}
-	})
+	}) {
+		return tunnel.TooMany, errFull
+	}
+	return "", nil
 }

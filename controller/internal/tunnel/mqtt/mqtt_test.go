@@ -192,6 +192,10 @@ func TestWhatBasesSay(t *testing.T) {
 
 		{"heart", `{"data":{"baseMetadata":{"identity":"b"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-identity"},
 		{"queryBaseline", `{"data":{"identity":"b"},"publishTimestamp":1}`, "queryBaseline rejected: wrong-identity"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"unknown","state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-address"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"127.0.0.1","state":"activated"},"publishTimestamp":1}`, "heart rejected: wrong-address"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"a"},"localIP":"10.1.2.3","state":"activated"},"publishTimestamp":253402300800000}`, "heart rejected: beyond-limits"},
+		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"` + strings.Repeat("x", arklet.MaxName+1) + `"},"state":"activated"},"publishTimestamp":1}`, "heart rejected: beyond-limits"},
 		{"heart", `{"data":`, "heart rejected: malformed"},
 		{"health", ``, "health rejected: malformed"},
 		{"simpleBiz", `{"data":{},"publishTimestamp":1}`, "simpleBiz rejected: malformed"},
@@ -202,6 +206,102 @@ func TestWhatBasesSay(t *testing.T) {
 		publish(t, base, "koupleless_dev/a/base/"+c.kind, false, c.payload)
 		h.want(t, "a: "+c.want)
 	}
+}
+
+// A topic whose identity cannot be one is refused, and the identity is not told as one.
+func TestIdentitiesInTopics(t *testing.T) {
+	tun := New(Options{Env: "dev"}, newHearing())
+	long := strings.Repeat("x", arklet.MaxIdentity)
+	for topic, want := range map[string]string{
+		"koupleless_dev/a/base/heart":             "a heart",
+		"koupleless_dev/10.1.2.3/base/heart":      "10.1.2.3 heart",
+		"koupleless_dev/" + long + "/base/heart":  long + " heart",
+		"koupleless_dev/x" + long + "/base/heart": "refused",
+		"koupleless_dev/a/b/base/heart":           "refused",
+		"koupleless_dev/a/base/b/base/heart":      "refused",
+		"koupleless_dev//base/heart":              "refused",
+		"koupleless_dev/a\x00/base/heart":         "refused",
+		"koupleless_dev/a\xff/base/heart":         "refused",
+		"koupleless_dev/a/base/" + long + "y":     "a other",
+		"koupleless_dev/a/base/\n":                "a other",
+		"koupleless_dev/a/heart":                  "",
+		"koupleless_prod/a/base/heart":            "",
+	} {
+		identity, kind, ok, err := tun.parseTopic(topic)
+		got := identity + " " + kind
+		switch {
+		case !ok:
+			got = ""
+		case errors.Is(err, arklet.ErrLimit):
+			got = "refused"
+		}
+		if got != want {
+			t.Errorf("%.60q: %.60q, want %.60q", topic, got, want)
+		}
+	}
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	h := newHearing()
+	connected, wait := signal()
+	startTunnel(t, addr, h, connected)
+	wait(t)
+	publish(t, person(t, addr), "koupleless_dev/x"+long+"/base/heart", false, `{"data":{"masterBizInfo":{"name":"base"}},"publishTimestamp":1}`)
+	h.want(t, ": heart rejected: beyond-limits")
+}
+
+// The address of a base is told as Kubernetes writes it.
+func TestAddressesOverMQTT(t *testing.T) {
+	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "", "127.0.0.1": "rejected", "010.1.2.3": "rejected"} {
+		got := "rejected"
+		h := &addresses{newHearing(), &got}
+		reason, _ := New(Options{}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart", []byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
+		if got != want || (reason == tunnel.WrongAddress) != (want == "rejected") {
+			t.Errorf("%q is told as %q (%s), want %q", ip, got, reason, want)
+		}
+	}
+}
+
+type addresses struct {
+	*hearing
+	told *string
+}
+
+func (a *addresses) Heartbeat(_ tunnel.Origin, b arklet.Heartbeat) { *a.told = b.IP }
+
+// What takes long is not done in the connection's reading goroutine.
+func TestReadingDoesNotWait(t *testing.T) {
+	addr, _ := startBroker(t, "127.0.0.1:0")
+	h := &slowHearing{hearing: newHearing(), goOn: make(chan struct{})}
+	connected, wait := signal()
+	tun := New(Options{Broker: "tcp://" + addr, ClientID: "c", Env: "dev", OnConnected: connected}, h)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- tun.Start(ctx) }()
+	wait(t)
+	base := person(t, addr)
+	for range 3 {
+		publish(t, base, "koupleless_dev/slow/base/queryBaseline", false, `{"data":{"identity":"slow"},"publishTimestamp":1}`)
+		publish(t, base, "koupleless_dev/slow/base/simpleBiz", false, `{"data":[],"publishTimestamp":1}`)
+	}
+	publish(t, base, "koupleless_dev/a/base/heart", false, `{"data":{"masterBizInfo":{"name":"base","version":"1"}},"publishTimestamp":1}`)
+	h.want(t, "a: heartbeat of base:1, active true")
+	close(h.goOn)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// slowHearing hangs on lists and baseline queries.
+type slowHearing struct {
+	*hearing
+	goOn chan struct{}
+}
+
+func (s *slowHearing) BizList(tunnel.Origin, []arklet.Biz) { <-s.goOn }
+
+func (s *slowHearing) BaselineQuery(tunnel.Origin, arklet.Metadata) []arklet.Module {
+	<-s.goOn
+	return nil
 }
 
 func TestCommandsAreNotRetained(t *testing.T) {

@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/metrics"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// quietTunnel takes commands to bases that do not answer.
+type quietTunnel struct{ sent chan arklet.Request }
+
+func (quietTunnel) Key() tunnel.Key { return tunnel.MQTT }
+
+func (q quietTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
+	q.sent <- r
+	return nil
+}
+
+// newListener is a controller without an API, which knows a base over MQTT.
+func newListener(t *testing.T, log *bytes.Buffer) (listener, quietTunnel) {
+	t.Helper()
+	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(), due: make(chan struct{}, 1)}
+	c.rejects = newRejections(c.metrics, c.logger)
+	c.registry = base.NewRegistry(base.Options{})
+	c.dialog = base.NewDialog(c.registry)
+	q := quietTunnel{make(chan arklet.Request, 1)}
+	c.dialog.Use(q)
+	l := listener{c}
+	l.Heartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{Name: "base", Active: true})
+	if _, known := c.registry.Get("a"); !known {
+		t.Fatal("the base is not known")
+	}
+	return l, q
+}
+
+// rejected are the counts of rejected messages over HTTP, by kind and reason.
+func rejected(t *testing.T, c *Controller) map[string]string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	c.Metrics().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	counts := map[string]string{}
+	for line := range strings.Lines(w.Body.String()) {
+		if rest, is := strings.CutPrefix(line, "module_controller_rejected_messages_total"); is {
+			labels, count, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			counts[strings.ReplaceAll(labels, `,tunnel="http_tunnel_provider"`, "")] = count
+		}
+	}
+	return counts
+}
+
+// Whoever reaches the port for heartbeats cannot end a base that came over MQTT, answer for it, or have
+// its commands given up.
+func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
+	var log bytes.Buffer
+	l, q := newListener(t, &log)
+	install := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "m", Version: "1"}}
+	done := make(chan error, 1)
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() {
+		_, err := l.dialog.Do(ctx, "a", install)
+		done <- err
+	}()
+	<-q.sent
+	before, _ := l.registry.Get("a")
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: "10.0.0.9", At: time.Now()}
+	l.Heartbeat(from, arklet.Heartbeat{Active: false})
+	l.Heartbeat(from, arklet.Heartbeat{Active: true, IP: "10.0.0.9", Port: 1})
+	l.Health(from, arklet.Health{CPUs: 99})
+	l.BizList(from, []arklet.Biz{{Name: "m", Version: "1", State: arklet.StateActivated}})
+	l.Answer(from, arklet.Answer{Command: install.Command, Module: install.Module, Code: arklet.CodeSuccess})
+	l.BatchAnswer(from, arklet.BatchResult{})
+	if modules := l.BaselineQuery(from, arklet.Metadata{Identity: "a", Name: "base"}); modules != nil {
+		t.Errorf("the baseline is told: %v", modules)
+	}
+	after, known := l.registry.Get("a")
+	if diff := cmp.Diff(before, after); !known || diff != "" {
+		t.Errorf("the base is known: %t (-before +after):\n%s", known, diff)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("the command ended: %v", err)
+	default:
+	}
+	giveUp()
+	if err := <-done; !errors.Is(err, base.ErrNoAnswer) {
+		t.Errorf("the command ended with %v", err)
+	}
+	want := map[string]string{}
+	for kind, n := range map[string]int{"heartbeat": 2, "health": 1, "simpleBiz": 1, "bizOperation": 1, "batchInstallBizResponse": 1, "queryBaseline": 1} {
+		want[fmt.Sprintf(`{kind=%q,reason="other-tunnel"}`, kind)] = fmt.Sprint(n)
+	}
+	if diff := cmp.Diff(want, rejected(t, l.Controller)); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+	if n := strings.Count(log.String(), "a message was not acted on"); n != 1 {
+		t.Errorf("said %d times, want once:\n%s", n, log.String())
+	}
+}
+
+func TestRejectionsAreSaidOnceForEachReasonAndBase(t *testing.T) {
+	var log bytes.Buffer
+	r := newRejections(metrics.New(), slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		for _, identity := range []string{"a", "b"} {
+			for _, reason := range []tunnel.Rejection{tunnel.Malformed, tunnel.Oversized} {
+				r.add(tunnel.Origin{Identity: identity}, "heart", reason, nil)
+			}
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 4 {
+		t.Errorf("said %d times, want 4:\n%s", n, log.String())
+	}
+	for i := range 3 * maxLogged {
+		r.add(tunnel.Origin{Identity: fmt.Sprint(i)}, "heart", tunnel.Malformed, nil)
+	}
+	if len(r.logged) > maxLogged || strings.Count(log.String(), "\n") > maxLogged {
+		t.Errorf("%d are remembered, %d lines said", len(r.logged), strings.Count(log.String(), "\n"))
+	}
+}
+
+func TestABaselineThatFailsFillsNoLog(t *testing.T) {
+	var log bytes.Buffer
+	l, _ := newListener(t, &log)
+	failed := map[string]arklet.Answer{}
+	for i := range 1000 {
+		failed[fmt.Sprint(i)] = arklet.Answer{DataCode: "FAILED"}
+	}
+	l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
+	if n := strings.Count(log.String(), "\n"); n != mostFailed+1 || !strings.Contains(log.String(), "modules=980") {
+		t.Errorf("said in %d lines:\n%.500s", n, log.String())
+	}
+}

@@ -1,0 +1,125 @@
+package mqtt
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAMessageThatTakesLongHoldsUpItsBaseAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newInbox(inboxWorkers)
+		var mu sync.Mutex
+		done := map[string][]int{}
+		put := func(base string, n int, work func()) {
+			if !b.put(base, 1, func() {
+				work()
+				mu.Lock()
+				defer mu.Unlock()
+				done[base] = append(done[base], n)
+			}) {
+				t.Errorf("no room for message %d of %s", n, base)
+			}
+		}
+		hang := make(chan struct{})
+		for i := range inboxWorkers - 1 { // one worker is left
+			base := fmt.Sprintf("slow%d", i)
+			put(base, 0, func() { <-hang })
+			put(base, 1, func() {})
+		}
+		var order []int
+		for n := range 100 {
+			order = append(order, n)
+			put("a", n, func() {})
+			put("b", n, func() {})
+		}
+		synctest.Wait()
+		want := map[string][]int{"a": order, "b": order}
+		mu.Lock()
+		if diff := cmp.Diff(want, done); diff != "" {
+			t.Errorf("done while other bases hang (-want +got):\n%s", diff)
+		}
+		mu.Unlock()
+		close(hang)
+		synctest.Wait()
+		if !slices.Equal(done["slow0"], []int{0, 1}) {
+			t.Errorf("a base that hung: %v", done["slow0"])
+		}
+		if b.size != 0 || len(b.bases) != 0 || len(b.turns) != 0 {
+			t.Errorf("left behind: %d bytes, %d bases, %d turns", b.size, len(b.bases), len(b.turns))
+		}
+		b.stop()
+	})
+}
+
+func TestBasesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newInbox(inboxWorkers)
+		hang := make(chan struct{})
+		for i := range inboxWorkers {
+			b.put(fmt.Sprint(i), 1, func() { <-hang })
+		}
+		synctest.Wait()
+		var mu sync.Mutex
+		var order []string
+		note := func(base string) func() {
+			return func() { mu.Lock(); defer mu.Unlock(); order = append(order, base) }
+		}
+		for range 50 {
+			b.put("loud", 1, note("loud"))
+		}
+		b.put("quiet", 1, note("quiet"))
+		close(hang)
+		synctest.Wait()
+		if at := slices.Index(order, "quiet"); at < 0 || at > 2*inboxWorkers {
+			t.Errorf("one message of a quiet base was worked on as number %d, after those of a loud one", at)
+		}
+		b.stop()
+	})
+}
+
+func TestAnInboxIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newInbox(inboxWorkers)
+		hang := make(chan struct{})
+		const large = 1<<20 - messageCost
+		count := func(base string) (n int) {
+			for b.put(base, large, func() { <-hang }) {
+				n++
+			}
+			return n
+		}
+		if n := count("0"); n != 4 {
+			t.Errorf("%d messages of 1 MiB of one base found room, want 4", n)
+		}
+		all := 4
+		for i := 1; i < 100; i++ {
+			all += count(fmt.Sprint(i))
+		}
+		if all != 64 {
+			t.Errorf("%d messages of 1 MiB found room, want 64", all)
+		}
+		close(hang)
+		synctest.Wait()
+		if !b.put("0", large, func() {}) {
+			t.Error("there is no room when all is worked on")
+		}
+		small := 0
+		block := make(chan struct{})
+		for b.put("small", 0, func() { <-block }) {
+			small++
+		}
+		if small > inboxOfBase/messageCost {
+			t.Errorf("%d empty messages found room", small)
+		}
+		close(block)
+		b.stop()
+		if b.put("0", 1, func() {}) {
+			t.Error("a stopped inbox takes messages")
+		}
+	})
+}
