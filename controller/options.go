@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -29,7 +30,7 @@ type Options struct {
 	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
 	ClientID string
 	// Env keeps environments apart: a label and a taint of every Node, and part of every topic
-	// [ENV]. Empty means "dev".
+	// [ENV]. A lower-case DNS label; empty means "dev".
 	Env string
 	// MQTT is the MQTT tunnel [ENABLE_MQTT_TUNNEL]; nil leaves it out.
 	MQTT *MQTTOptions
@@ -194,6 +195,9 @@ func (o *Options) complete() error {
 	}
 	if o.Env == "" {
 		o.Env = "dev"
+	}
+	if len(validation.IsDNS1123Label(o.Env)) > 0 { // a part of topics, labels and names
+		errs = append(errs, fmt.Errorf("ENV is %.80q: use at most 63 lower-case letters, digits and -, with a letter or digit at both ends", o.Env))
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

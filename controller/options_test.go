@@ -32,6 +32,30 @@ func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
+func TestWhatCannotBe(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		`ENV is "Dev": use`:              func(o *Options) { o.Env = "Dev" },
+		`ENV is "a/../b": use`:           func(o *Options) { o.Env = "a/../b" },
+		`ENV is "+": use`:                func(o *Options) { o.Env = "+" },
+		`ENV is "a#": use`:               func(o *Options) { o.Env = "a#" },
+		`ENV is "a.b": use`:              func(o *Options) { o.Env = "a.b" },
+		`ENV is "xxxxx`:                  func(o *Options) { o.Env = strings.Repeat("x", 64) },
+		`BASE_NETWORKS: "10" is no CIDR`: func(o *Options) { o.BaseNetworks = "10" },
+		`MAX_BASES is negative`:          func(o *Options) { o.MaxBases = -1 },
+		`HTTP_TUNNEL_TOKEN has a /`:      func(o *Options) { o.HTTP = &HTTPOptions{Token: "a/b"} },
+		``:                               func(o *Options) { o.Env, o.BaseNetworks, o.MaxBases = "dev-1", "10.0.0.0/8,::/0", 3 },
+	} {
+		o := Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "b"}}
+		change(&o)
+		switch err := o.complete(); {
+		case want == "" && err != nil:
+			t.Errorf("refused: %v", err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")):
+			t.Errorf("error %v, want one line that says %q", err, want)
+		}
+	}
+}
+
 func TestBrokerURL(t *testing.T) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, c := range []struct {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/controller"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 )
 
@@ -68,6 +69,12 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
 		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
 		text("http-tunnel-proxy", "HTTP_TUNNEL_PROXY", "", "`URL` of an HTTP proxy that connects to bases, by CONNECT (default: no proxy)"),
+		text("http-tunnel-token", "HTTP_TUNNEL_TOKEN", "", "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path (default: none)"),
+		text("http-tunnel-tls-cert", "HTTP_TUNNEL_TLS_CERT", "", "`FILE` with the certificate for heartbeats over HTTPS (default: plain HTTP)"),
+		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),
+		text("http-tunnel-client-ca", "HTTP_TUNNEL_CLIENT_CA", "", "`FILE` with the authority of the bases' certificates; a base must show one of its identity (default: none is asked for)"),
+		text("base-networks", "BASE_NETWORKS", "", "`CIDRS`, separated by commas, in which a base may name any address (default: over HTTP the one that it speaks from; never loopback or link-local)"),
+		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
 		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
@@ -135,6 +142,8 @@ func options(c *cli.Context) (controller.Options, error) {
 			Window: c.Duration("mass-silence-window"), AtMost: c.Duration("mass-silence-at-most"),
 		},
 		DeletionsPercent: c.Int("base-deletions-percent"),
+		BaseNetworks:     c.String("base-networks"),
+		MaxBases:         c.Int("max-bases"),
 		HealthInterval:   c.Duration("health-interval"),
 		ListInterval:     c.Duration("list-interval"),
 		InstallTimeout:   c.Duration("install-timeout"),
@@ -156,7 +165,7 @@ func options(c *cli.Context) (controller.Options, error) {
 	if o.MassSilence.Percent == 0 {
 		o.MassSilence.Percent = -1
 	}
-	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "time-scale": "TIME_SCALE"} {
+	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "max-bases": "MAX_BASES", "time-scale": "TIME_SCALE"} {
 		if c.Int(flag) < 1 {
 			return o, fmt.Errorf("%s is %d: it must be at least 1", env, c.Int(flag))
 		}
@@ -173,12 +182,7 @@ func options(c *cli.Context) (controller.Options, error) {
 		}
 	}
 	if c.Bool("enable-http-tunnel") {
-		port := c.Int("http-tunnel-listen-port")
-		if port < 0 || port > 65535 {
-			return o, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
-		}
-		o.HTTP = &controller.HTTPOptions{Addr: net.JoinHostPort(c.String("http-tunnel-listen-host"), strconv.Itoa(port))}
-		if o.HTTP.Proxy, err = proxyURL(c.String("http-tunnel-proxy")); err != nil {
+		if o.HTTP, err = httpOptions(c); err != nil {
 			return o, err
 		}
 	}
@@ -186,6 +190,53 @@ func options(c *cli.Context) (controller.Options, error) {
 		o.MQTT, err = mqttOptions(c)
 	}
 	return o, err
+}
+
+func httpOptions(c *cli.Context) (*controller.HTTPOptions, error) {
+	port := c.Int("http-tunnel-listen-port")
+	if port < 0 || port > 65535 {
+		return nil, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
+	}
+	h := &controller.HTTPOptions{Addr: net.JoinHostPort(c.String("http-tunnel-listen-host"), strconv.Itoa(port)), Token: c.String("http-tunnel-token")}
+	var err error
+	if h.Proxy, err = proxyURL(c.String("http-tunnel-proxy")); err != nil {
+		return nil, err
+	}
+	h.TLS, err = serverTLS(c.String("http-tunnel-tls-cert"), c.String("http-tunnel-tls-key"), c.String("http-tunnel-client-ca"))
+	return h, err
+}
+
+// serverTLS is nil when no file is named.
+func serverTLS(crt, key, ca string) (*tls.Config, error) {
+	switch {
+	case crt == "" && key == "" && ca == "":
+		return nil, nil
+	case crt == "" || key == "":
+		return nil, errors.New("HTTP_TUNNEL_TLS_CERT and HTTP_TUNNEL_TLS_KEY go together, and HTTP_TUNNEL_CLIENT_CA needs both")
+	}
+	pair, err := tls.LoadX509KeyPair(crt, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading HTTP_TUNNEL_TLS_CERT and HTTP_TUNNEL_TLS_KEY: %w", err)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	if ca != "" {
+		config.ClientAuth = tls.RequireAndVerifyClientCert
+		config.ClientCAs, err = authorities("HTTP_TUNNEL_CLIENT_CA", ca)
+	}
+	return config, err
+}
+
+// authorities reads the certificates of a file that a setting names.
+func authorities(setting, file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", setting, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s %s holds no certificate in PEM form", setting, file)
+	}
+	return pool, nil
 }
 
 // proxyURL is nil when there is no proxy.
@@ -237,13 +288,9 @@ func clientTLS(ca, crt, key string) (*tls.Config, error) {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
-		pem, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, fmt.Errorf("reading MQTT_CA_PATH: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("MQTT_CA_PATH %s holds no certificate in PEM form", ca)
+		var err error
+		if config.RootCAs, err = authorities("MQTT_CA_PATH", ca); err != nil {
+			return nil, err
 		}
 	}
 	if (crt == "") != (key == "") {

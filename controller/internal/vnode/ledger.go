@@ -88,7 +88,7 @@ func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
 		return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
 	}
 	s.lease, s.leaseDue, s.ledger = nil, time.Time{}, ""
-	if env := l.Labels[labels.Env]; env == "" || env == labelValue(r.opts.Env) {
+	if !r.isForeign(l) {
 		s.lease, s.ledger = l, l.Annotations[labels.Placed]
 	}
 	return nil

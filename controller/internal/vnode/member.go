@@ -174,8 +174,11 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 	return nil
 }
 
-func (m *Member) leaseName() string {
-	return "module-controller." + dnsName(m.opts.Env) + "." + dnsName(m.opts.Holder)
+func (m *Member) leaseName() string { return memberLease(m.opts.Env, m.opts.Holder) }
+
+// memberLease is the name of the Lease of a controller.
+func memberLease(env, holder string) string {
+	return "module-controller." + dnsName(env) + "." + dnsName(holder)
 }
 
 func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
@@ -292,8 +295,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	if fresh {
 		return nil
 	}
-	of := Member{opts: MemberOptions{Env: m.opts.Env, Holder: holder}}
-	l, err := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, of.leaseName(), metav1.GetOptions{})
+	l, err := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, memberLease(m.opts.Env, holder), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ func (r *Reconciler) nodeName(identity string) string {
 // olderNode is the Node that the existing controller made for a base; nil if there is none.
 func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	n, err := r.nodes.Get(namePrefix + identity + "." + r.opts.Env)
-	if err != nil || n.Labels[labels.Component] != labels.Vnode || n.Labels[labels.Env] != labelValue(r.opts.Env) {
+	if err != nil || n.Labels[labels.Component] != labels.Vnode || n.Labels[labels.Env] != r.opts.Env {
 		return nil
 	}
 	if _, _, named := holderOf(n); named && n.Annotations[labels.Identity] != identity {
@@ -39,29 +40,59 @@ func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	return n
 }
 
-// olderLease is what was seen of the Lease by which a controller that writes no holder serves a Node:
-// the existing one, or an earlier version of this one.
-type olderLease struct {
-	version string
-	changed time.Time
+// seenLease is what was seen of a Lease by which somebody else may serve a base: that of a Node, which
+// the existing controller and earlier versions of this one renew, or that of a controller.
+type seenLease struct {
+	name, version string
+	changed       time.Time
 }
 
-// olderLeft is for how long a controller that writes no holder still counts as serving a Node. That
-// it renews the Lease is seen, not read from its clock.
-func (r *Reconciler) olderLeft(ctx context.Context, nodeName string, s *state) (time.Duration, error) {
-	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, nodeName, metav1.GetOptions{})
+// leaseLeft is for how long a Lease still holds; 0 or less: it does not. That it is renewed is seen, not
+// read from its clock.
+func (r *Reconciler) leaseLeft(ctx context.Context, name string, s *state) (time.Duration, error) {
+	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil
 	case err != nil:
-		return 0, fmt.Errorf("reading the lease of node %q: %w", nodeName, err)
+		return 0, fmt.Errorf("reading the lease %q: %w", name, err)
 	}
+	return r.seeLease(l, s), nil
+}
+
+func (r *Reconciler) seeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	now := r.opts.Clock.Now()
-	if s.older.version != l.ResourceVersion {
-		s.older = olderLease{version: l.ResourceVersion, changed: now}
+	if s.older.name != l.Name || s.older.version != l.ResourceVersion {
+		s.older = seenLease{name: l.Name, version: l.ResourceVersion, changed: now}
 	}
 	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.Speed.Seconds(nodeLease).Seconds()))) * time.Second
-	return s.older.changed.Add(duration).Sub(now), nil
+	return s.older.changed.Add(duration).Sub(now)
+}
+
+// isForeign says whether a Lease is that of a Node of another environment.
+func (r *Reconciler) isForeign(l *coordinationv1.Lease) bool {
+	env := l.Labels[labels.Env]
+	return env != "" && env != r.opts.Env
+}
+
+// foreignLeaseLeft is for how long the Lease of a Node that is not there holds in another environment:
+// a controller there is about to make the Node anew.
+func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Duration, error) {
+	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
+	case !r.isForeign(l):
+		return 0, nil
+	}
+	left := r.seeLease(l, s)
+	if left > 0 && s.told != foreign {
+		s.told = foreign
+		r.opts.Logger.Warn("a base is not served yet: the lease of its node belongs to another environment", "node", s.nodeName, "env", r.opts.Env, "theirs", l.Labels[labels.Env])
+	}
+	return left, nil
 }
 
 // removeOlder removes the Node that the existing controller has left beside the one of this
@@ -72,7 +103,7 @@ func (r *Reconciler) removeOlder(ctx context.Context, identity string, s *state)
 	if n == nil || n.Name == s.nodeName {
 		return 0, nil
 	}
-	if wait, err := r.olderLeft(ctx, n.Name, s); wait > 0 || err != nil {
+	if wait, err := r.leaseLeft(ctx, n.Name, s); wait > 0 || err != nil {
 		return wait, err
 	}
 	pods, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
@@ -114,6 +145,14 @@ func (r *Reconciler) tell(s *state, why standing) {
 		r.opts.Recorder.Event(s.node, corev1.EventTypeNormal, "WaitingForOtherController",
 			"a controller of another kind may serve this base: it is taken over when the node's lease has not been renewed for as long as it holds")
 		r.opts.Logger.Info("a controller of another kind may serve a base: waiting until it does not renew the node's lease any more", "node", s.nodeName)
+	case moved:
+		r.opts.Logger.Warn("a base is not served yet: its node belongs to another environment, where a controller of the same CLIENT_ID holds its lease",
+			"node", s.nodeName, "env", r.opts.Env, "theirs", s.node.Labels[labels.Env], "holder", holder)
+	case namesake:
+		info, _ := Info(s.node)
+		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, "SameNodeName",
+			"base %q would have the name of this node too, which is that of base %q: it is not served until this node is gone; give it another identity", s.identity, info.Identity)
+		r.opts.Logger.Warn("a base is not served: the name of its node is that of another base; give it another identity", "base", s.identity, "node", s.nodeName, "other", info.Identity)
 	case free, mine, another:
 	}
 }

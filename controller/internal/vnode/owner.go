@@ -20,11 +20,13 @@ var errTaken = errors.New("somebody else wrote the node meanwhile")
 type standing int
 
 const (
-	free    standing = iota // nobody does, or who did is gone
-	mine                    // this controller does
-	another                 // another controller does
-	foreign                 // it belongs to another environment
-	older                   // a controller of another kind may, that writes no holder
+	free     standing = iota // nobody does, or who did is gone
+	mine                     // this controller does
+	another                  // another controller does
+	foreign                  // it belongs to another environment
+	moved                    // to another environment, in which a controller of this one's name served it
+	namesake                 // it is the Node of another base, of whose identity the same name comes
+	older                    // a controller of another kind may, that writes no holder
 )
 
 // holderOf is the controller that serves the base of a Node, and its fencing number.
@@ -41,8 +43,12 @@ func (r *Reconciler) standing(s *state) standing {
 	}
 	holder, fence, named := holderOf(s.node)
 	env := s.node.Labels[labels.Env]
-	switch {
-	case env != "" && env != labelValue(r.opts.Env) && holder != r.opts.Holder: // its own earlier life, under another ENV, it takes over
+	switch info, known := Info(s.node); {
+	case known && info.Identity != s.identity:
+		return namesake
+	case env != "" && env != r.opts.Env && holder == r.opts.Holder && holder != "":
+		return moved
+	case env != "" && env != r.opts.Env:
 		return foreign
 	case holder == r.opts.Holder && s.fence == fence && s.term == r.member.Term():
 		return mine

@@ -16,6 +16,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -281,11 +283,45 @@ func TestANodeOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 	}
 }
 
+// One CLIENT_ID in two environments is one mistake in a manifest away, and must not take the Nodes of
+// a controller that lives.
+func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "me", Clock: clock}, api)
+	theirs.hear()
+	theirs.reconcileOnce(t)
+	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	for range 60 {
+		pass(t, time.Second, theirs, s)
+		theirs.hear()
+		theirs.reconcileOnce(t)
+		s.hear()
+		s.reconcileOnce(t)
+	}
+	if n := theirs.liveNode(t); s.Owns(identity) || !theirs.Owns(identity) || n.Labels[labels.Env] != "prod" || theirs.holder(t) != "me 1" {
+		t.Errorf("served by prod: %t, by dev: %t, environment %q, holder %q", theirs.Owns(identity), s.Owns(identity), n.Labels[labels.Env], theirs.holder(t))
+	}
+	theirs.cut.Store(true) // it is gone, and left its lease
+	for range 16 {
+		pass(t, time.Second, s)
+		s.hear()
+		s.reconcileOnce(t)
+	}
+	if n := s.liveNode(t); !s.Owns(identity) || n.Labels[labels.Env] != "dev" {
+		t.Errorf("when the other is gone it is served here: %t, environment %q", s.Owns(identity), n.Labels[labels.Env])
+	}
+}
+
 func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	api := newAPI()
 	before := newFixture(t, Options{Settings: Settings{Env: "old"}, Holder: "me"}, api)
 	before.hear()
 	before.reconcileOnce(t)
+	if err := before.member.release(t.Context()); err != nil { // it ended
+		t.Fatal(err)
+	}
 	s := newFixture(t, Options{Holder: "me"}, api)
 	s.hear()
 	s.reconcileOnce(t)
@@ -293,6 +329,72 @@ func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	n := s.liveNode(t)
 	if diff := cmp.Diff(settings.Taints(), n.Spec.Taints); diff != "" || n.Labels[labels.Env] != "dev" || !s.Owns(identity) {
 		t.Errorf("served: %t, environment %q, taints (-want +got):\n%s", s.Owns(identity), n.Labels[labels.Env], diff)
+	}
+}
+
+// A Node that somebody deleted is made anew by its own environment, whose Lease is still there.
+func TestTheLeaseOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
+	theirs.hear()
+	theirs.reconcileOnce(t)
+	if err := api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
+	s.hear()
+	s.writes()
+	for range 39 {
+		pass(t, time.Second, s)
+		s.hear()
+		s.reconcileOnce(t)
+	}
+	s.wantWrites(t, "while the lease of another environment holds")
+	for range 3 {
+		pass(t, time.Second, s)
+		s.hear()
+		s.reconcileOnce(t)
+	}
+	if !s.Owns(identity) {
+		t.Error("the base is not served when nobody renews the lease any more")
+	}
+}
+
+// Two identities can come to one name: a hash of 32 bits is all that tells them apart.
+func TestTwoIdentitiesNeverShareANode(t *testing.T) {
+	taken := Name("a b")
+	other := strings.TrimPrefix(taken, namePrefix)
+	if Name(other) != taken {
+		t.Fatalf("%q gives %q, and %q gives %q", "a b", taken, other, Name(other))
+	}
+	api := newAPI(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: taken, UID: "theirs", ResourceVersion: "1", Annotations: map[string]string{labels.Identity: "a b", labels.Holder: "me", labels.Fence: "1"},
+		Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+	}})
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.writes()
+	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: other}
+	for range 40 {
+		pass(t, time.Second, s)
+		if _, err := s.registry.Heard(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.reconcile(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.registry.Heard(from, arklet.Heartbeat{}); err != nil { // it goes
+		t.Fatal(err)
+	}
+	if _, err := s.reconcile(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	s.wantWrites(t, "to the Node of another base")
+	if s.Owns(other) {
+		t.Error("a base is served by the Node of another")
+	}
+	if events := s.noted(); len(events) != 1 || !strings.Contains(events[0], `SameNodeName base "`+other+`" would have the name of this node too, which is that of base "a b"`) {
+		t.Errorf("Events %q", events)
 	}
 }
 

@@ -95,6 +95,7 @@ type Reconciler struct {
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
 // moment uses it; owned is read by others under the Reconciler's lock.
 type state struct {
+	identity string
 	nodeName string
 	telling  sync.Mutex // held while Owned and Lost are told
 	owned    bool
@@ -110,7 +111,7 @@ type state struct {
 	lease    *coordinationv1.Lease // of the Node, as last written; nil before
 	leaseDue time.Time
 
-	older olderLease
+	older seenLease
 	told  standing // of which a person was told
 
 	deleted bool // its Node was, while this controller served it
@@ -297,16 +298,25 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		holder, _, _ := holderOf(s.node)
 		s.looked, s.after = true, time.Time{}
 		return max(r.member.left(holder), afterConflict), nil
-	case foreign:
-		r.tell(s, foreign)
+	case foreign, namesake:
+		r.tell(s, is)
 		return r.opts.Speed.Of(lookAgain), nil
-	case older:
-		if wait, err = r.olderLeft(ctx, s.nodeName, s); wait > 0 || err != nil {
-			r.tell(s, older)
+	case older, moved:
+		lease := s.nodeName
+		if is == moved { // its own earlier life, under another ENV, or a controller that lives there
+			lease = memberLease(s.node.Labels[labels.Env], r.opts.Holder)
+		}
+		if wait, err = r.leaseLeft(ctx, lease, s); wait > 0 || err != nil {
+			r.tell(s, is)
 			return wait, err
 		}
 		fallthrough
 	case free:
+		if s.node == nil {
+			if wait, err = r.foreignLeaseLeft(ctx, s); wait > 0 || err != nil {
+				return wait, err
+			}
+		}
 		if b.HealthAt.IsZero() && s.node == nil {
 			if left := firstHealth - r.opts.Clock.Since(s.since); left > 0 {
 				return left, nil
@@ -324,7 +334,7 @@ func (r *Reconciler) state(identity string, create bool) *state {
 	defer r.mu.Unlock()
 	s, ok := r.states[identity]
 	if !ok && create {
-		s = &state{nodeName: r.nodeName(identity), since: r.opts.Clock.Now()}
+		s = &state{identity: identity, nodeName: r.nodeName(identity), since: r.opts.Clock.Now()}
 		r.states[identity] = s
 	}
 	return s
