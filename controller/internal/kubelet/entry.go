@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -96,30 +95,44 @@ func withoutMessage(r arklet.Record) arklet.Record {
 
 // NoteModules notes what is new in a base's list of modules, of those with the names that changed:
 // state records that were not seen yet, with the base's time, and versions that are listed no more.
-// at is when the list came. It does not block.
+// at is when the list came. It does not block. A list may be long: each of its modules is looked at
+// once.
 func (j *Journal) NoteModules(identity string, names []string, list []arklet.Biz, at time.Time) {
+	byName := make(map[string][]arklet.Biz, len(names))
+	for _, name := range names {
+		byName[name] = nil
+	}
+	for _, b := range list {
+		if of, changed := byName[b.Name]; changed {
+			byName[b.Name] = append(of, b)
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, name := range names {
-		r := j.ring(moduleKey{identity, name})
-		before := r.known
-		r.known = nil
-		for _, b := range list {
-			if b.Name != name {
-				continue
-			}
-			var old version
-			if i := slices.IndexFunc(before, func(v version) bool { return v.version == b.Version }); i >= 0 {
-				old = before[i]
-				before = slices.Delete(before, i, i+1)
-			}
-			r.known = append(r.known, version{b.Version, b.State, withoutMessage(b.Latest)})
-			j.noteStates(r, old, b, at)
-		}
-		for _, gone := range before {
-			j.note(r, Entry{At: at, Version: gone.version, Event: "is no longer installed"})
+		j.noteModule(j.ring(moduleKey{identity, name}), byName[name], at)
+	}
+}
+
+// noteModule is called with the lock held; list has the versions of one module.
+func (j *Journal) noteModule(r *ring, list []arklet.Biz, at time.Time) {
+	before := r.known
+	old := make(map[string]version, len(before))
+	for _, v := range before {
+		old[v.version] = v
+	}
+	r.known = make([]version, 0, len(list))
+	for _, b := range list {
+		r.known = append(r.known, version{b.Version, b.State, withoutMessage(b.Latest)})
+		j.noteStates(r, old[b.Version], b, at)
+		delete(old, b.Version)
+	}
+	for _, v := range before {
+		if _, gone := old[v.version]; gone {
+			j.note(r, Entry{At: at, Version: v.version, Event: "is no longer installed"})
 		}
 	}
+	j.grow(r, knownCost(r.known)-knownCost(before))
 }
 
 // noteStates notes the records of a module after the last one known.

@@ -18,8 +18,9 @@ const (
 	// DefaultJournalSize is 32 MiB: 2,000 modules with 200 entries of usual length.
 	DefaultJournalSize = 32 << 20
 	// entryCost and ringCost are what an entry and a module take beside text.
-	entryCost = 96
-	ringCost  = 512
+	entryCost   = 96
+	ringCost    = 512
+	versionCost = 128
 )
 
 // Journal remembers what happened to modules on bases: the last 200 entries of each, and of all
@@ -70,15 +71,16 @@ func (j *Journal) Note(identity, biz string, e Entry) {
 	j.note(j.ring(moduleKey{identity, biz}), e)
 }
 
-// ring is called with the lock held, as are note and forget.
+// ring is called with the lock held, as are note, grow and forget.
 func (j *Journal) ring(p moduleKey) *ring {
 	r, there := j.rings[p]
 	if !there {
-		r = &ring{key: p, size: ringCost}
+		r = &ring{key: p}
 		r.use = j.byUse.PushFront(r)
-		j.size += r.size
 		j.rings[p] = r
+		j.grow(r, ringCost+len(p.identity)+len(p.biz))
 	}
+	j.byUse.MoveToFront(r.use)
 	return r
 }
 
@@ -93,15 +95,19 @@ func (j *Journal) note(r *ring, e Entry) {
 		r.entries[r.oldest] = n
 		r.oldest = (r.oldest + 1) % maxEntries
 	}
-	r.size += grown
-	j.size += grown
-	j.byUse.MoveToFront(r.use)
-	for j.size > j.limit && j.byUse.Len() > 1 {
-		j.forget(j.byUse.Back().Value.(*ring))
-	}
+	j.grow(r, grown)
 	if c, waits := j.waiting[r.key]; waits {
 		delete(j.waiting, r.key)
 		close(c)
+	}
+}
+
+// grow counts what a module takes more, and makes room for it.
+func (j *Journal) grow(r *ring, by int) {
+	r.size += by
+	j.size += by
+	for j.size > j.limit && j.byUse.Len() > 1 {
+		j.forget(j.byUse.Back().Value.(*ring))
 	}
 }
 
@@ -153,7 +159,14 @@ func after(entries []Entry, moment time.Time) []Entry {
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(moment) })
 }
 
-func cost(e Entry) int { return entryCost + len(e.Version) + len(e.Detail) }
+func cost(e Entry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
+
+func knownCost(known []version) (n int) {
+	for _, v := range known {
+		n += versionCost + len(v.version) + len(v.latest.Reason)
+	}
+	return n
+}
 
 // clip shortens a text, and lets go of the long one.
 func clip(s string) string {

@@ -118,10 +118,11 @@ func TestJournalIsBounded(t *testing.T) {
 		for i := range 1000 {
 			j.Note("a", "kept", Entry{At: noon, Event: "x"})
 			j.Note(fmt.Sprint(i), "biz1", Entry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
+			j.NoteModules(fmt.Sprint(i), []string{"biz1", "biz2"}, []arklet.Biz{{Name: "biz1", Version: "1"}, {Name: "biz2", Version: "2"}}, noon)
 		}
 		size := 0
-		for _, r := range j.rings {
-			size += ringCost
+		for key, r := range j.rings {
+			size += ringCost + len(key.identity) + len(key.biz) + knownCost(r.known)
 			for _, e := range r.entries {
 				size += cost(e.Entry)
 			}
@@ -151,6 +152,38 @@ func TestJournalIsBounded(t *testing.T) {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}
 	})
+}
+
+// A list of 5,000 modules that all changed is noted in a moment: every base's messages wait for it.
+func TestNotingAListIsLinear(t *testing.T) {
+	took := func(modules int, name func(int) string) time.Duration {
+		var list []arklet.Biz
+		var names []string
+		for i := range modules {
+			list = append(list, arklet.Biz{Name: name(i), Version: fmt.Sprint(i), State: arklet.StateActivated})
+			if i == 0 || name(i) != name(i-1) {
+				names = append(names, name(i))
+			}
+		}
+		least := time.Hour
+		for range 5 {
+			j := NewJournal(0)
+			began := time.Now()
+			j.NoteModules("a", names, list, noon)
+			j.NoteModules("a", names, nil, noon)
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	for what, name := range map[string]func(int) string{
+		"names":    func(i int) string { return fmt.Sprint(i) },
+		"versions": func(int) string { return "m" },
+	} {
+		few, many := took(1000, name), took(16_000, name)
+		if many > 100*few { // 16 times as many; squared it is 256
+			t.Errorf("%s: 1,000 took %s, 16,000 took %s", what, few, many)
+		}
+	}
 }
 
 func TestJournalConcurrently(t *testing.T) {
