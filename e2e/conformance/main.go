@@ -221,7 +221,7 @@ func (s *settings) ours() {
 			"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}", "IS_CLUSTER": "{{gt .Replicas 1}}",
 			"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}", "MQTT_USERNAME": "{{.BrokerUser}}",
 			"MQTT_PASSWORD": "{{.BrokerPassword}}", "MQTT_CLIENT_PREFIX": "{{.ClientPrefix}}", "MQTT_CA_PATH": "{{.BrokerCA}}",
-			"ENABLE_HTTP_TUNNEL": "true", "HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT": "{{.HTTPTunnelPort}}",
+			"ENABLE_HTTP_TUNNEL": "true", "HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT": "{{.HTTPTunnelPort}}", "BASE_NETWORKS": "0.0.0.0/0,::/0",
 			"METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}", "ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 			"BASE_UNREACHABLE_AFTER": s.unreachable.String(), "BASE_DEAD_AFTER": s.dead.String(),
 			"HEALTH_INTERVAL": s.healthEvery.String(), "LIST_INTERVAL": s.listEvery.String(),

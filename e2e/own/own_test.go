@@ -53,7 +53,7 @@ var ours = map[string]string{
 	"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}", "MQTT_USERNAME": "{{.BrokerUser}}",
 	"MQTT_PASSWORD": "{{.BrokerPassword}}", "MQTT_CLIENT_PREFIX": "{{.ClientPrefix}}", "MQTT_CA_PATH": "{{.BrokerCA}}",
 	"ENABLE_HTTP_TUNNEL": "true", "HTTP_TUNNEL_LISTEN_HOST": "127.0.0.1", "HTTP_TUNNEL_LISTEN_PORT": "{{.HTTPTunnelPort}}",
-	"HTTP_TUNNEL_PROXY": "{{.Gateway}}", "METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}", "MARK": "{{.Files}}/mark",
+	"HTTP_TUNNEL_PROXY": "{{.Gateway}}", "BASE_NETWORKS": "0.0.0.0/0,::/0", "METRICS_ADDR": "{{.MetricsAddr}}", "HEALTH_ADDR": "{{.HealthAddr}}", "MARK": "{{.Files}}/mark",
 }
 
 // Our own program, started as anybody's: scenarios pass, the command line treats it as any

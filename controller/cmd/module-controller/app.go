@@ -87,7 +87,7 @@ func flags() []cli.Flag {
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
 		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"},
-		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves"),
+		text("env", "ENV", "dev", "`ENVIRONMENT` that this controller serves, a lower-case DNS label"),
 		text("client-id", "CLIENT_ID", "", "`ID` of this controller, unique in its environment (default: random)"),
 		&cli.BoolFlag{Name: "is-cluster", EnvVars: []string{"IS_CLUSTER"}, Usage: "several controllers share the bases"},
 		&cli.IntFlag{Name: "workload-max-level", EnvVars: []string{"WORKLOAD_MAX_LEVEL"}, Value: 3, Usage: "workload `LEVELS` by which controllers of a cluster share the bases"},

@@ -36,6 +36,10 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "mqtt-cert", Category: catTunnels, EnvVars: env("MQTT_CERT"), Usage: "PEM `FILE` of the client certificate"},
 		&cli.StringFlag{Name: "mqtt-key", Category: catTunnels, EnvVars: env("MQTT_KEY"), Usage: "PEM `FILE` of the client key"},
 		&cli.StringFlag{Name: "http", Category: catTunnels, EnvVars: env("HTTP"), Usage: "`URL` of the controller's HTTP tunnel, for heartbeats, http://host:7777"},
+		&cli.StringFlag{Name: "http-token", Category: catTunnels, EnvVars: env("HTTP_TOKEN"), Usage: "`TOKEN` that heartbeats bear, as Authorization: Bearer TOKEN"},
+		&cli.StringFlag{Name: "http-ca", Category: catTunnels, EnvVars: env("HTTP_CA"), Usage: "PEM `FILE` with the authority of an https controller"},
+		&cli.StringFlag{Name: "http-cert", Category: catTunnels, EnvVars: env("HTTP_CERT"), Usage: "PEM `FILE` with the base's certificate for it; the identity is its name"},
+		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"), Usage: "PEM `FILE` with its key"},
 		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"), Usage: "`ADDR` where arklet listens (default: 127.0.0.1, first free port of 1238 to 1337)"},
 
 		&cli.IntFlag{Name: "count", Aliases: []string{"n"}, Category: catBase, EnvVars: env("COUNT"), Value: 1, Usage: "number of bases"},

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
@@ -61,6 +63,9 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 	}
 	if c.String("http") != "" || c.String("http-addr") != "" {
 		common.HTTP = &fakebase.HTTPOptions{Addr: c.String("http-addr"), HeartbeatEndpoint: c.String("http")}
+		if common.HTTP.Client, err = heartbeatClient(c); err != nil {
+			return nil, err
+		}
 	}
 	if common.MQTT == nil && common.HTTP == nil {
 		return nil, errors.New("no tunnel: give --mqtt tcp://host:port, or --http http://host:port")
@@ -139,29 +144,67 @@ func mqttOptions(c *cli.Context) (*fakebase.MQTTOptions, error) {
 		Broker: c.String("mqtt"), Username: c.String("mqtt-username"), Password: c.String("mqtt-password"),
 		ClientPrefix: c.String("mqtt-client-prefix"),
 	}
-	ca, cert, key := c.String("mqtt-ca"), c.String("mqtt-cert"), c.String("mqtt-key")
+	var err error
+	o.TLS, err = tlsFiles(c, "mqtt")
+	return o, err
+}
+
+// tlsFiles reads what the flags --NAME-ca, --NAME-cert and --NAME-key name; it is nil if that is nothing.
+func tlsFiles(c *cli.Context, name string) (*tls.Config, error) {
+	ca, cert, key := c.String(name+"-ca"), c.String(name+"-cert"), c.String(name+"-key")
 	if ca == "" && cert == "" && key == "" {
-		return o, nil
+		return nil, nil
 	}
-	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return nil, fmt.Errorf("--mqtt-ca: %w", err)
+			return nil, fmt.Errorf("--%s-ca: %w", name, err)
 		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--mqtt-ca %s: holds no PEM certificate", ca)
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--%s-ca %s: holds no PEM certificate", name, ca)
 		}
 	}
 	if cert != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("--mqtt-cert, --mqtt-key: %w", err)
+			return nil, fmt.Errorf("--%s-cert, --%s-key: %w", name, name, err)
 		}
-		o.TLS.Certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	return o, nil
+	return config, nil
+}
+
+// heartbeatClient is nil when heartbeats need no token and no TLS of their own. A real base can send
+// neither a header nor a certificate: this is what one that can would do.
+func heartbeatClient(c *cli.Context) (*http.Client, error) {
+	token := c.String("http-token")
+	config, err := tlsFiles(c, "http")
+	if err != nil || config == nil && token == "" {
+		return nil, err
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.TLSClientConfig = config
+	return &http.Client{Transport: bearer{t, token}, Timeout: heartbeatTimeout}, nil
+}
+
+// heartbeatTimeout is how long a heartbeat may take in all, as of a real base: 30 s to connect and 10 s
+// for the answer (protocol 4.1).
+const heartbeatTimeout = 40 * time.Second
+
+// bearer adds a token to requests, unless it is empty.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
 }
 
 // readYAML reads a YAML or JSON file into a type with JSON tags. Unknown

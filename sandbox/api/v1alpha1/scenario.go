@@ -88,7 +88,7 @@ type BaseSet struct {
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
 	// Env is the environment. Default: that of the sandbox. Bases of another one are not seen by
 	// the sandbox's controller.
-	Env string `json:"env,omitempty" check:"nodeLabel"`
+	Env string `json:"env,omitempty" check:"label"`
 	// Tunnel is mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
 	// Runtime is process or container. Default: that of the sandbox.

@@ -107,7 +107,8 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body) // a base that is gone sends another
 }
 
-// Set notes where a controller receives heartbeats; empty = nowhere. Connections to where it did
+// Set notes where a controller receives heartbeats, host:port or, if it asks for a token in the path,
+// host:port/token; empty = nowhere. Connections to where it did
 // are not used again: they may lead to a Pod that is gone.
 func (h *Relay) Set(controller, addr string) {
 	h.mu.Lock()
@@ -185,7 +186,10 @@ func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []b
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	url := *r.URL
-	url.Host = addr
+	var token string
+	if url.Host, token, _ = strings.Cut(addr, "/"); token != "" {
+		url.Path = "/" + token + url.Path
+	}
 	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -89,6 +89,26 @@ func TestEachControllerGetsEachHeartbeat(t *testing.T) {
 	}
 }
 
+// A controller may ask for a token in the path.
+func TestATokenInThePath(t *testing.T) {
+	h := New(nil)
+	defer h.Wait()
+	asked := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.Path }))
+	defer s.Close()
+	h.Set("module-controller", strings.TrimPrefix(s.URL, "http://")+"/secret")
+	response, err := (&http.Client{Transport: h, Timeout: patience}).Post("http://module-controller/heartbeat", "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := <-asked; got != "/secret/heartbeat" {
+		t.Errorf("posted to %s", got)
+	}
+}
+
 // Bases of other processes post to an endpoint of their own network, which nobody finds by chance.
 func TestFromOutside(t *testing.T) {
 	h := New(nil)

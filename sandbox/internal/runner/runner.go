@@ -14,6 +14,10 @@ const lastLines = 10
 // Name is the name of the first controller as a component.
 const Name = "module-controller"
 
+// AllNetworks is BASE_NETWORKS of the controllers of a sandbox. Its bases have addresses that lead nowhere,
+// or are on loopback, and their heartbeats come through a relay, which alone reaches the controllers.
+const AllNetworks = "0.0.0.0/0,::/0"
+
 // NameOf is the name of the n-th controller as a component, from 1, wherever it runs.
 func NameOf(n int) string {
 	if n == 1 {

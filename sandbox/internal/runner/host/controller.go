@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -57,6 +58,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		"ENABLE_HTTP_TUNNEL":      "true",
 		"HTTP_TUNNEL_LISTEN_HOST": Loopback,
 		"HTTP_TUNNEL_PROXY":       "http://" + c.Gateway,
+		"BASE_NETWORKS":           runner.AllNetworks,
 		"ENV":                     c.Env,
 		"CLIENT_ID":               i.ClientID,
 		"KUBECONFIG":              cmp.Or(i.Kubeconfig, c.Kubeconfig),

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 
@@ -21,6 +20,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
 const (
@@ -36,9 +36,8 @@ const (
 	kubeletSecret = "module-controller-kubelet"
 	// revisionAnnotation of a Pod holds a digest of its settings and of the Secrets that it has read.
 	revisionAnnotation = "koupsandbox/revision"
-	// brokerFolder is where the controller finds the broker's authority, in the Secret of its
-	// password.
-	brokerFolder, brokerCA = "/etc/module-controller/broker", "ca.crt"
+	// brokerCA is the broker's authority in the Secret of its password, where the manifests look for it.
+	brokerCA = "ca.crt"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
 	// gracePeriod in seconds is the moment that it needs to give up its Leases.
@@ -56,6 +55,9 @@ type Settings struct {
 	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are
 	// reached over HTTP. Required.
 	Proxy string
+	// Token is what must be in the path of heartbeats over HTTP: others reach the ports of the nodes
+	// too. Required.
+	Token string
 	// Kubelet is what the controller needs to serve logs and exec. Required.
 	Kubelet Kubelet
 	// Variables for the controller, over those of the manifests. Default: none.
@@ -76,7 +78,8 @@ type Kubelet struct {
 }
 
 // resources are the files of controller/deploy/kustomization.yaml, in its order, but for the
-// Deployment, which comes last.
+// Deployment, which comes last, and the NetworkPolicy: the sandbox's heartbeats come from outside the
+// cluster, with a token.
 var resources = []string{
 	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml", "service.yaml",
 }
@@ -101,7 +104,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	}{
 		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(name, map[string][]byte{
 			"mqtt-username": []byte(s.Broker.Username), "mqtt-password": []byte(s.Broker.Password), brokerCA: s.Broker.CA,
-			"http-tunnel-proxy": []byte(s.Proxy),
+			"http-tunnel-proxy": []byte(s.Proxy), "http-tunnel-token": []byte(s.Token),
 		})},
 		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(kubeletSecret, map[string][]byte{
 			corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
@@ -195,18 +198,14 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	d.Spec.Template.Annotations = map[string]string{revisionAnnotation: s.revision()}
 	pod := &d.Spec.Template.Spec
 	pod.TerminationGracePeriodSeconds = ptr.To[int64](gracePeriod)
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "broker", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: name, Items: []corev1.KeyToPath{{Key: brokerCA, Path: brokerCA}},
-	}}})
 	c := &pod.Containers[0]
 	c.Image, c.ImagePullPolicy = ImageName, corev1.PullNever
-	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "broker", MountPath: brokerFolder, ReadOnly: true})
 	c.ReadinessProbe.PeriodSeconds = 1 // somebody is waiting
 	settings := map[string]string{
 		"ENV":                   s.Env,
 		"MQTT_BROKER":           s.Broker.Host,
 		"MQTT_PORT":             s.Broker.Port,
-		"MQTT_CA_PATH":          path.Join(brokerFolder, brokerCA),
+		"BASE_NETWORKS":         runner.AllNetworks,
 		"ENABLE_HTTP_TUNNEL":    "true",
 		"KUBELET_PROXY_ENABLED": "true",
 	}
@@ -224,7 +223,7 @@ func (s Settings) revision() string {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // so that no two parts flow into one another; a hash takes everything
 		h.Write(part)
 	}
-	for _, part := range []string{s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy} {
+	for _, part := range []string{s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
 		note([]byte(part))
 	}
 	for _, part := range [][]byte{s.Broker.CA, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {

@@ -20,7 +20,7 @@ import (
 )
 
 var settings = Settings{
-	Replicas: 2, Env: "test", Proxy: "http://u:secret@172.18.0.1:3128",
+	Replicas: 2, Env: "test", Proxy: "http://u:secret@172.18.0.1:3128", Token: "t",
 	Broker:    Broker{Host: "172.18.0.1", Port: "8883", Username: "u", Password: "p", CA: []byte("authority")},
 	Kubelet:   Kubelet{Cert: []byte("c"), Key: []byte("k"), ClientCA: []byte("a")},
 	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
@@ -53,7 +53,7 @@ func TestManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(resources, "deployment.yaml") {
+	for _, file := range append(resources, "deployment.yaml", "networkpolicy.yaml") {
 		text = bytes.ReplaceAll(text, []byte("  - "+file+"\n"), nil)
 	}
 	if left := bytes.Count(text, []byte("  - ")); left != 0 {
@@ -83,7 +83,7 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 		delete(before, name)
 	}
 	want := map[string]string{
-		"ENV": "test", "MQTT_BROKER": "172.18.0.1", "MQTT_PORT": "8883", "MQTT_CA_PATH": "/etc/module-controller/broker/ca.crt",
+		"ENV": "test", "MQTT_BROKER": "172.18.0.1", "BASE_NETWORKS": "0.0.0.0/0,::/0",
 		"ENABLE_HTTP_TUNNEL": "true", "KUBELET_PROXY_ENABLED": "true", "MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9",
 	}
 	if diff := cmp.Diff(want, changed); diff != "" {
@@ -110,6 +110,7 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 	for what, change := range map[string]func(*Settings){
 		"another password": func(s *Settings) { s.Broker.Username, s.Broker.Password = "up", "" },
 		"another proxy":    func(s *Settings) { s.Proxy = "http://u:other@172.18.0.1:3128" },
+		"another token":    func(s *Settings) { s.Token = "other" },
 		"another key":      func(s *Settings) { s.Kubelet.Key = []byte("other") },
 		"another variable": func(s *Settings) { s.Variables = map[string]string{"MODULE_DRAIN": "1sVNODE_WORKER_NUM", "9": ""} },
 	} {

@@ -2,6 +2,7 @@ package incluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -35,7 +36,8 @@ type RunnerOptions struct {
 	KubeletClientCA string
 	// Serving issues a certificate for hosts.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere.
+	// Heartbeats is told where a controller receives heartbeats over HTTP, host:port/token; empty =
+	// nowhere.
 	Heartbeats func(controller, addr string)
 	// Changed is told of every change of a controller, in order; it must not block.
 	Changed func(name string, state supervise.State, message string)
@@ -48,6 +50,7 @@ type Runner struct {
 	controller *Controller
 	log        *os.File
 	kubelet    Kubelet // made once: another certificate would start the Pods anew
+	token      string  // of heartbeats; so is this
 }
 
 // NewRunner returns a runner without controllers. Start closes what it has opened.
@@ -56,7 +59,7 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the controller's log: %w", err)
 	}
-	r := &Runner{o: o, log: log}
+	r := &Runner{o: o, log: log, token: rand.Text()}
 	r.controller, err = New(Options{Config: o.Config, Containers: o.Nodes, Log: log, Changed: r.changed})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
@@ -67,7 +70,11 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 // changed tells of a controller, and leads heartbeats to where it is now.
 func (r *Runner) changed(c Change) {
 	name := runner.NameOf(c.Number)
-	r.o.Heartbeats(name, c.Heartbeats)
+	heartbeats := c.Heartbeats
+	if heartbeats != "" {
+		heartbeats += "/" + r.token
+	}
+	r.o.Heartbeats(name, heartbeats)
 	r.o.Changed(name, c.State, c.Message)
 }
 
@@ -107,7 +114,7 @@ func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
 	}
 	login := r.o.Broker.Controller()
 	return Settings{
-		Replicas: *c.Replicas, Env: r.o.Env, Variables: c.Env, Proxy: r.o.Proxy, Kubelet: r.kubelet,
+		Replicas: *c.Replicas, Env: r.o.Env, Variables: c.Env, Proxy: r.o.Proxy, Token: r.token, Kubelet: r.kubelet,
 		Broker: Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: brokerCA},
 	}, nil
 }
