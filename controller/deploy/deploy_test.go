@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -241,6 +242,54 @@ func TestDeploymentSetsTheDocumentsVariables(t *testing.T) {
 		if !got[name] {
 			t.Errorf("%s is not set; set are %v", name, slices.Sorted(maps.Keys(got)))
 		}
+	}
+}
+
+// The login goes to the broker over TLS, whose authority is in the Secret with it.
+func TestTheBrokerIsReachedOverTLS(t *testing.T) {
+	pod := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment).Spec.Template.Spec
+	got := map[string]string{}
+	for _, env := range pod.Containers[0].Env {
+		got[env.Name] = env.Value
+		if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
+			got[env.Name] = env.ValueFrom.SecretKeyRef.Name
+		}
+	}
+	for _, mount := range pod.Containers[0].VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == mount.Name && v.Secret != nil && slices.ContainsFunc(v.Secret.Items, func(i corev1.KeyToPath) bool { return mount.MountPath+"/"+i.Path == got["MQTT_CA_PATH"] }) {
+				got["MQTT_CA_PATH"] = v.Secret.SecretName
+			}
+		}
+	}
+	want := map[string]string{"MQTT_PORT": "8883", "MQTT_CA_PATH": "module-controller", "MQTT_PASSWORD": "module-controller", "HTTP_TUNNEL_TOKEN": "module-controller"}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s is %q, want %q", name, got[name], value)
+		}
+	}
+}
+
+// The policy is for the Pods of the Deployment, and names ports that they have. Heartbeats come from Pods.
+func TestNetworkPolicy(t *testing.T) {
+	files := read(t, FS)
+	policy := typed(t, files["networkpolicy.yaml"][0]).(*networkingv1.NetworkPolicy)
+	deployment := typed(t, files["deployment.yaml"][0]).(*appsv1.Deployment)
+	if diff := cmp.Diff(deployment.Spec.Selector, &policy.Spec.PodSelector); diff != "" || policy.Namespace != deployment.Namespace {
+		t.Errorf("in %s, selector (-Deployment +policy):\n%s", policy.Namespace, diff)
+	}
+	open := map[string]bool{}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			open[port.Port.StrVal] = len(rule.From) == 0
+		}
+	}
+	want := map[string]bool{}
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		want[port.Name] = port.Name == "health" || port.Name == "kubelet"
+	}
+	if diff := cmp.Diff(want, open); diff != "" {
+		t.Errorf("ports, and whether they are open to all (-want +got):\n%s", diff)
 	}
 }
 

@@ -4,13 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,6 +112,8 @@ func TestBadInput(t *testing.T) {
 		{"--mqtt tcp://h:1 --log-level loud", `--log-level "loud": use debug, info, warn or error`},
 		{"--mqtt tcp://h:1 --generation Z", `Generation "Z": must be A, B or C`},
 		{"--mqtt ssl://h:1 --mqtt-ca " + write("ca", "x"), "holds no PEM certificate"},
+		{"--http https://h:1 --http-ca " + write("hca", "x"), "--http-ca " + filepath.Join(dir, "hca") + ": holds no PEM certificate"},
+		{"--http https://h:1 --http-cert nowhere", "--http-cert, --http-key:"},
 		{"--mqtt ssl://h:1 --mqtt-cert nowhere", "--mqtt-cert, --mqtt-key:"},
 		{"--mqtt tcp://h:1 --catalogue nowhere.yaml", "--catalogue: open nowhere.yaml"},
 		{"--mqtt tcp://h:1 --catalogue " + write("c", "modules: [{naem: x}]"), `unknown field "naem"`},
@@ -304,6 +310,39 @@ func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
 				reached[answer.BaseIdentity] = true
 			}
 		})
+	}
+}
+
+// Heartbeats bear a token and a certificate, to a controller that asks for them.
+func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
+	beat := make(chan string, 100)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case beat <- r.Header.Get("Authorization") + " " + r.TLS.PeerCertificates[0].Subject.Organization[0]:
+		default:
+		}
+	}))
+	srv.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	// The server's own pair stands for that of a base.
+	pair := srv.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crt := write("crt", "CERTIFICATE", pair.Certificate[0])
+	running(t, "--http", srv.URL, "--http-token", "secret", "--http-ca", crt, "--http-cert", crt, "--http-key", write("key", "PRIVATE KEY", key))
+	if got := <-beat; got != "Bearer secret Acme Co" {
+		t.Errorf("a heartbeat came with %q", got)
 	}
 }
 
