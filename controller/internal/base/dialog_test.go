@@ -25,7 +25,7 @@ func (f *fakeTunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request
 
 func newDialog(sent func(d *Dialog, r arklet.Request) error) *Dialog {
 	r := NewRegistry(Options{})
-	r.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = r.Heard(overMQTT("a"), beat("1.0.0"))
 	d := NewDialog(r)
 	d.Use(&fakeTunnel{func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
 	return d

@@ -57,11 +57,11 @@ func beat(version string) arklet.Heartbeat {
 
 func TestHeartbeats(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	w.want(t)
-	w.Heard(overMQTT("a"), beat("2.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("2.0.0"))
 	w.want(t, Change{Kind: InfoChanged, Identity: "a"})
 
 	overHTTP := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
@@ -277,7 +277,7 @@ func TestHowABaseIsCalled(t *testing.T) {
 	for identity, host := range map[string]string{
 		"a": "base-1", "b": "laptop", "c": "laptop", "d": "",
 	} {
-		r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+		_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
 	}
 	called := map[string]string{}
 	for _, identity := range []string{"a", "b", "c", "d", "unknown"} {
@@ -289,7 +289,7 @@ func TestHowABaseIsCalled(t *testing.T) {
 	if diff := cmp.Diff(want, called); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
+	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
 	if got := r.Called("b"); got != "laptop" {
 		t.Errorf("called %q when no other base has the host name any more", got)
 	}

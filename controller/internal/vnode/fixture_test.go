@@ -138,7 +138,7 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 
 func (s *fixture) hear() {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
+	_, _ = s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 

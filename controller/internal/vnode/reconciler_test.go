@@ -52,7 +52,7 @@ func TestABaseBecomesANode(t *testing.T) {
 
 func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.registry.Heard(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
+	_, _ = s.registry.Heard(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
 	if wait := s.reconcileOnce(t); wait != firstHealth {
 		t.Errorf("waits %s, want %s", wait, firstHealth)
 	}
@@ -195,7 +195,7 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	says := func(host string) {
-		s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
+		_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Active: true, HostName: host})
 		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20})
 		s.reconcileOnce(t)
 	}

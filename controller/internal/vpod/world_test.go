@@ -364,7 +364,7 @@ func (w *world) likeTheAPIServer() {
 }
 
 func (w *world) hear() {
-	w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
+	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 
 // pass lets time pass until nothing is under way.
