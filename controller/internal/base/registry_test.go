@@ -65,7 +65,7 @@ func TestHeartbeats(t *testing.T) {
 	w.want(t, Change{Kind: InfoChanged, Identity: "a"})
 
 	overHTTP := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
-	w.Heard(overHTTP, beat("2.0.0"))
+	_, _ = w.Heard(overHTTP, beat("2.0.0"))
 	w.want(t)
 	if s, _ := w.Get("a"); s.Tunnel != tunnel.MQTT {
 		t.Errorf("a second tunnel took the base over: it belongs to %s", s.Tunnel)
@@ -73,7 +73,7 @@ func TestHeartbeats(t *testing.T) {
 
 	going := beat("2.0.0")
 	going.Active = false
-	w.Heard(overMQTT("a"), going)
+	_, _ = w.Heard(overMQTT("a"), going)
 	w.want(t, Change{Kind: Disappeared, Identity: "a"})
 	if _, known := w.Get("a"); known {
 		t.Error("a base that said that it goes is still known")
@@ -82,7 +82,7 @@ func TestHeartbeats(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	w.Own("a", true)
 	w.take()
 
@@ -104,14 +104,14 @@ func TestSilence(t *testing.T) {
 
 func TestEveryMessageIsASignOfLife(t *testing.T) {
 	for name, say := range map[string]func(*world){
-		"heartbeat": func(w *world) { w.Heard(overMQTT("a"), beat("1.0.0")) },
+		"heartbeat": func(w *world) { _, _ = w.Heard(overMQTT("a"), beat("1.0.0")) },
 		"health":    func(w *world) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
 		"modules":   func(w *world) { w.SetModules(overMQTT("a"), nil) },
 		"other":     func(w *world) { w.Touch("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.Heard(overMQTT("a"), beat("1.0.0"))
+			_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 			w.clock.Step(40 * time.Second)
 			w.Sweep()
 			if s, _ := w.Get("a"); s.Liveness != Unreachable {
@@ -127,7 +127,7 @@ func TestEveryMessageIsASignOfLife(t *testing.T) {
 
 func TestSweepAsksWhatIsDue(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	ask := func() (commands []arklet.Command) {
 		for _, p := range w.Sweep().Probes {
 			commands = append(commands, p.Command)
@@ -175,7 +175,7 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 
 func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	total := 0
 	for range 20 {
 		w.clock.Step(time.Second)
@@ -192,7 +192,7 @@ func biz(name, version string, state arklet.State) arklet.Biz {
 
 func TestModules(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	w.take()
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
@@ -229,7 +229,7 @@ func TestModules(t *testing.T) {
 
 func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
 	}
@@ -252,7 +252,7 @@ func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 
 func TestRestartUnderTheSameIdentity(t *testing.T) {
 	w := newWorld()
-	w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Minute, MetaspaceMax: 100})
 	w.take()
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: 2 * time.Minute, MetaspaceMax: 100})
@@ -293,8 +293,8 @@ func TestHowABaseIsCalled(t *testing.T) {
 	if got := r.Called("b"); got != "laptop" {
 		t.Errorf("called %q when no other base has the host name any more", got)
 	}
-	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "laptop"})
-	r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
+	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "laptop"})
+	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
 	if got := r.Called("b"); got != "laptop" {
 		t.Errorf("called %q when the other base of the host name has ended", got)
 	}

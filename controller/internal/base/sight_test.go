@@ -17,7 +17,7 @@ func sightedWorld(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	w.opts.Sees = func(key tunnel.Key) bool { return !down[key] }
 	w.Sweep()
 	for _, id := range bases {
-		w.Heard(overMQTT(id), beat("1.0.0"))
+		_, _ = w.Heard(overMQTT(id), beat("1.0.0"))
 		w.Own(id, true)
 	}
 	w.take()
@@ -85,7 +85,7 @@ func TestABaseThatSaysThatItGoesIsGoneAtOnceInTheGraceToo(t *testing.T) {
 	w.Reconnected(tunnel.MQTT)
 	going := beat("1.0.0")
 	going.Active = false
-	w.Heard(overMQTT("a"), going)
+	_, _ = w.Heard(overMQTT("a"), going)
 	w.wantKinds(t, "at once", "a gone")
 }
 
@@ -113,7 +113,7 @@ func TestAProcessThatStoodStill(t *testing.T) {
 
 func TestOverHTTPThereIsNoConnectionToComeBack(t *testing.T) {
 	w, _ := sightedWorld()
-	w.Heard(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
+	_, _ = w.Heard(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
 	w.Own("h", true)
 	w.clock.Step(5 * time.Minute)
 	w.Sweep()

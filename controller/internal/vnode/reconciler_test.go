@@ -239,7 +239,7 @@ func TestOnlyTheNodeThatIsKnownIsDeleted(t *testing.T) {
 	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{}) // it goes
+	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{}) // it goes
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
 		t.Error("a conflict is no error")
 	}
