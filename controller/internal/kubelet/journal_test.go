@@ -154,34 +154,30 @@ func TestJournalIsBounded(t *testing.T) {
 	})
 }
 
-// A list of 5,000 modules that all changed is noted in a moment: every base's messages wait for it.
-func TestNotingAListIsLinear(t *testing.T) {
-	took := func(modules int, name func(int) string) time.Duration {
-		var list []arklet.Biz
-		var names []string
-		for i := range modules {
-			list = append(list, arklet.Biz{Name: name(i), Version: fmt.Sprint(i), State: arklet.StateActivated})
-			if i == 0 || name(i) != name(i-1) {
-				names = append(names, name(i))
-			}
-		}
-		least := time.Hour
-		for range 5 {
-			j := NewJournal(0)
-			began := time.Now()
-			j.NoteModules("a", names, list, noon)
-			j.NoteModules("a", names, nil, noon)
-			least = min(least, time.Since(began))
-		}
-		return least
-	}
+// The time for a list of modules that all changed, and go again, is to grow as their number: every base's
+// messages wait for it.
+func BenchmarkNotingAList(b *testing.B) {
 	for what, name := range map[string]func(int) string{
 		"names":    func(i int) string { return fmt.Sprint(i) },
 		"versions": func(int) string { return "m" },
 	} {
-		few, many := took(1000, name), took(16_000, name)
-		if many > 100*few { // 16 times as many; squared it is 256
-			t.Errorf("%s: 1,000 took %s, 16,000 took %s", what, few, many)
+		for _, modules := range []int{300, 5000} {
+			b.Run(fmt.Sprintf("%d %s", modules, what), func(b *testing.B) {
+				var list []arklet.Biz
+				var names []string
+				for i := range modules {
+					list = append(list, arklet.Biz{Name: name(i), Version: fmt.Sprint(i), State: arklet.StateActivated})
+					if i == 0 || name(i) != name(i-1) {
+						names = append(names, name(i))
+					}
+				}
+				for b.Loop() {
+					j := NewJournal(0)
+					j.NoteModules("a", names, list, noon)
+					j.NoteModules("a", names, nil, noon)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*modules), "ns/module")
+			})
 		}
 	}
 }
