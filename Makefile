@@ -17,6 +17,7 @@ PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh
 
 LDFLAGS := -s -w
+KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli.version=$(VERSION)
 # The version that the embedded control plane reports, and the one in the user agents of its clients.
 # "archive" is upstream's word for sources that come without their git tree, as a Go module does.
 KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
@@ -33,9 +34,9 @@ down: ## Take it down, with everything that it left
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross images image-controller image-fakebase node-image
+.PHONY: build cross krew images image-controller image-fakebase node-image
 build: $(BIN)/koup-controlplane ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli.version=$(VERSION)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
+	CGO_ENABLED=0 go build -trimpath -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
 
@@ -52,6 +53,24 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	  CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -o /dev/null ./sandbox/cmd/koupsandbox; \
 	  (export GOOS=$$os GOARCH=$$arch; $(KUBE_GO) build -o /dev/null .); \
 	done; done
+
+# The manifest says where the archives will be: krew takes them from there. With fewer PLATFORMS the others keep their place-holders.
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+KREW ?= dist/krew
+URL ?= https://github.com/koupleless/koupsandbox/releases/download/$(VERSION)
+krew: ## Pack koupsandbox as the plugin koup of kubectl, with its krew manifest: make krew VERSION=v1.2.3 URL=https://host/folder
+	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+ ]] || { echo "make krew needs a version that krew can read, such as VERSION=v1.2.3" >&2; exit 1; }
+	mkdir -p $(KREW)
+	sed '/^#/d; s|URL/|$(URL)/|; s|VERSION|$(VERSION)|' sandbox/cmd/koupsandbox/krew.yaml > $(KREW)/koup.yaml
+	for platform in $(PLATFORMS); do \
+	  CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(KREW)/$$platform/koupsandbox ./sandbox/cmd/koupsandbox; \
+	  cp LICENSE $(KREW)/$$platform; \
+	  archive=$(KREW)/koupsandbox-$(VERSION)-$$platform.tar.gz; \
+	  tar -czf $$archive -C $(KREW)/$$platform koupsandbox LICENSE; \
+	  sum=$$(openssl dgst -sha256 -r $$archive | cut -c1-64); \
+	  sed -i.bak "s/SHA256-$$platform/$$sum/" $(KREW)/koup.yaml; \
+	done
+	rm $(KREW)/koup.yaml.bak
 
 images: image-controller image-fakebase ## Build the container images of the controller and of fakebase
 

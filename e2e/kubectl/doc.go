@@ -3,4 +3,5 @@
 //
 //	main_test.go    the sandbox of all commands
 //	habits_test.go  the rows of the page, one after the other
+//	plugin_test.go  koupsandbox as a plugin of kubectl
 package kubectl
