@@ -14,6 +14,7 @@
 //	view.go       a Snapshot with what several rules ask of it; words for times and amounts
 //	placement.go  what keeps a Pod off each base: labels, taints, state, room
 //	schedule.go   rules: a Pod without a Node
+//	nowhere.go    the same of a Pod that is not there yet
 //	pod.go        rules: what a Pod is, and whether it is Ready or goes
 //	serving.go    rules: who serves the base, and whether it is heard
 //	command.go    rules: what the base was told, and what it answered

@@ -123,6 +123,24 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
+// GatherBases reads what Nowhere needs, and fails where Nowhere would conclude from nothing.
+func TestGatherBases(t *testing.T) {
+	client := cluster()
+	s, err := why.GatherBases(t.Context(), client)
+	if err != nil || len(s.Bases) != 2 || len(s.OnBases) != 4 || len(s.Controllers) != 1 {
+		t.Errorf("it read %+v (%v)", s, err)
+	}
+	for _, resource := range []string{"nodes", "pods"} {
+		client := cluster()
+		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))
+		})
+		if _, err := why.GatherBases(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no right") {
+			t.Errorf("without the right to read %s the error is %v", resource, err)
+		}
+	}
+}
+
 // What may not be read is told, and nothing is concluded from it.
 func TestUnread(t *testing.T) {
 	client := cluster()

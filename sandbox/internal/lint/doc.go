@@ -6,6 +6,7 @@
 //	object.go      reads objects, with the line of each field
 //	pod.go         what a module Pod, or a template of one, must have
 //	placement.go   tolerations, affinity and labels of bases
+//	live.go        what a cluster says: whether a base takes the Pods, and why what is there is not Ready
 //	rollout.go     how a workload replaces its Pods
 //	together.go    what several objects do together: Services, one version with two jars
 //

@@ -30,6 +30,8 @@ type Options struct {
 	// Env is the environment that the modules are for; Pods that tolerate another one only are then
 	// told. Default: any.
 	Env string
+	// Live is the cluster that the manifests are for. Default: none is asked.
+	Live *Live
 }
 
 // Finding is one thing that is wrong.
@@ -76,6 +78,9 @@ func Lint(inputs []Input, o Options) []Finding {
 		l.pod(w)
 		l.placement(w)
 		l.rollout(w)
+		if o.Live != nil {
+			l.live(w)
+		}
 	}
 	l.together()
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {

@@ -61,7 +61,7 @@ func TestFindings(t *testing.T) {
 		})
 	}
 	for _, rule := range lint.Rules() {
-		if !shown[rule.ID] {
+		if !shown[rule.ID] && !strings.HasPrefix(rule.ID, "live-") { // those take a cluster: TestLive
 			t.Errorf("no file shows the rule %s", rule.ID)
 		}
 	}

@@ -102,6 +102,7 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
 		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
+	case l.o.Live != nil: // what the Nodes have decides
 	case unknown(key) || slices.Contains(baseLabels, key) || strings.HasPrefix(key, labels.RolePrefix):
 	case strings.Contains(key, "koupleless.io/"):
 		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:7], ", "))
@@ -124,10 +125,10 @@ func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 // spreads checks that a term keeps Pods apart at all.
 func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
-	case unknown(key):
+	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.bear(key):
 	case key == corev1.LabelTopologyZone:
 		l.find("topology-zone", &w.object, at+".topologyKey", "%s spreads nothing over Nodes without that label: the published module controller does not set it, this one gives each base a zone of its own", key)
-	case !slices.Contains(baseLabels, key):
+	case !slices.Contains(baseLabels, key) && !l.o.Live.bear(key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
 		l.findMilder("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key)

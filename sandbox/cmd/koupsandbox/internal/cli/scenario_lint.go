@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 func (s *commands) scenarioLint() *cli.Command {
@@ -21,12 +23,15 @@ func (s *commands) scenarioLint() *cli.Command {
 		Usage:     "say what is wrong with scenarios, and with Kubernetes manifests of modules",
 		ArgsUsage: "PATH...",
 		Description: `A PATH is a file, a folder with everything below it, or - for what comes in.
+With --live the manifests are compared with a sandbox or, with --context or --kubeconfig, with any
+cluster in which this module controller runs. It only reads.
 Exit status: 1 when there is an error; warnings alone leave it 0. What a rule means:
 koupsandbox scenario explain RULE`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any, and that is said"},
+			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and say why what is there already is not Ready"},
 			output(formatJSON, formatYAML),
-		},
+		}, theCluster("of objects that name none")...),
 		Action: taking(1, -1, "files and folders, or -", s.lint),
 	}
 }
@@ -41,12 +46,16 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 		_, err := source.Load(scenarios, source.Options{})
 		findings = append(findings, asFindings(err)...)
 	}
-	findings = append(findings, lint.Lint(manifests, lint.Options{Env: c.String("env")})...)
+	o := lint.Options{Env: c.String("env")}
+	if err := s.live(c, &o, len(manifests)); err != nil {
+		return err
+	}
+	findings = append(findings, lint.Lint(manifests, o)...)
 	err = s.show(c, slices.Concat([]lint.Finding{}, findings), func(bool) {
 		for _, f := range findings {
 			say(s.Out, "%s\n", f)
 		}
-		if envs := lint.Environments(manifests); c.String("env") == "" && len(envs) > 0 {
+		if envs := lint.Environments(manifests); o.Env == "" && o.Live == nil && len(envs) > 0 {
 			say(s.Err, "not checked: whether %s is the environment that is meant; say which, with --env\n", strings.Join(envs, ", "))
 		}
 	})
@@ -56,6 +65,39 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {
 		return errFailed
 	}
+	return nil
+}
+
+const liveFlag = "live"
+
+// live has the options ask a cluster, if that is wanted.
+func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
+	if !c.Bool(liveFlag) {
+		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
+			if s.given(flag) {
+				return usageError{fmt.Errorf("%s is for --%s, which asks a cluster", dashed(flag), liveFlag)}
+			}
+		}
+		return nil
+	}
+	if manifests == 0 {
+		return usageError{fmt.Errorf("--%s compares manifests with a cluster, and here are only scenarios", liveFlag)}
+	}
+	client, namespace, err := s.cluster(c)
+	if err != nil {
+		return err
+	}
+	bases, err := why.GatherBases(c.Context, client)
+	if err != nil {
+		return err
+	}
+	o.Live = &lint.Live{Bases: bases, Now: time.Now(), Namespace: namespace, Why: func(target why.Target) (why.Answer, error) {
+		found, err := why.Gather(c.Context, client, target)
+		if err != nil {
+			return why.Answer{}, err
+		}
+		return why.Explain(found, time.Now()), nil
+	}}
 	return nil
 }
 

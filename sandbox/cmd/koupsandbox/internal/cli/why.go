@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -35,23 +34,23 @@ func (s *commands) why() *cli.Command {
 of node, NAME is also the host name or the identity of a base.
 It only reads. With --context or --kubeconfig it asks any cluster in which this module controller
 runs, and needs no sandbox; as a plugin of kubectl, kubectl-koup, it asks kubectl's. Exit status: 0 when there is an answer, whatever it is.`,
-		Flags: []cli.Flag{
-			theName(),
-			&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` of the target", DefaultText: "that of the kubeconfig's context"},
-			&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox", DefaultText: "the current one"},
-			&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of the sandbox's kubeconfig", DefaultText: "with --context: as kubectl does"},
-			output(formatJSON),
-		},
+		Flags:  append(theCluster("of the target"), output(formatJSON)),
 		Action: taking(1, 1, "a Pod, or KIND/NAME", s.explainWhy),
 	}
 }
 
-func (s *commands) explainWhy(c *cli.Context, list []string) error {
-	config, err := s.clientConfig(c)
-	if err != nil {
-		return err
+// theCluster are the flags that say which cluster is asked; namespace says what that one is for.
+func theCluster(namespace string) []cli.Flag {
+	return []cli.Flag{
+		theName(),
+		&cli.StringFlag{Name: namespaceFlag, Aliases: []string{"n"}, Usage: "`NAMESPACE` " + namespace, DefaultText: "that of the kubeconfig's context"},
+		&cli.StringFlag{Name: contextFlag, Usage: "`CONTEXT` of a kubeconfig, instead of a sandbox", DefaultText: "the current one"},
+		&cli.StringFlag{Name: kubeconfigFlag, Usage: "`FILE` to read instead of the sandbox's kubeconfig", DefaultText: "with --context: as kubectl does"},
 	}
-	namespace, err := theNamespace(c, config)
+}
+
+func (s *commands) explainWhy(c *cli.Context, list []string) error {
+	client, namespace, err := s.cluster(c)
 	if err != nil {
 		return err
 	}
@@ -59,22 +58,35 @@ func (s *commands) explainWhy(c *cli.Context, list []string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	rest, err := config.ClientConfig()
-	if err != nil {
-		return fmt.Errorf("reading how to reach the cluster: %w", err)
-	}
-	rest.WarningHandler = nil
-	rest.UserAgent = "koupsandbox why"
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return fmt.Errorf("reading how to reach the cluster: %w", err)
-	}
 	snapshot, err := why.Gather(c.Context, client, target)
 	if err != nil {
 		return err
 	}
 	answer := why.Explain(snapshot, time.Now())
 	return s.show(c, answer, func(bool) { s.tellWhy(answer) })
+}
+
+// cluster is the one that theCluster names, and the namespace.
+func (s *commands) cluster(c *cli.Context) (kubernetes.Interface, string, error) {
+	config, err := s.clientConfig(c)
+	if err != nil {
+		return nil, "", err
+	}
+	namespace, err := theNamespace(c, config)
+	if err != nil {
+		return nil, "", err
+	}
+	rest, err := config.ClientConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading how to reach the cluster: %w", err)
+	}
+	rest.WarningHandler = nil
+	rest.UserAgent = "koupsandbox " + c.Command.Name
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading how to reach the cluster: %w", err)
+	}
+	return client, namespace, nil
 }
 
 // clientConfig is the kubeconfig that is asked for: a file, a context as kubectl finds it, or that of
@@ -88,7 +100,7 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	}
 	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isPlugin() && !s.given(nameFlag) {
 		if s.given(nameFlag) {
-			return nil, usageError{errors.New("why takes --name, or --context and --kubeconfig, but not both")}
+			return nil, usageError{fmt.Errorf("%s takes --name, or --context and --kubeconfig, but not both", c.Command.Name)}
 		}
 		return load(c.String(kubeconfigFlag)), nil
 	}

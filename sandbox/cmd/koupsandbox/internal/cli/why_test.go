@@ -86,6 +86,49 @@ func TestWhyAsPlugin(t *testing.T) {
 	}
 }
 
+// lint compares a manifest with any cluster: here with one that has the Pod and no bases.
+func TestLintLive(t *testing.T) {
+	file, manifest := apiServer(t), filepath.Join(t.TempDir(), "biz1.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "biz1", "labels": {"virtual-kubelet.koupleless.io/component": "module"}}, "spec": {
+		"nodeSelector": {"base.koupleless.io/name": "base"}, "tolerations": [{"operator": "Exists"}],
+		"containers": [{"name": "biz1", "image": "https://a/biz1-1.0.0-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`)
+	r := run(t, t.TempDir(), "scenario", "lint", manifest)
+	if diff := cmp.Diff(result{}, r); diff != "" {
+		t.Errorf("without a cluster (-want +got):\n%s", diff)
+	}
+	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
+	want := result{1, manifest + `:1: Pod/biz1: error: there are no bases, and no module controller runs that would make Nodes of them; start the module controller; in a sandbox: koupsandbox component start module-controller [live-nowhere]
+` + manifest + `:1: Pod/biz1: warning: it is there already, and not Ready: the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so no module controller looks after it; label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module [live-unready]
+`, ""}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("with one (-want +got):\n%s", diff)
+	}
+	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, "-n", "other", manifest, "-o", "json")
+	if r.Code != 1 || strings.Contains(r.Out, "live-unready") || !strings.Contains(r.Out, "live-nowhere") {
+		t.Errorf("in another namespace, where it is not: %+v", r)
+	}
+	for line, want := range map[string]result{
+		"scenario lint M --context shop":              {2, "", "koupsandbox: --context is for --live, which asks a cluster" + see("scenario lint")},
+		"scenario lint M --live":                      {1, "", `koupsandbox: sandbox "koup" is not up, so there is nothing to ask; bring it up with: koupsandbox up --name koup, or name another cluster with --context` + "\n"},
+		"scenario lint M --live --context x --name y": {2, "", "koupsandbox: lint takes --name, or --context and --kubeconfig, but not both" + see("scenario lint")},
+	} {
+		got := run(t, t.TempDir(), strings.Fields(strings.ReplaceAll(line, "M", manifest))...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", line, diff)
+		}
+	}
+	write("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\n")
+	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
+	if r.Code != 2 || !strings.Contains(r.Err, "here are only scenarios") {
+		t.Errorf("of scenarios alone: %+v", r)
+	}
+}
+
 // Each mistake gets one clear sentence.
 func TestWhyMistakes(t *testing.T) {
 	file := apiServer(t)

@@ -1,0 +1,143 @@
+package lint_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// cluster has a base with 100 Mi of metaspace, of which a Pod of biz1 has 60, and a controller.
+func cluster() *lint.Live {
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
+		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1", corev1.LabelTopologyZone: "z1", "team": "shop"}}}
+	n.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}, {Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "biz1-a", Labels: map[string]string{"app": "biz1"}}}
+	p.Spec.NodeName = n.Name
+	p.Spec.Containers = []corev1.Container{{Name: "biz1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("60Mi")}}}}
+	lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Env: "dev"}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("c"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(now))}}
+	return &lint.Live{Bases: &why.Snapshot{Bases: []corev1.Node{n}, OnBases: []corev1.Pod{p}, Controllers: []coordinationv1.Lease{lease}}, Now: now, Namespace: "shop",
+		Why: func(t why.Target) (why.Answer, error) {
+			return why.Answer{}, fmt.Errorf("%s is %w", t, why.ErrNotFound)
+		}}
+}
+
+// A Deployment called name of biz1, whose Pods are to have a label of their base and tolerate an environment.
+func manifest(name, label, env, memory string) []byte {
+	return fmt.Appendf(nil, `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  selector: {matchLabels: {app: %[1]s}}
+  strategy: {rollingUpdate: {maxUnavailable: 0}}
+  template:
+    metadata: {labels: {app: %[1]s, virtual-kubelet.koupleless.io/component: module}}
+    spec:
+      nodeSelector: {%[2]s}
+      tolerations: [{key: schedule.koupleless.io/virtual-node, operator: Exists}%[3]s]
+      containers: [{name: biz1, image: "https://a/biz1-1.0.0-ark-biz.jar", env: [{name: BIZ_VERSION, value: 1.0.0}], resources: {requests: {memory: %[4]s}}}]
+`, name, label, env, memory)
+}
+
+const dev = ", {key: schedule.koupleless.io/node-env, value: dev, effect: NoExecute}"
+
+// What the Nodes of a cluster decide is told by their labels, taints and room, and by nothing else.
+func TestLive(t *testing.T) {
+	unready := why.Answer{Reason: why.ModuleBroken, Cause: "biz1 is broken", Advice: "mend it"}
+	for name, c := range map[string]struct {
+		text   []byte
+		change func(*lint.Live)
+		want   []string
+	}{
+		"it fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil, nil},
+		"a wrong name": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil, []string{
+			"f.yaml:9: Deployment/biz2: error: no base is called bsae; there are base; change base.koupleless.io/name in the nodeSelector to the name of a base, or start one of that name; did you mean base? [live-nowhere]"}},
+		"a label that somebody gave the Node": {manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
+		"a label that no Node has": {manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil, []string{
+			"f.yaml:9: Deployment/biz2: error: none of 1 base fits: nodeSelector wants taem=shop; under that label bases have nothing; correct the nodeSelector of the Pod or its template, or label a base so; kubectl get nodes --show-labels has their labels [live-nowhere]"}},
+		"another environment": {manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil, []string{
+			"f.yaml:9: Deployment/biz2: error: the Pod tolerates bases of the environment test, and the bases that are otherwise right are of dev; tolerate schedule.koupleless.io/node-env with the value dev and the effect NoExecute, if that environment is meant [live-nowhere]"}},
+		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil, []string{"toleration-env"}},
+		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
+			"live-nowhere", "toleration-env"}},
+		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{
+			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that would do has that free: the most is 40 Mi on vnode.base-1; request less memory, take modules off, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
+		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
+		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
+		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{
+			"f.yaml:1: Deployment/biz2: warning: it is there already, and not Ready: biz1 is broken; mend it [live-unready]"}},
+		"it is there, and Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
+		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
+			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is called bsae"}, nil), []string{"live-nowhere"}},
+		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{
+			"f.yaml:1: Deployment/biz2: error: what is there already cannot be looked at: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := cluster()
+			if c.change != nil {
+				c.change(live)
+			}
+			var got []string
+			for i, f := range lint.Lint([]lint.Input{{Name: "f.yaml", Text: c.text}}, lint.Options{Live: live}) {
+				if i < len(c.want) && !strings.Contains(c.want[i], " ") {
+					got = append(got, f.Rule)
+					continue
+				}
+				got = append(got, f.String())
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// is has the cluster say of deployment/biz2 in the namespace shop what it is.
+func is(a why.Answer, err error) func(*lint.Live) {
+	return func(l *lint.Live) {
+		others := l.Why
+		l.Why = func(t why.Target) (why.Answer, error) {
+			if t != (why.Target{Kind: why.KindDeployment, Namespace: "shop", Name: "biz2"}) {
+				return others(t)
+			}
+			return a, err
+		}
+	}
+}
+
+// A zone that the Nodes have spreads Pods.
+func TestLiveTopology(t *testing.T) {
+	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")), "      nodeSelector:", `      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
+      nodeSelector:`, 1)
+	inputs := []lint.Input{{Name: "f.yaml", Text: []byte(text)}}
+	if got := lint.Lint(inputs, lint.Options{}); len(got) != 1 || got[0].Rule != "topology-zone" {
+		t.Errorf("without a cluster: %v", got)
+	}
+	live := cluster()
+	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 0 {
+		t.Errorf("with zones: %v", got)
+	}
+	delete(live.Bases.Bases[0].Labels, corev1.LabelTopologyZone)
+	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 1 || got[0].Rule != "topology-zone" {
+		t.Errorf("with a Node that has none: %v", got)
+	}
+}

@@ -1,0 +1,56 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// GatherBases reads the bases, the module Pods on them and who serves them: a Snapshot without a
+// target, for Nowhere. Unlike Gather it fails if the bases or the Pods on them cannot be read. It
+// blocks until all is read, each request for ten seconds at most.
+func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
+	g := &gatherer{client: client, Snapshot: &Snapshot{}}
+	g.bases(ctx)
+	g.modulePods(ctx)
+	if len(g.Unread) > 0 {
+		return nil, errors.New(strings.Join(g.Unread, "; "))
+	}
+	g.controllers(ctx)
+	return g.Snapshot, nil
+}
+
+// Nowhere says why no base would take a Pod that is not there yet, and false if one would, or if only
+// the scheduler could tell. Of the Snapshot it needs what GatherBases reads. It does no I/O.
+func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
+	future := *s
+	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
+	future.Pod = pod.DeepCopy()
+	v := newView(&future, now)
+	v.addTolerations()
+	a := v.first(scheduleRules)
+	a.Target, a.Evidence = future.Target, v.evidence()
+	return a, !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
+}
+
+// addTolerations does what controllers will do with a Pod that names no environment
+// (controller/internal/vpod/toleration.go).
+func (v *view) addTolerations() {
+	if _, named := namesEnvironment(v.Pod); named {
+		return
+	}
+	for _, n := range v.Bases {
+		for _, t := range n.Spec.Taints {
+			if t.Key == labels.TaintEnv && (v.live(t.Value) || !v.controllersRead()) {
+				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations, corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
+			}
+		}
+	}
+}
