@@ -47,9 +47,11 @@ type Finding struct {
 	// Message is a sentence that says what is wrong, Fix what to do.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
+	// Excerpt shows where a text cannot be read, in indented lines; empty for all else.
+	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// String writes the finding in one line.
+// String writes the finding in one line, and the excerpt in the lines after it.
 func (f Finding) String() string {
 	place := f.File
 	if f.Line > 0 {
@@ -62,7 +64,11 @@ func (f Finding) String() string {
 	if f.Fix != "" {
 		text += "; " + f.Fix
 	}
-	return fmt.Sprintf("%s [%s]", text, f.Rule)
+	text = fmt.Sprintf("%s [%s]", text, f.Rule)
+	if f.Excerpt != "" {
+		text += "\n" + f.Excerpt
+	}
+	return text
 }
 
 // Lint returns what is wrong with the manifests of all inputs together, in the order of the inputs

@@ -75,7 +75,7 @@ func (l *linter) read(input Input) {
 		l.one(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
-		l.findings = append(l.findings, Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line, Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": ")})
+		l.findings = append(l.findings, Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line, Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -63,7 +64,7 @@ func parse(name string, data []byte) ([]*Source, Problems) {
 		case errors.Is(err, io.EOF):
 			return sources, nil
 		case err != nil:
-			return sources, Problems{syntax(name, err)}
+			return sources, Problems{syntax(name, data, err)}
 		}
 		if len(document.Content) == 0 {
 			continue
@@ -152,7 +153,7 @@ func place(n *yaml.Node, line, column int) {
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // syntax turns the parser's error, which bears its line in its text, into a problem.
-func syntax(name string, err error) Problem {
+func syntax(name string, data []byte, err error) Problem {
 	text := err.Error()
 	m := syntaxLine.FindStringSubmatch(text)
 	line := 0
@@ -160,5 +161,12 @@ func syntax(name string, err error) Problem {
 		line, _ = strconv.Atoi(m[1]) // no line in the text leaves 0, "not known"
 		text = text[len(m[0]):]
 	}
-	return Problem{Source: name, Line: line, Detail: "this is not YAML: " + text}
+	p := Problem{Source: name, Line: line, Detail: "this is not YAML: " + text}
+	if at, found := where(data); found {
+		begin := bytes.LastIndexByte(data[:at], '\n') + 1
+		whole, _, _ := bytes.Cut(data[begin:], []byte("\n"))
+		p.Line = bytes.Count(data[:at], []byte("\n")) + 1
+		p.Excerpt = Excerpt(string(whole), utf8.RuneCount(data[begin:at])+1)
+	}
+	return p
 }

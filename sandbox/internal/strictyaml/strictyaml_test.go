@@ -155,3 +155,28 @@ func TestParseAll(t *testing.T) {
 		t.Errorf("problems: %v", problems)
 	}
 }
+
+// What is not YAML or JSON is shown with a caret below the first letter that cannot be read, or below
+// the bracket that nothing closes.
+func TestSyntax(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: 1\nb: @x\n":                         "f:2: this is not YAML: found character that cannot start any token\n    b: @x\n       ^",
+		"a: b: c\n":                             "f:1: this is not YAML: mapping values are not allowed in this context\n    a: b: c\n        ^",
+		"a: 1\n---\na:\n  - 1\n b: 2\n":         "f:5: this is not YAML: did not find expected key\n    b: 2\n    ^",
+		"a: 1\nb: 'x\nc: 1\n":                   "f:2: this is not YAML: found unexpected end of stream\n    b: 'x\n       ^",
+		"a: 1\r\nb: *x\r\n":                     "f:2: this is not YAML: unknown anchor 'x' referenced\n    b: *x\n       ^",
+		"模块: [一, 二 } ]\n":                       "f:1: this is not YAML: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n              ^",
+		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n":  "f:2: this is not YAML: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a }}}]\n             ^",
+		"{\n \"a\": [\"]\", '}'],\n \"b\" 2\n}": "f:3: this is not YAML: did not find expected ',' or '}'\n    \"b\" 2\n        ^",
+		"{\"kind\": \"error\"":                  "f:1: this is not YAML: did not find expected ',' or '}'\n    {\"kind\": \"error\"\n    ^",
+		"{\"kind\": \"error}":                   "f:1: this is not YAML: found unexpected end of stream\n    {\"kind\": \"error}\n             ^",
+		strings.Repeat("- {a: 'b\n    c'}\n", 100) + "- @\n" + strings.Repeat("- d\n", 100): "f:201: this is not YAML: found character that cannot start any token\n    - @\n      ^",
+		strings.Repeat("- a\n", 20) + "- 'b\n" + strings.Repeat("  c\n", 30) + "  '\n- @\n": "f:53: this is not YAML: found character that cannot start any token\n    - @\n      ^",
+		"a: '" + strings.Repeat("b\n", 40<<10) + "'\nb: @\n":                                "f:40962: this is not YAML: found character that cannot start any token", // too long to look for it
+	} {
+		_, problems := strictyaml.Parse("f", []byte(text))
+		if diff := cmp.Diff(want, problems.Error()); diff != "" {
+			t.Errorf("%.60q (-want +got):\n%s", text, diff)
+		}
+	}
+}

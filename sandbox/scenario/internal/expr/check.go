@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 // Problem is a mistake in an expression.
@@ -26,21 +27,7 @@ type Problem struct {
 
 // Excerpt is the line of the mistake with a caret below its column, in two indented lines; empty when all of
 // the expression is meant.
-func (p Problem) Excerpt() string {
-	text := strings.TrimLeft(p.Text, " \t")
-	if text == "" {
-		return ""
-	}
-	const indent = "    "
-	column := min(max(p.Column-1-(len(p.Text)-len(text)), 0), len([]rune(text)))
-	before := strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return r
-		}
-		return ' '
-	}, string([]rune(text)[:column]))
-	return indent + strings.TrimRight(text, " \t") + "\n" + indent + before + "^"
-}
+func (p Problem) Excerpt() string { return strictyaml.Excerpt(p.Text, p.Column) }
 
 // in gives problems the lines of the expression that they are in.
 func (ps Problems) in(text string) Problems {

@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/urfave/cli/v2"
-	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 func (s *commands) api() *cli.Command {
@@ -22,7 +22,7 @@ func (s *commands) api() *cli.Command {
 			{
 				Name: "set", Usage: "set a rule", ArgsUsage: "RULE",
 				Flags:  []cli.Flag{theName(), &cli.IntFlag{Name: "replica", Usage: "`NUMBER` of the controller that it is for, from 1", DefaultText: "all"}},
-				Action: within(1, 1, "a rule", s.setAPIRule),
+				Action: taking(1, 1, "a rule", s.setAPIRule),
 			},
 			{
 				Name: "list", Usage: "list the rules with what they have done, and the writes of the controllers", Flags: []cli.Flag{theName()},
@@ -46,16 +46,18 @@ func (s *commands) api() *cli.Command {
 	}
 }
 
-func (s *commands) setAPIRule(c *cli.Context, up *sandbox.Sandbox, list []string) error {
+func (s *commands) setAPIRule(c *cli.Context, list []string) error {
 	r := control.APIRuleRequest{Replica: c.Int("replica")}
-	if err := yaml.UnmarshalStrict([]byte(list[0]), &r.Rule); err != nil {
-		return usageError{fmt.Errorf("this is no rule: %w", err)}
+	if _, problems := strictyaml.Decode("", []byte(list[0]), &r.Rule); len(problems) > 0 {
+		return usageError{fmt.Errorf("this is no rule: %w", problems)}
 	}
-	id, err := up.SetAPIRule(c.Context, r)
-	if err == nil {
-		say(s.Out, "%s\n", id)
-	}
-	return err
+	return inSandbox(c, func(up *sandbox.Sandbox) error {
+		id, err := up.SetAPIRule(c.Context, r)
+		if err == nil {
+			say(s.Out, "%s\n", id)
+		}
+		return err
+	})
 }
 
 func (s *commands) listAPIRules(c *cli.Context, up *sandbox.Sandbox, _ []string) error {

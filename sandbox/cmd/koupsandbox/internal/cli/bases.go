@@ -10,9 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 const newIdentityFlag = "new-identity"
@@ -185,12 +187,15 @@ func (s *commands) inject(c *cli.Context, list []string) (err error) {
 	default:
 		text = []byte(list[1])
 	}
-	fault, err := yaml.YAMLToJSONStrict(text)
+	if _, problems := strictyaml.Decode(c.String("file"), text, &fault.Fault{}); len(problems) > 0 {
+		return usageError{fmt.Errorf("this is no fault: %w", problems)}
+	}
+	body, err := yaml.YAMLToJSON(text)
 	if err != nil {
-		return usageError{fmt.Errorf("the fault is neither JSON nor YAML: %w", err)}
+		return fmt.Errorf("reading the fault: %w", err)
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
-		id, err := up.Inject(c.Context, list[0], json.RawMessage(fault))
+		id, err := up.Inject(c.Context, list[0], json.RawMessage(body))
 		if err == nil {
 			say(s.Out, "%s\n", id)
 		}

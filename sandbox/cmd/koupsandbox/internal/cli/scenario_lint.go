@@ -110,7 +110,7 @@ func asFindings(err error) []lint.Finding {
 	var findings []lint.Finding
 	for _, p := range problems {
 		findings = append(findings, lint.Finding{Rule: "scenario", Level: lint.Error, File: p.Source, Line: p.Line,
-			Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": ")})
+			Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt})
 	}
 	return findings
 }

@@ -33,7 +33,8 @@ func TestBadScenario(t *testing.T) {
 	problems := "HOME/bad.yaml:6: spec.vars.a: nothing uses this variable: remove it\n" +
 		"HOME/bad.yaml:8: spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
 		"HOME/bad.yaml:9: spec.steps[1].assert.cel: there is no function al; did you mean all?\n"
-	refused := result{2, "", "koupsandbox: the scenarios cannot be run:\n" + problems + "    pods.al(p, true)\n           ^\nsee: koupsandbox scenario explain\n"}
+	excerpt := "    pods.al(p, true)\n           ^\n"
+	refused := result{2, "", "koupsandbox: the scenarios cannot be run:\n" + problems + excerpt + "see: koupsandbox scenario explain\n"}
 	for _, line := range []string{"run", "run --up", "run --dry-run", "list"} {
 		got := run(t, home, append(append([]string{"scenario"}, strings.Fields(line)...), "HOME/bad.yaml")...)
 		if diff := cmp.Diff(refused, got); diff != "" {
@@ -45,7 +46,7 @@ func TestBadScenario(t *testing.T) {
 		place, detail, _ := strings.Cut(line, ": ")
 		lines.WriteString(place + ": error: " + detail + " [scenario]\n")
 	}
-	if diff := cmp.Diff(result{1, lines.String(), ""}, run(t, home, "scenario", "lint", "HOME/bad.yaml")); diff != "" {
+	if diff := cmp.Diff(result{1, lines.String() + excerpt, ""}, run(t, home, "scenario", "lint", "HOME/bad.yaml")); diff != "" {
 		t.Errorf("lint (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat(filepath.Join(home, ".koupsandbox")); err == nil {

@@ -1,0 +1,119 @@
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// stride is how many lines are skipped in the search for the line of a mistake.
+	stride = 32
+	// maxText is how long a text may be in which a mistake is looked for, and maxTried how much may be
+	// read again for its column: a person waits for it.
+	maxText  = 64 << 10
+	maxTried = 4 << 20
+)
+
+// where finds the mistake in a text that is not YAML: behind it nothing can be read. The parser tells
+// at most a line, which often is the one before, or that of the mapping around it.
+func where(data []byte) (offset int, found bool) {
+	if len(data) > maxText {
+		return 0, false
+	}
+	if ends, last := open(data); ends != "" && readable(data) {
+		return last, true // only the end is missing
+	}
+	starts := []int{0} // of lines
+	for i, c := range data {
+		if c == '\n' && i+1 < len(data) {
+			starts = append(starts, i+1)
+		}
+	}
+	last := (len(starts) - 1) / stride * stride
+	for last > 0 && !readable(data[:starts[last]]) {
+		last -= stride
+	}
+	line := min(last+2*stride, len(starts)-1) // a text over several lines may hide a readable one
+	for line > last && !readable(data[:starts[line]]) {
+		line--
+	}
+	start, end := starts[line], len(data)
+	if line+1 < len(starts) {
+		end = starts[line+1]
+	}
+	if (end-start)*end > maxTried {
+		return start, true
+	}
+	for end > start && (end < len(data) && !utf8.RuneStart(data[end]) || !readable(data[:end])) {
+		end--
+	}
+	return end, true
+}
+
+// readable tells whether a text is YAML, or would be if what is open at its end was closed.
+func readable(text []byte) bool {
+	ends, _ := open(text)
+	return parses(text) || ends != "" && parses([]byte(string(text)+ends))
+}
+
+func parses(text []byte) bool {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var n yaml.Node
+		if err := dec.Decode(&n); err != nil {
+			return errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// open returns the brackets that would close those which are open at the end of a text, and where the
+// innermost of these is. It takes a bracket in a comment or in a plain text for one, too: then the
+// mistake is told too early.
+func open(text []byte) (ends string, last int) {
+	var at []int
+	quote, before := byte(0), byte(' ')
+	for i, c := range text {
+		switch {
+		case quote != 0:
+			if c == quote && (quote == '\'' || before != '\\') {
+				quote = 0
+			}
+		case (c == '"' || c == '\'') && strings.IndexByte(" \t\n[{,:", before) >= 0:
+			quote = c
+		case c == '[' || c == '{':
+			at = append(at, i)
+		case (c == ']' || c == '}') && len(at) > 0:
+			at = at[:len(at)-1]
+		}
+		before = c
+	}
+	for _, i := range slices.Backward(at) {
+		ends += string(text[i] + 2) // ] and } in ASCII
+		last = max(last, i)
+	}
+	return ends, last
+}
+
+// Excerpt is a line with a caret below a column, which counts letters from 1, in two indented lines.
+// Empty: the line is.
+func Excerpt(line string, column int) string {
+	text := strings.TrimLeft(line, " \t")
+	if text == "" {
+		return ""
+	}
+	const indent = "    "
+	column = min(max(column-1-(len(line)-len(text)), 0), len([]rune(text)))
+	before := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string([]rune(text)[:column]))
+	return indent + strings.TrimRight(text, " \t\r\n") + "\n" + indent + before + "^"
+}
