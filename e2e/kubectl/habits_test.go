@@ -80,7 +80,7 @@ var prints = map[string]struct {
 	"kubectl rollout history deployment/DEPLOYMENT":    {text: "REVISION"},
 	"kubectl cordon NODE":                              {text: "cordoned", after: []string{"get", "node/NODE"}, comes: "Ready,SchedulingDisabled"},
 	"kubectl drain NODE":                               {text: "drained", after: []string{"get", "pods", "--field-selector", "spec.nodeName=NODE"}, comes: "No resources found"},
-	"kubectl uncordon NODE":                            {text: "uncordoned", after: []string{"get", "node/NODE", "-o", "jsonpath={.spec.unschedulable}|"}, comes: "|"},
+	"kubectl uncordon NODE":                            {text: "uncordoned", after: []string{"get", "node/NODE", "-o", "jsonpath=[{.spec.unschedulable}]"}, comes: "[]"},
 	"kubectl edit deployment/DEPLOYMENT":               {text: "edited", after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}"}, comes: ":biz1:0.0.2"},
 	"kubectl rollout undo deployment/DEPLOYMENT":       {text: "rolled back", after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.updatedReplicas}{.status.readyReplicas}{.status.replicas}"}, comes: "222"},
 	"kubectl rollout restart deployment/DEPLOYMENT":    {text: "restarted", after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.conditions[*].reason}"}, comes: "Unchanged"},
@@ -113,9 +113,16 @@ func TestHabits(t *testing.T) {
 	if status != 0 {
 		t.Fatal(out)
 	}
+	var cordoned func([]string) []string
 	for _, r := range page {
 		t.Run(r.Command, func(t *testing.T) {
 			there := current(t)
+			switch r.Command {
+			case "kubectl cordon NODE":
+				cordoned = there
+			case "kubectl drain NODE", "kubectl uncordon NODE":
+				there = cordoned // the Pods may be on another Node
+			}
 			args := there(strings.Fields(r.Command)[1:])
 			if r.Verdict == "refused" {
 				refused(t, args, r)
