@@ -63,8 +63,12 @@ func TestRealNodeAnswersForItsPods(t *testing.T) {
 	if len(pods.Items) == 0 {
 		t.Fatal("there is no kube-proxy")
 	}
-	text, err := client.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	if err != nil || len(text) == 0 {
-		t.Errorf("the log of %s has %d bytes: %v", pods.Items[0].Name, len(text), err)
-	}
+	// kube-proxy has no readiness probe: it is Ready once it has started, before it wrote its first line.
+	eventually(t, "kube-proxy has a log", func(ctx context.Context) error {
+		text, err := client.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err != nil || len(text) == 0 {
+			return fmt.Errorf("the log of %s has %d bytes: %v", pods.Items[0].Name, len(text), err)
+		}
+		return nil
+	})
 }
