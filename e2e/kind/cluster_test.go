@@ -66,9 +66,9 @@ func TestRealNodeAnswersForItsPods(t *testing.T) {
 	// kube-proxy has no readiness probe: it is Ready once it has started, before it wrote its first line.
 	eventually(t, "kube-proxy has a log", func(ctx context.Context) error {
 		text, err := client.CoreV1().Pods("kube-system").GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{}).DoRaw(ctx)
-		if err != nil || len(text) == 0 {
-			return fmt.Errorf("the log of %s has %d bytes: %v", pods.Items[0].Name, len(text), err)
+		if err == nil && len(text) == 0 {
+			err = fmt.Errorf("the log of %s has 0 bytes", pods.Items[0].Name)
 		}
-		return nil
+		return err
 	})
 }
