@@ -148,7 +148,7 @@ EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
 	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \
 	  E2E_KIND=1 go test -race -count=1 -timeout 20m ./e2e/kind; \
-	  E2E_PROVIDER=kind go test -race -count=1 -timeout 20m -skip '$(EMBEDDED)' ./e2e/scenarios; \
+	  E2E_PROVIDER=kind go test -race -count=1 -timeout 20m -v -skip '$(EMBEDDED)' ./e2e/scenarios; \
 	else \
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi

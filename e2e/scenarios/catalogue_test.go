@@ -3,6 +3,7 @@ package scenarios
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,10 @@ import (
 
 // catalogue is the folder of the scenarios.
 var catalogue = filepath.Join("..", "..", "scenarios")
+
+// oneByOne is said when the scenarios that run side by side have ended. Those that are left mostly wait:
+// .ci/run begins other tests then.
+const oneByOne = "the scenarios that are left have the sandbox for themselves"
 
 // Every scenario of the catalogue passes.
 func TestCatalogue(t *testing.T) {
@@ -59,6 +64,7 @@ func TestCatalogue(t *testing.T) {
 		ended.Go(func() { work(p, alone) })
 	}
 	side.Wait()
+	fmt.Println(oneByOne)
 	work(here, alone) // nobody else is there any more
 	ended.Wait()
 }
