@@ -278,13 +278,16 @@ type DownOptions struct {
 	Name string
 	// KeepLogs leaves the logs in the state folder. Default: everything goes.
 	KeepLogs bool
+	// Force is told what could not be removed in a cluster, at a container engine or at a broker, and the
+	// folder goes nevertheless. Default: that is an error, and the folder stays.
+	Force func(left error)
 }
 
 // Down stops a sandbox and removes its state folder; it tells whether there was
 // one. It works without the daemon too, by the run records. An Up of the same
 // sandbox that goes on is made to give up. When something in a cluster, or a
 // cluster of containers, could not be removed, the folder stays, and another Down
-// tries again. A folder that something else has made is left alone, with state.ErrForeign.
+// tries again, but with Force. A folder that something else has made is left alone, with state.ErrForeign.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -310,11 +313,15 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	_, cleanErr := supervise.CleanStale(ctx, dir.Run())
 	if used && (client == nil || err != nil) {
 		all, forgetErr := forget(ctx, dir)
-		if forgetErr != nil {
-			return used, errors.Join(err, forgetErr, cleanErr)
-		}
-		if all {
+		switch {
+		case forgetErr == nil && all:
 			err = nil
+		case forgetErr != nil && o.Force != nil:
+			o.Force(errors.Join(err, forgetErr))
+			err = nil
+		case forgetErr != nil:
+			return used, errors.Join(err, forgetErr, cleanErr, fmt.Errorf(
+				"what this machine knows of the sandbox is kept in %s, so that down can be tried again; if that can never be removed, give it up with: koupsandbox down --name %s --force", dir, o.Name))
 		}
 	}
 	return used, errors.Join(err, cleanErr, dir.Remove(o.KeepLogs))

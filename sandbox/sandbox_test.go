@@ -337,6 +337,31 @@ esac
 	}
 }
 
+// A sandbox in a cluster that is gone for good can be given up; it is told what that leaves.
+func TestDownWithoutItsCluster(t *testing.T) {
+	home := t.TempDir()
+	dir := state.Home(home).Dir("demo")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	config := "metadata: {name: demo}\nspec: {provider: existing, cluster: {kubeconfig: " + filepath.Join(home, "gone") + ", context: theirs}}\n"
+	if err := state.WriteFile(dir.Config(), []byte(config)); err != nil {
+		t.Fatal(err)
+	}
+	o := sandbox.DownOptions{Home: home, Name: "demo"}
+	if was, err := sandbox.Down(t.Context(), o); !was || err == nil || !strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
+		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+	}
+	var left error
+	o.Force = func(err error) { left = err }
+	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
+		t.Errorf("down by force: %t, %v; the folder is there: %t", was, err, dir.Exists())
+	}
+	if left == nil || !strings.Contains(left.Error(), "gone") {
+		t.Errorf("it is said to leave %v", left)
+	}
+}
+
 func TestFindPrograms(t *testing.T) {
 	o := bench(t, false)
 	bin := filepath.Dir(o.Programs.ControlPlane)

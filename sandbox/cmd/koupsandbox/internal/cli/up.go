@@ -224,14 +224,19 @@ func (s *commands) down() *cli.Command {
 		Flags: []cli.Flag{
 			theName(),
 			&cli.BoolFlag{Name: "keep-logs", Usage: "leave the logs in the state folder"},
+			&cli.BoolFlag{Name: "force", Usage: "give up what cannot be removed, in a cluster that is gone for good, say"},
 		},
 		Action: alone(func(c *cli.Context) error {
 			folder, name, err := target(c)
 			if err != nil {
 				return err
 			}
+			o := sandbox.DownOptions{Home: folder, Name: name, KeepLogs: c.Bool("keep-logs")}
+			if c.Bool("force") {
+				o.Force = func(left error) { say(s.Err, "This could not be removed, and is given up: %v\n", left) }
+			}
 			start := time.Now()
-			was, err := sandbox.Down(c.Context, sandbox.DownOptions{Home: folder, Name: name, KeepLogs: c.Bool("keep-logs")})
+			was, err := sandbox.Down(c.Context, o)
 			switch {
 			case err != nil:
 				return err
