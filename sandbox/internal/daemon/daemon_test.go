@@ -304,7 +304,7 @@ func TestUpAgain(t *testing.T) {
 // A second up resumes what is paused, and starts bases again that have crashed.
 func TestUpAgainAfterTrouble(t *testing.T) {
 	b := newBench(t)
-	b.up(request("good", 2))
+	b.up(request("good", 3))
 	states := func() (all []string) {
 		t.Helper()
 		bases, err := b.Bases(t.Context(), "")
@@ -316,19 +316,21 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 		}
 		return all
 	}
-	if _, err := b.Inject(t.Context(), "base-1", []byte(`{"kind": "crash"}`)); err != nil {
-		t.Fatal(err)
+	for _, base := range []string{"base-1", "base-3"} {
+		if _, err := b.Inject(t.Context(), base, []byte(`{"kind": "crash"}`)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running"}, states()) })
+	b.eventually(func() error { return same([]string{"base-1 crashed", "base-2 running", "base-3 crashed"}, states()) })
 	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause}); err != nil {
 		t.Fatal(err)
 	}
-	result, _ := b.up(request("good", 2))
-	if err := same([]string{"resumed broker", "started base-1 again"}, result.Changes); err != nil {
+	result, _ := b.up(request("good", 3))
+	if err := same([]string{"resumed broker", "started base-1 again", "started base-3 again"}, result.Changes); err != nil {
 		t.Errorf("changes: %v", err)
 	}
-	b.eventually(func() error { return same([]string{"base-1 running", "base-2 running"}, states()) })
-	if result, _ := b.up(request("good", 2)); len(result.Changes) != 0 {
+	b.eventually(func() error { return same([]string{"base-1 running", "base-2 running", "base-3 running"}, states()) })
+	if result, _ := b.up(request("good", 3)); len(result.Changes) != 0 {
 		t.Errorf("when nothing is wrong: %v", result.Changes)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -58,7 +60,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	if r.KeepBases {
 		want = have
 	}
-	again, err := d.baseAgain(ctx, steps, running)
+	again, err := d.basesAgain(ctx, steps, running)
 	changes = append(changes, again...)
 	if err != nil {
 		return changes, err
@@ -77,29 +79,46 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
-// baseAgain starts the sandbox's own bases again whose processes have ended. One whose place has gone,
-// such as a container, is removed: another one comes for it.
-func (d *Daemon) baseAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
+// basesAgain starts the sandbox's own bases again whose processes have ended, beside each other. One
+// whose place has gone, such as a container, is removed: another one comes for it.
+func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string, err error) {
+	var ended []string
 	for _, m := range running.fleet.Group("") {
-		name := m.HostName
 		switch failure := running.fleet.Failure(m); {
 		case failure != nil:
-			if _, err := running.fleet.Remove(name); err != nil {
+			if _, err := running.fleet.Remove(m.HostName); err != nil {
 				return changes, err
 			}
-			changes = append(changes, fmt.Sprintf("removed %s, which had ended: %v", name, failure))
+			changes = append(changes, fmt.Sprintf("removed %s, which had ended: %v", m.HostName, failure))
 		case !m.Base.Status().Running:
-			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
+			ended = append(ended, m.HostName)
+		}
+	}
+	if len(ended) == 0 {
+		return changes, nil
+	}
+	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", count(len(ended), "base")), func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(startsAtOnce)
+		for _, name := range ended {
+			g.Go(func() error {
 				_, err := running.fleet.Restart(ctx, name, false)
 				return err
-			}); err != nil {
-				return changes, err
-			}
-			changes = append(changes, "started "+name+" again")
+			})
 		}
+		return g.Wait()
+	})
+	if err != nil {
+		return changes, err
+	}
+	for _, name := range ended {
+		changes = append(changes, "started "+name+" again")
 	}
 	return changes, nil
 }
+
+// startsAtOnce is how many bases start again at the same time: each is waited for until it is connected.
+const startsAtOnce = 50
 
 // otherSettings tells whether two configurations differ in more than the number
 // of bases and the patience.

@@ -128,7 +128,11 @@ func (s *commands) restartBases(c *cli.Context, up *sandbox.Sandbox, list []stri
 // killBases ends the processes of bases for good, as kill -9 does.
 func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string) error {
 	for _, name := range list {
-		if _, err := up.Inject(c.Context, name, json.RawMessage(`{"kind": "crash"}`)); err != nil {
+		crash, err := up.Inject(c.Context, name, json.RawMessage(`{"kind": "crash"}`))
+		if err == nil {
+			err = up.ClearFaults(c.Context, name, crash) // it has fired, and is nothing to list
+		}
+		if err != nil {
 			return err
 		}
 		say(s.Out, "killed %s\n", name)
