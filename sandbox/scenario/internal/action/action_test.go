@@ -1,6 +1,7 @@
 package action
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -448,12 +449,39 @@ func TestScript(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"said": "run-x /kubeconfig z"}, r.outputs); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
-	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
+	details := r.illWithin(patience, `script: {content: 'echo out; echo err >&2; exit 3'}`, "the script ended with status 3")
 	if diff := cmp.Diff([]Detail{{"standard output", "out\n"}, {"standard error", "err\n"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
 	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
-	r.ill(`script: {content: 'exit 1', until: "exitCode == 0"}`, "not within the time: it is not true of the script: exitCode == 0")
+}
+
+// What is said of a script that never did what it was to do is what its last whole attempt said, also when the time
+// ends in the middle of another one.
+func TestScriptUntilTheTimeEnds(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := r.Do(ctx, action(t, `script: {content: '[ ! -e once ] || { touch twice; sleep 60; }; touch once; exit 1', until: "exitCode == 0"}`))
+		ended <- err
+	}()
+	for deadline := time.After(patience); ; {
+		if _, err := os.Stat(filepath.Join(r.o.Folder, "twice")); err == nil {
+			break
+		}
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before its time: %v", err)
+		case <-deadline:
+			t.Fatal("it was not tried again")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel(errLate)
+	if err := <-ended; err == nil || err.Error() != "not within the time: it is not true of the script: exitCode == 0" {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestScriptIsKilledWithWhatItStarted(t *testing.T) {

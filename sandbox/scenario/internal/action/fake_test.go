@@ -272,7 +272,13 @@ func (r *rig) well(text, want string) {
 // ill does an action that must fail with a part of a text, and returns the details.
 func (r *rig) ill(text, want string) []Detail {
 	r.t.Helper()
-	_, err := r.do(text, 300*time.Millisecond)
+	return r.illWithin(time.Second, text, want)
+}
+
+// illWithin is ill with a limit of its own.
+func (r *rig) illWithin(limit time.Duration, text, want string) []Detail {
+	r.t.Helper()
+	_, err := r.do(text, limit)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		r.t.Fatalf("%s:\nerror %v\nwant %q", text, err, want)
 	}

@@ -42,10 +42,16 @@ func (s *Stage) script(ctx context.Context, a *v1alpha1.Script) (string, error) 
 			return "", err
 		}
 	}
+	var last *Failure // of the attempt before
 	for {
 		r, err := s.shell(ctx, a)
 		if err != nil {
-			return "", ended(ctx, err, func() *Failure { return evidence(fail("the script did not end"), r) })
+			return "", ended(ctx, err, func() *Failure {
+				if last != nil {
+					return last
+				}
+				return evidence(fail("the script did not end"), r)
+			})
 		}
 		f := s.judgeScript(r, until)
 		if f == nil {
@@ -56,13 +62,13 @@ func (s *Stage) script(ctx context.Context, a *v1alpha1.Script) (string, error) 
 			}
 			return plain.FirstLine(r.stdout), nil
 		}
-		if until == nil {
-			return "", evidence(f, r)
+		if last = evidence(f, r); until == nil {
+			return "", last
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return "", ended(ctx, context.Cause(ctx), func() *Failure { return evidence(f, r) })
+			return "", ended(ctx, context.Cause(ctx), func() *Failure { return last })
 		}
 	}
 }
