@@ -1,6 +1,8 @@
 package base
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -51,7 +53,8 @@ type Snapshot struct {
 	// Health is the last health document; HealthAt is zero before the first.
 	Health   arklet.Health
 	HealthAt time.Time
-	// Modules is the last list of modules; nil before the first, empty when the base has none.
+	// Modules is the last list of modules, by their names; nil before the first, empty when the base
+	// has none.
 	Modules []arklet.Biz
 	// ListedAt is the Origin.At of that list.
 	ListedAt time.Time
@@ -59,12 +62,23 @@ type Snapshot struct {
 
 // Module finds a module in the last list.
 func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
-	for _, m := range s.Modules {
-		if m.Name == name && m.Version == version {
+	for _, m := range s.Versions(name) {
+		if m.Version == version {
 			return m, true
 		}
 	}
 	return arklet.Biz{}, false
+}
+
+// Versions are those of a module in the last list. They are shared, and must not be changed.
+func (s Snapshot) Versions(name string) []arklet.Biz {
+	by := func(m arklet.Biz, name string) int { return strings.Compare(m.Name, name) }
+	from, _ := slices.BinarySearchFunc(s.Modules, name, by)
+	to := from
+	for to < len(s.Modules) && s.Modules[to].Name == name {
+		to++
+	}
+	return s.Modules[from:to]
 }
 
 // record is the state of one base; the Registry's lock guards it.

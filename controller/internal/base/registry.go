@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"hash/fnv"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -307,6 +309,7 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		}
 	}
 	b.older = 0
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b arklet.Biz) int { return strings.Compare(a.Name, b.Name) })
 	names := changedNames(b.modules, list)
 	if len(names) > 0 || !b.listed {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
