@@ -4,8 +4,9 @@
 //	provider.go    options, and PodController's calls
 //	informer.go    the Pods as PodController sees them
 //	store.go       the Pods that this controller serves, and what is known of each module on each base
+//	order.go       in which order the Pods of a module on a base count, and by what Pods are found
 //	modules.go     what a Pod asks for; pure
-//	workers.go     one worker for each base and module name
+//	workers.go     one worker for each base and module name, and how many work at once
 //	plan.go        what is to be done next for a module on a base; pure
 //	reconcile.go   what an operator does: step by step, it makes so what the Pods want,
 //	operate.go     with one command, its deadline and its retries,
@@ -17,6 +18,7 @@
 //	ledger.go      what Pods had put on a base, in a form that outlives them
 //	rollouts.go    how far the Deployments of the Pods are
 //	templates.go   what Deployments and DaemonSets want of their Pods now
+//	chores.go      writes to Pods that no lane makes, again until they are made
 //	unlabelled.go  Pods on bases that are no modules
 //	toleration.go  the toleration for this environment that a Pod may lack
 //	vklog.go       virtual-kubelet's log in ours

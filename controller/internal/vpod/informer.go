@@ -42,8 +42,8 @@ type Informer struct {
 
 	mu        sync.Mutex
 	handler   cache.ResourceEventHandler
-	delivered map[types.NamespacedName]bool
-	heard     []cache.InformerSynced // by each handler: it has got all that was listed
+	delivered map[types.NamespacedName]bool // false: PodController has it, and knows nothing of its end
+	heard     []cache.InformerSynced        // by each handler: it has got all that was listed
 }
 
 var _ corev1informers.PodInformer = (*Informer)(nil)
@@ -213,7 +213,8 @@ func leaving(pod *corev1.Pod) bool {
 func (i *Informer) withdraw(pod *corev1.Pod) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if key := nameOf(pod); i.delivered[key] {
+	key := nameOf(pod)
+	if _, known := i.delivered[key]; known {
 		delete(i.delivered, key)
 		i.handler.OnDelete(pod)
 	}
@@ -232,7 +233,9 @@ func (i *Informer) Forget(nodeName string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, pod := range i.On(nodeName) {
-		delete(i.delivered, nameOf(pod))
+		if key := nameOf(pod); i.delivered[key] {
+			i.delivered[key] = false // until it is no more: PodController forgets it then
+		}
 	}
 }
 
@@ -315,7 +318,7 @@ func (l namespaceLister) List(selector k8slabels.Selector) ([]*corev1.Pod, error
 
 func (l namespaceLister) Get(name string) (*corev1.Pod, error) {
 	pod, ok := l.informer.Get(types.NamespacedName{Namespace: l.namespace, Name: name})
-	if !ok {
+	if !ok || !l.informer.serves(pod.Spec.NodeName) { // PodController deletes Pods when their grace period is over
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
 	if pod.DeletionTimestamp == nil {

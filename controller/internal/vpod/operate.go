@@ -44,7 +44,10 @@ const listTimeout = 10 * time.Second
 // install sends installBiz and asks the base what came of it. The error carries a code; the
 // snapshot is the newest either way.
 func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
-	before := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
+	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
+	if !asked {
+		return b, nil
+	}
 	p.keep(ctx, key.identity)
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {
@@ -128,6 +131,9 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 
 // runCommand asks and measures; an error without an answer gets a code here.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
+	if ctx.Err() != nil { // another controller may serve the base by now
+		return arklet.Answer{}, ctx.Err()
+	}
 	began := time.Now()
 	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -135,12 +141,15 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	defer giveUp(nil)
 	if r.Command == arklet.CommandInstallBiz {
 		key := workerKey{identity, r.Module.Name}
-		p.store.change(func() { p.store.needLane(key).installing = &installing{r.Module, giveUp} })
-		defer p.store.change(func() {
-			if l := p.store.lane(key); l != nil {
-				l.installing = nil
-			}
-		})
+		note := func(i *installing) {
+			p.store.change(func() {
+				if l := p.store.lane(key); l != nil {
+					l.installing = i
+				}
+			})
+		}
+		note(&installing{r.Module, giveUp})
+		defer note(nil)
 	}
 	p.opts.Asked(identity, r)
 	answer, err := p.dialog.Do(asking, identity, r)
@@ -273,8 +282,10 @@ func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err 
 	now := time.Now()
 	var before, f failure
 	p.store.change(func() {
-		l := p.store.needLane(key)
-		before = l.failed[a]
+		l := p.store.lane(key)
+		if l != nil {
+			before = l.failed[a]
+		}
 		f = before
 		f.err, f.at, f.free = err, now, -1
 		if errcode.Passes(errcode.Of(err)) { // it does not count
@@ -286,8 +297,9 @@ func (p *Provider) recordFailure(key workerKey, a attempt, b base.Snapshot, err 
 		if lacksMetaspace(err) {
 			f.free = freeMetaspace(b)
 		}
-		l.failed[a] = f
-		p.store.dropEmpty(key)
+		if l != nil {
+			l.failed[a] = f
+		}
 	})
 	if before.err == nil || before.err.Error() != err.Error() || f.attempts == p.opts.MaxAttempts && before.attempts < f.attempts {
 		p.reportFailure(key, a, p.shownError(a, f))

@@ -1,6 +1,7 @@
 package vpod
 
 import (
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ const (
 )
 
 // probe has a module of a Pod probed while it is active, as its container asks for.
-func (p *Provider) probe(v view, name string, b base.Snapshot, before corev1.PodStatus) {
+func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapshot, before corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	c := v.pod.Spec.Containers[i]
 	if c.ReadinessProbe == nil && c.LivenessProbe == nil {
@@ -44,6 +45,9 @@ func (p *Provider) probe(v view, name string, b base.Snapshot, before corev1.Pod
 		t.Address = address
 	}
 	p.prober.Set(t)
+	if ctx.Err() != nil { // the base is not served any more, and its Pods are forgotten already
+		p.prober.Forget(v.uid, name)
+	}
 }
 
 // probed takes a verdict. A module whose liveness probe failed is installed anew.

@@ -19,9 +19,13 @@ import (
 
 // web is a base's web listener that the probes of a world reach without a network, since theirs is
 // a time of its own.
-type web struct{ healthy atomic.Bool }
+type web struct {
+	healthy atomic.Bool
+	asked   atomic.Int64
+}
 
 func (b *web) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.asked.Add(1)
 	w := httptest.NewRecorder()
 	if !b.healthy.Load() || r.URL.Host != "198.18.0.1:8080" {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -52,6 +56,15 @@ func probed(w *world, readiness, liveness bool) *web {
 	}
 	w.pass(3 * time.Second)
 	return b
+}
+
+// probeEvery has the module of Pod p1 probed in other periods.
+func (w *world) probeEvery(seconds int32) {
+	pod := w.pod("p1")
+	pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = seconds
+	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func TestProbes(t *testing.T) {

@@ -3,12 +3,12 @@ package vpod
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	appsinformers "k8s.io/client-go/informers/apps/v1"
@@ -112,7 +112,10 @@ type Provider struct {
 	prober    *probe.Prober
 	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
 	// say, whatever is under way there.
-	operators, publishers *workers
+	operators, publishers *workers[workerKey]
+	slots                 *slots
+	// chores are writes to Pods that no lane makes.
+	chores *workers[podKey]
 
 	mu     sync.RWMutex
 	nodes  map[string]string  // identity by the name of the Node, for those served
@@ -163,11 +166,16 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 			p.takeUp(pod)
 		}
 	}})
-	p.operators = &workers{
-		work: p.reconcile, atMost: opts.Speed.Of(operateAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
-		slots: &slots{size: opts.Workers, byBase: map[string]*baseSlots{}},
+	p.slots = &slots{size: opts.Workers, call: func(key workerKey) { p.operators.trigger(key) }, byBase: map[string]*baseSlots{}}
+	p.operators = &workers[workerKey]{
+		work: p.reconcile, rests: p.slots.decline, atMost: opts.Speed.Of(operateAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
 	}
-	p.publishers = &workers{work: p.publish, atMost: opts.Speed.Of(publishAtMost), speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{}}
+	p.publishers = &workers[workerKey]{
+		work: p.publish, atMost: opts.Speed.Of(publishAtMost), atOnce: publishAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
+	}
+	p.chores = &workers[podKey]{
+		work: p.tend, atMost: opts.Speed.Of(publishAtMost), atOnce: choresAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[podKey]*worker{},
+	}
 	return p
 }
 
@@ -185,10 +193,12 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.templates.watch(p.templateChanged); err != nil {
 		return err
 	}
-	for _, ws := range []*workers{p.operators, p.publishers} {
-		ws.start(ctx)
-		defer ws.stop()
-	}
+	p.operators.start(ctx)
+	defer p.operators.stop()
+	p.publishers.start(ctx)
+	defer p.publishers.stop()
+	p.chores.start(ctx)
+	defer p.chores.stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { p.others.watch.RunWithContext(ctx) })
@@ -271,9 +281,9 @@ func (p *Provider) servedContext(ctx context.Context, identity string) (_ contex
 	if !served {
 		return ctx, func() {}, false
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() { stop(); cancel() }, true
+	serving, cancel := context.WithCancel(s.ctx) // it ends before Leave returns
+	stop := context.AfterFunc(ctx, cancel)
+	return serving, func() { stop(); cancel() }, true
 }
 
 // addPods takes Pods of a base up, and then has the workers of their modules look.
@@ -314,7 +324,11 @@ func (p *Provider) Leave(identity, nodeName string) {
 
 func (p *Provider) forgetBase(identity string) {
 	for _, e := range p.store.removeBase(identity) {
-		p.prober.Forget(e.uid, e.names()...)
+		names := e.names()
+		p.prober.Forget(e.uid, names...)
+		for _, name := range names {
+			p.turns.leave(turn{e.pod.Namespace + "/" + name, e.pod.Spec.NodeName})
+		}
 	}
 }
 
@@ -328,14 +342,19 @@ func (p *Provider) ceaseToServe(identity, nodeName string) {
 	}
 }
 
+// removeAtOnce is how many Pods of one base that is gone are deleted at the same time.
+const removeAtOnce = 4
+
 // Remove takes the Pods of a base that is gone out of the API at once: Kubernetes itself would
-// leave them Ready for 40 s and more.
+// leave them Ready for 40 s and more. The error is that of the first that stays; the others go all the
+// same.
 func (p *Provider) Remove(ctx context.Context, identity, nodeName string) error {
-	var errs []error
+	var group errgroup.Group
+	group.SetLimit(removeAtOnce)
 	for _, pod := range p.informer.On(nodeName) {
-		errs = append(errs, p.writer.delete(ctx, pod))
+		group.Go(func() error { return p.writer.delete(ctx, pod) })
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	p.ceaseToServe(identity, nodeName)
@@ -393,8 +412,11 @@ func (p *Provider) Requested(nodeName string) int64 {
 // Pods is the number of Pods served.
 func (p *Provider) Pods() int { return p.store.count() }
 
-// Depth is the number of workers that run or wait for a turn.
-func (p *Provider) Depth() int { return p.operators.depth() }
+// Depth is the number of lanes in which something is under way, or waits for a slot of its base.
+func (p *Provider) Depth() int { return p.operators.depth() + p.slots.waiting() }
+
+// Unpublished is the number of lanes whose Pods are being written, or wait for that.
+func (p *Provider) Unpublished() int { return p.publishers.depth() }
 
 // podChanged hears of every module Pod of the cluster. PodController finds a Pod by its name: one
 // that was deleted and made anew under the same name it takes for an update, or for no change at
@@ -473,19 +495,6 @@ func (p *Provider) beginDeletion(uid types.UID) {
 	e, names, ok := p.store.markDeleting(uid)
 	if !ok {
 		return
-	}
-	installable := false
-	p.store.read(func() {
-		for _, m := range e.modules {
-			installable = installable || m.installable()
-		}
-	})
-	if !installable { // none of its modules could ever be installed: there is nothing to wait for
-		p.publishers.background(func(ctx context.Context) {
-			if err := p.finishPod(ctx, e); err != nil && ctx.Err() == nil {
-				p.opts.Logger.Warn("could not take a pod without modules out of the API; its grace period does", "base", e.identity, "err", err)
-			}
-		})
 	}
 	for _, name := range names {
 		p.trigger(workerKey{e.identity, name})

@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -14,9 +15,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/handover"
 )
 
-// publish is what a publisher does: it brings the status of a module's Pods on a base to what the
-// base says now, in the order that loses no request. It asks the base nothing and waits for no
-// command, so that what a list or an answer says is shown within the time of a write.
+// publishAtOnce is how many publishers work at the same time, so how many writes of Pods an API
+// server is asked for at once. It is enough for thousands a second, and leaves room beside them, in a
+// connection and in what the API server grants one client, for the Leases: a controller that can't
+// renew its own serves nobody.
+const publishAtOnce = 64
+
+// publish is what a publisher does: it takes the Pods of a module on a base out of the API of which
+// nothing is left there, and brings the status of the others to what the base says now. It asks the base
+// nothing and waits for no command, so that what a list or an answer says is shown within the time of a
+// write.
 func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, error) {
 	ctx, done, served := p.servedContext(ctx, key.identity)
 	defer done()
@@ -24,6 +32,50 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	if !served || !known {
 		return 0, nil
 	}
+	views := p.store.views(key)
+	finishing := p.finishPods(ctx, views)
+	wait, err := p.publishStatuses(ctx, key, b, views)
+	return wait, whileServed(ctx, errors.Join(finishing, err))
+}
+
+// finishPods takes the Pods out of the API of which nothing is on their base any more. One that can't be
+// keeps no other.
+func (p *Provider) finishPods(ctx context.Context, views []view) error {
+	var errs []error
+	for _, v := range views {
+		if v.deleting && v.finished && ctx.Err() == nil {
+			errs = append(errs, p.finishPod(ctx, v.entry))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finishPod takes a Pod out of the API. One with finalizers stays there, as at its end.
+func (p *Provider) finishPod(ctx context.Context, e *entry) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	var pod *corev1.Pod
+	p.store.read(func() { pod = e.pod })
+	if len(pod.Finalizers) > 0 {
+		if err := p.writer.ended(ctx, e, pod); err != nil {
+			return err
+		}
+	}
+	if err := p.writer.delete(ctx, pod); err != nil {
+		return err
+	}
+	p.store.remove(e)
+	names := e.names()
+	p.prober.Forget(e.uid, names...)
+	for _, name := range names { // what an older Pod has may serve again
+		p.trigger(workerKey{e.identity, name})
+	}
+	return nil
+}
+
+// publishStatuses writes the status of Pods where it is not what the base says, in the order that loses
+// no request.
+func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
 	now := time.Now()
 	var wait soonest
 	if again := p.noteSwitches(key, b); again > 0 {
@@ -31,12 +83,12 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	}
 	byKey := map[string]view{}
 	var pods []handover.Pod
-	for _, v := range p.store.views(key) {
+	for _, v := range views {
 		if v.deleting {
 			continue
 		}
 		before := p.writer.status(v.entry, v.pod)
-		p.probe(v, key.module, b, before)
+		p.probe(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.entry, b, *before.DeepCopy())
 		if b.Modules == nil && b.Liveness == base.Alive && isReady(&before) {
 			continue // it has said nothing yet since this controller knows it
@@ -63,7 +115,7 @@ func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, e
 	})
 	asPlanned, err := p.writeInOrder(ctx, key, b, pods, byKey)
 	if err != nil {
-		return 0, whileServed(ctx, err)
+		return 0, err
 	}
 	if !asPlanned {
 		p.publishers.trigger(key)
@@ -111,8 +163,8 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 			return
 		}
 		now := time.Now()
-		for _, biz := range b.Modules {
-			if biz.Name == key.module && l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
+		for _, biz := range b.Versions(key.module) {
+			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched {
 				l.switched[biz.Version] = now
 			}
 		}
@@ -287,9 +339,9 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 	s.replacing = l.replacing != nil && l.replacing.module.Version == s.Version
 	s.removing = l.removing != "" && l.removing == s.Version
 	coming, newest := false, true
-	views := l.views(s.Name)
-	for _, other := range views[slices.IndexFunc(views, func(v view) bool { return v.uid == e.uid })+1:] {
-		if other.module.Module == s.Module || !other.wants() {
+	order := l.ordered(s.Name)
+	for _, other := range order.wanted {
+		if other.module == s.Module || other.newest <= order.place[e.uid] {
 			continue
 		}
 		newest = false
@@ -298,12 +350,12 @@ func (p *Provider) addLane(s *moduleState, l *lane, e *entry, b base.Snapshot) {
 		if there && biz.State == arklet.StateActivated && (!sameVersion || placed != nil && placed.url == other.module.URL) {
 			s.superseded = true
 		}
-		coming = coming || !sameVersion && l.failed[install(other.module.Module)].err == nil
+		coming = coming || !sameVersion && l.failed[install(other.module)].err == nil
 	}
 	coming = coming || newest && s.failure == nil // its own version comes again
 	since := l.switched[s.Version]
-	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Modules, func(biz arklet.Biz) bool {
-		return biz.Name == s.Name && biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
+	s.overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(switchedFor) && slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
+		return biz.State == arklet.StateActivated && l.placed[biz.Version] != nil
 	})
 }
 

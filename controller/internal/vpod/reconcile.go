@@ -35,10 +35,8 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			continue
 		}
 		do, finished := p.plan(key, b)
-		for _, e := range finished {
-			if err := p.finishPod(ctx, e); err != nil {
-				return 0, whileServed(ctx, err)
-			}
+		if finished {
+			p.publishers.trigger(key)
 		}
 		if do.do == rest {
 			if do.look {
@@ -59,7 +57,11 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			}
 		}
 		looked = false
-		if err := p.carryOut(ctx, key, b, do); err != nil {
+		release, free := p.slots.take(key)
+		if !free {
+			return 0, nil // it is called when it is its turn
+		}
+		if err := p.carryOut(ctx, key, b, do, release); err != nil {
 			return 0, whileServed(ctx, err)
 		}
 	}
@@ -74,8 +76,9 @@ func whileServed(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan says what is to be done next in a lane, and which Pods nothing is left of in any lane.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished []*entry) {
+// plan says what is to be done next in a lane, and whether there is a Pod more of which nothing is
+// left in any lane.
+func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool) {
 	remembered, unsettled := 0, time.Duration(0)
 	if p.opts.Unsettled != nil {
 		unsettled = p.opts.Unsettled()
@@ -97,10 +100,8 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished []*en
 			now: now, name: key.module, leaving: map[string]departure{}, placed: l.placed, list: map[string]arklet.Biz{}, failed: l.failed,
 			unsettled: unsettled, canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
 		}
-		for _, biz := range b.Modules {
-			if biz.Name == key.module {
-				s.list[biz.Version] = biz
-			}
+		for _, biz := range b.Versions(key.module) {
+			s.list[biz.Version] = biz
 		}
 		for i := len(views) - 1; i >= 0; i-- {
 			s.add(views[i], p)
@@ -171,10 +172,10 @@ func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
 	}
 }
 
-// finished returns the deleted Pods of which nothing is left on the base, in this lane or another.
-// The last Pod of a lane takes along what Pods before it have left there. The caller holds the
-// store's lock.
-func (s *situation) finished(views []view) (done []*entry) {
+// finished notes the deleted Pods of which nothing is left on the base, in this lane or another, and
+// reports whether there is one more. The last Pod of a lane takes along what Pods before it have left
+// there. The caller holds the store's lock.
+func (s *situation) finished(views []view) (more bool) {
 	last, held := true, false
 	for _, v := range views {
 		last = last && v.deleting
@@ -193,21 +194,16 @@ func (s *situation) finished(views []view) (done []*entry) {
 			continue
 		}
 		v.left[s.name] = true
-		if len(v.left) == len(v.names()) {
-			done = append(done, v.entry)
+		if !v.finished && len(v.left) == len(v.names()) {
+			v.entry.finished, more = true, true
 		}
 	}
-	return done
+	return more
 }
 
-// carryOut does one step. What comes of it shows in the base's list, or is noted as a failure, so
-// that the next look at the lane sees another situation.
-func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step) error {
-	release, err := p.operators.slots.acquire(ctx, key.identity)
-	if err != nil {
-		p.removed(key)
-		return err
-	}
+// carryOut does one step, for which it has a slot. What comes of it shows in the base's list, or is
+// noted as a failure, so that the next look at the lane sees another situation.
+func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step, release func()) (err error) {
 	defer release()
 	defer p.removed(key)
 	if do.do == doUninstall || do.do == makeWay {
@@ -312,23 +308,4 @@ func (p *Provider) askForModules(ctx context.Context, b base.Snapshot) {
 	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not ask a base for its modules", "base", b.Identity, "err", err)
 	}
-}
-
-// finishPod takes a Pod out of the API of which nothing is on its base any more. One with
-// finalizers stays there, as at its end.
-func (p *Provider) finishPod(ctx context.Context, e *entry) error {
-	var pod *corev1.Pod
-	p.store.read(func() { pod = e.pod })
-	if len(pod.Finalizers) > 0 {
-		if err := p.writer.ended(ctx, e, pod); err != nil {
-			return err
-		}
-	}
-	if err := p.writer.delete(ctx, pod); err != nil {
-		return err
-	}
-	p.store.remove(e)
-	p.prober.Forget(e.uid, e.names()...)
-	p.publishAnew(e) // what an older Pod has may serve again
-	return nil
 }

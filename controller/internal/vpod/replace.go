@@ -22,6 +22,14 @@ type turn struct{ module, node string }
 // then serves nowhere for a moment. There may never be another one.
 const patience = 30 * time.Second
 
+// taken says whether another base has the turn.
+func (ts *turns) taken(t turn) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	has, taken := ts.holders[t.module]
+	return taken && has != t
+}
+
 // enter takes the turn, if nobody else has it and served says that another base serves meanwhile,
 // or that there is no other, or if it was asked for long enough.
 func (ts *turns) enter(t turn, now time.Time, served bool) bool {
@@ -70,6 +78,10 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	if len(views) == 0 {
 		return false
 	}
+	mine := turnIn(views, key.module)
+	if p.turns.taken(mine) { // what others are like is of no interest then, and there may be thousands
+		return false
+	}
 	pod := views[len(views)-1].pod
 	others := p.informer.elsewhere(pod.Namespace, key.module, pod.Spec.NodeName)
 	served := len(others) == 0 || p.gaps.elsewhere(p, pod.Namespace, key.module, pod.Spec.NodeName)
@@ -80,7 +92,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 			}
 		}
 	}
-	if !p.turns.enter(turnIn(views, key.module), time.Now(), served) {
+	if !p.turns.enter(mine, time.Now(), served) {
 		return false
 	}
 	p.store.change(func() {

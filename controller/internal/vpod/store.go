@@ -1,17 +1,16 @@
 package vpod
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -22,15 +21,18 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
-	workload string // its Deployment or DaemonSet; empty if it has none
+	workload string                 // its Deployment or DaemonSet; empty if it has none
+	sources  []types.NamespacedName // the ConfigMaps that hold versions of its modules
 	// outdated says that its workload wants another module now.
 	outdated bool
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
 	came     time.Time
 	deleting bool
-	// left are the module names of which nothing is left on the base, when deleting.
-	left map[string]bool
+	// left are the module names of which nothing is left on the base, when deleting; finished says that
+	// nothing is left at all: the Pod is to leave the API.
+	left     map[string]bool
+	finished bool
 	// origins say how each module got onto the base, by its name, as far as this controller saw it.
 	origins map[string]origin
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
@@ -68,6 +70,7 @@ func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
 type lane struct {
 	pods      map[types.UID]*entry
+	order     atomic.Pointer[order] // nil after anything that it tells has changed
 	placed    map[string]*placement // by version
 	failed    map[attempt]failure
 	replacing *replacement
@@ -88,32 +91,15 @@ type view struct {
 	pod           *corev1.Pod
 	module        module // the one of the lane
 	deleting      bool
+	finished      bool
 	outdated      bool
 	notReadySince time.Time
 	readySince    time.Time
-	// since orders views: it is when the Pod was created, or, if that was later, when one that its
-	// workload does not want any more was.
-	since time.Time
 }
 
 // wants says whether the Pod wants its module on the base: it stays, and its module can be
 // installed.
 func (v view) wants() bool { return !v.deleting && v.module.installable() }
-
-// older orders views by creation, but those that their workload wants after those that it does not
-// want any more; then by how far they were when they came, then by when they came. A controller that
-// starts in the middle of a rollout gets the Pods of one second in any order: what was written to
-// them tells which one is to serve.
-func older(a, b view) int {
-	current := func(v view) int {
-		if v.outdated {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(a.since.Compare(b.since), cmp.Compare(current(a), current(b)),
-		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
-}
 
 // stage is how far a Pod's life has gone, the furthest first.
 type stage int
@@ -141,14 +127,19 @@ type store struct {
 	// outdated says whether the workload of a Pod wants another module.
 	outdated func(*corev1.Pod) bool
 
-	mu     sync.RWMutex
-	next   uint64
-	byUID  map[types.UID]*entry
-	byBase map[string]map[string]*lane // then by module name
+	mu         sync.RWMutex
+	next       uint64
+	byUID      map[types.UID]*entry
+	byBase     map[string]map[string]*lane // then by module name
+	byWorkload index[string]
+	bySource   index[types.NamespacedName]
 }
 
 func newStore(outdated func(*corev1.Pod) bool) *store {
-	return &store{outdated: outdated, byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{}}
+	return &store{
+		outdated: outdated, byUID: map[types.UID]*entry{}, byBase: map[string]map[string]*lane{},
+		byWorkload: index[string]{}, bySource: index[types.NamespacedName]{},
+	}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
@@ -196,7 +187,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		}
 		s.byUID[pod.UID] = e
 	}
-	e.workload, e.outdated = workloadOf(pod), s.outdated(pod)
+	ordered := s.file(e, pod)
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules = pod, modules
@@ -218,6 +209,9 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		if !known {
 			l.remember(pod, m.Name)
 		}
+	}
+	if !ordered || len(changed) > 0 {
+		s.disorder(e)
 	}
 	return e, changed
 }
@@ -259,6 +253,8 @@ func (s *store) markDeleting(uid types.UID) (e *entry, names []string, ok bool) 
 	}
 	if !e.deleting {
 		e.deleting = true
+		e.finished = !slices.ContainsFunc(e.modules, module.installable) // there is nothing to wait for
+		s.disorder(e)
 		if e.notReadySince.IsZero() {
 			e.notReadySince = time.Now()
 		}
@@ -279,7 +275,8 @@ func (e *entry) names() []string {
 func (s *store) remove(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byUID, e.uid)
+	s.drop(e)
+	s.disorder(e)
 	for _, name := range e.names() {
 		key := workerKey{e.identity, name}
 		if l := s.lane(key); l != nil {
@@ -294,9 +291,11 @@ func (s *store) removeBase(identity string) (had []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.byBase[identity] {
-		for uid, e := range l.pods {
-			delete(s.byUID, uid)
-			had = append(had, e)
+		for _, e := range l.pods {
+			if s.byUID[e.uid] == e { // else another lane had it too
+				s.drop(e)
+				had = append(had, e)
+			}
 		}
 	}
 	delete(s.byBase, identity)
@@ -313,13 +312,8 @@ func (s *store) get(uid types.UID) (*entry, bool) {
 // refersTo lists the Pods whose module versions stand in a ConfigMap.
 func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	s.read(func() {
-		for _, e := range s.byUID {
-			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
-				source, _, refers := workload.VersionSource(e.pod.Namespace, c)
-				return refers && source == name
-			}) {
-				pods = append(pods, e.pod)
-			}
+		for _, e := range s.bySource[name] {
+			pods = append(pods, e.pod)
 		}
 	})
 	return pods
@@ -329,11 +323,12 @@ func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 // than before.
 func (s *store) changed(workload string) (lanes []workerKey) {
 	s.change(func() {
-		for _, e := range s.byUID {
-			if e.workload != workload || e.outdated == s.outdated(e.pod) {
+		for _, e := range s.byWorkload[workload] {
+			if e.outdated == s.outdated(e.pod) {
 				continue
 			}
 			e.outdated = !e.outdated
+			s.disorder(e)
 			for _, name := range e.names() {
 				lanes = append(lanes, workerKey{e.identity, name})
 			}
@@ -363,21 +358,13 @@ func (s *store) views(key workerKey) []view {
 // views is called with the store's lock held.
 func (l *lane) views(name string) []view {
 	views := make([]view, 0, len(l.pods))
-	outdated := map[string]time.Time{} // when the last one was created, by workload
-	for _, e := range l.pods {
-		if created := e.pod.CreationTimestamp.Time; e.outdated && created.After(outdated[e.workload]) {
-			outdated[e.workload] = created
-		}
+	for _, r := range l.ordered(name).ranks {
+		e := r.entry
+		views = append(views, view{
+			entry: e, pod: e.pod, module: e.modules[r.module], deleting: e.deleting, finished: e.finished, outdated: e.outdated,
+			notReadySince: e.notReadySince, readySince: e.readySince,
+		})
 	}
-	for _, e := range l.pods {
-		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
-		since := e.pod.CreationTimestamp.Time
-		if last := outdated[e.workload]; !e.outdated && last.After(since) {
-			since = last
-		}
-		views = append(views, view{entry: e, pod: e.pod, module: e.modules[i], deleting: e.deleting, outdated: e.outdated, notReadySince: e.notReadySince, readySince: e.readySince, since: since})
-	}
-	slices.SortFunc(views, older)
 	return views
 }
 
@@ -402,10 +389,14 @@ func (s *store) forgetFailures(identity string, of func(failure) bool) (forgot b
 }
 
 // placing notes what an install is to put on a base, before it is sent, and for which Pods.
-// unsettled is until when it may do so without an answer. It returns what was known before.
-func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (before *placement) {
+// unsettled is until when it may do so without an answer. It returns what was known before, and false
+// if nobody asks for anything there any more.
+func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (before *placement, asked bool) {
 	s.change(func() {
-		l := s.needLane(key)
+		l := s.lane(key)
+		if asked = l != nil; !asked {
+			return
+		}
 		before = l.placed[m.Version]
 		l.placed[m.Version] = &placement{url: m.URL, unsettled: unsettled}
 		from := originInstalled
@@ -418,7 +409,7 @@ func (s *store) placing(key workerKey, m arklet.Module, unsettled time.Time) (be
 			}
 		}
 	})
-	return before
+	return before, asked
 }
 
 // refused notes that a base did not take a jar: what was known of its version before holds, and an

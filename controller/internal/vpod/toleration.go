@@ -56,25 +56,19 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, more boo
 // tolerate has a Pod tolerate what it is to, without waiting. Kubernetes allows no other change of
 // tolerations but more of them, and of their seconds.
 func (p *Provider) tolerate(pod *corev1.Pod) {
-	if list, more := p.tolerations(pod); more {
-		p.publishers.background(func(ctx context.Context) { p.patchTolerations(ctx, pod, list) })
+	if _, more := p.tolerations(pod); more {
+		p.chores.trigger(podKey(nameOf(pod)))
 	}
 }
 
-func (p *Provider) patchTolerations(ctx context.Context, pod *corev1.Pod, tolerations []corev1.Toleration) {
-	release, err := p.operators.slots.acquire(ctx, "") // together they count as one base
-	if err != nil {
-		return
-	}
-	defer release()
+func (p *Provider) patchTolerations(ctx context.Context, pod *corev1.Pod, tolerations []corev1.Toleration) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"spec":     map[string]any{"tolerations": tolerations},
 	})
-	if err == nil {
-		_, err = p.writer.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
 	}
-	if err != nil { // somebody changed the Pod: its update comes here too
-		p.opts.Logger.Debug("could not add a toleration to a pod", "pod", nameOf(pod).String(), "err", err)
-	}
+	_, err = p.writer.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,11 +62,7 @@ func (s *strangers) look(pod *corev1.Pod) {
 		return
 	}
 	if pod.DeletionTimestamp != nil {
-		s.p.publishers.background(func(ctx context.Context) {
-			if err := s.p.writer.delete(ctx, pod); err != nil && ctx.Err() == nil {
-				s.p.opts.Logger.Warn("could not take a pod that is no module out of the API; its grace period does", "pod", nameOf(pod).String(), "err", err)
-			}
-		})
+		s.p.chores.trigger(podKey(nameOf(pod)))
 		return
 	}
 	s.mu.Lock()
@@ -78,28 +73,42 @@ func (s *strangers) look(pod *corev1.Pod) {
 		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule)
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
-		s.p.publishers.background(func(ctx context.Context) { s.write(ctx, pod) })
+		s.p.chores.trigger(podKey(nameOf(pod)))
 	}
 }
 
 const notAModule = "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " +
 	labels.Component + "=" + labels.Module + "; else its toleration of " + labels.TaintVirtualNode + " brings it here"
 
+// get finds a Pod as the API server last showed it; nil if there is none.
+func (s *strangers) get(name types.NamespacedName) *corev1.Pod {
+	obj, _, _ := s.watch.GetIndexer().GetByKey(name.String()) // an indexer in memory has no error
+	pod, _ := obj.(*corev1.Pod)
+	return pod
+}
+
+// tend writes what a Pod lacks, or takes it out of the API when it is deleted.
+func (s *strangers) tend(ctx context.Context, pod *corev1.Pod) error {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return s.p.writer.delete(ctx, pod)
+	case len(pod.Status.ContainerStatuses) == 0:
+		return s.write(ctx, pod)
+	}
+	return nil
+}
+
 // write has the containers of a Pod wait with what it lacks as the reason.
-func (s *strangers) write(ctx context.Context, pod *corev1.Pod) {
+func (s *strangers) write(ctx context.Context, pod *corev1.Pod) error {
 	status := *pod.Status.DeepCopy()
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonNotAModule, Message: notAModule}},
 		})
 	}
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
 	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status
 	_, err := s.p.writer.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil { // its next change is looked at too
-		s.p.opts.Logger.Warn("could not write the status of a pod that is no module; an Event tells", "pod", nameOf(pod).String(), "err", err)
-	}
+	return err
 }
 
 // served looks at the Pods of a Node that is served from now on.

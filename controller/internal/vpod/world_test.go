@@ -431,8 +431,9 @@ func (w *world) pod(name string) *corev1.Pod {
 }
 
 // show is a Pod's phase, readiness and the reason of each container that waits.
-func (w *world) show(name string) string {
-	p := w.pod(name)
+func (w *world) show(name string) string { return show(w.pod(name)) }
+
+func show(p *corev1.Pod) string {
 	if p == nil {
 		return "gone"
 	}

@@ -111,7 +111,12 @@ func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
 		GracePeriodSeconds: ptr.To[int64](0),
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) { // another Pod has its name, or an API server could not make up its mind
+		if live, reading := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); reading == nil && live.UID != pod.UID {
+			return nil
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %s: %w", nameOf(pod), err)
 	}
 	return nil
