@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,15 +14,29 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-// guarded is a tunnel that carries no operation while this controller may not act: another one may
-// serve the base by then. Questions do no harm.
+// guarded is a tunnel that carries operations for bases only that this controller serves, and none while
+// it may not act: another one may serve the base by then. Questions do no harm.
 type guarded struct {
 	tunnel interface {
 		Key() tunnel.Key
 		Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 	}
-	c *Controller
+	// mayOperate says why nothing may be sent to a base; nil if it may. It must not block.
+	mayOperate func(identity string) error
 }
+
+// mayOperate is asked at the last moment: whoever decided to send an operation may have waited since.
+func (c *Controller) mayOperate(identity string) error {
+	switch {
+	case !c.nodeReconciler.Acting():
+		return vnode.ErrNotActing
+	case !c.nodeReconciler.Owns(identity):
+		return errNotServed
+	}
+	return nil
+}
+
+var errNotServed = errors.New("this controller does not serve the base, and another one may")
 
 func (g guarded) Key() tunnel.Key { return g.tunnel.Key() }
 
@@ -29,8 +44,8 @@ func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) 
 	switch r.Command {
 	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
 	default:
-		if !g.c.nodeReconciler.Acting() {
-			return vnode.ErrNotActing
+		if err := g.mayOperate(to.Identity); err != nil {
+			return err
 		}
 	}
 	return g.tunnel.Send(ctx, to, r)

@@ -1,12 +1,53 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
+
+// asked is a tunnel that notes what it carries.
+type asked struct{ commands []arklet.Command }
+
+func (a *asked) Key() tunnel.Key { return tunnel.MQTT }
+
+func (a *asked) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
+	a.commands = append(a.commands, r.Command)
+	return nil
+}
+
+// What changes a base reaches those only that are served here; anybody may be asked.
+func TestOperationsReachServedBasesOnly(t *testing.T) {
+	commands := []arklet.Command{
+		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth, arklet.CommandQueryAllBiz,
+	}
+	for identity, want := range map[string][]arklet.Command{"ours": commands, "theirs": commands[3:]} {
+		to := &asked{}
+		g := guarded{to, func(identity string) error {
+			if identity != "ours" {
+				return errNotServed
+			}
+			return nil
+		}}
+		for _, command := range commands {
+			err := g.Send(t.Context(), tunnel.Address{Identity: identity}, arklet.Request{Command: command})
+			if refused := !slices.Contains(want, command); errors.Is(err, errNotServed) != refused || err != nil && !refused {
+				t.Errorf("%s for %s: %v", command, identity, err)
+			}
+		}
+		if diff := cmp.Diff(want, to.commands); diff != "" {
+			t.Errorf("what reaches %s (-want +got):\n%s", identity, diff)
+		}
+	}
+}
 
 // No list may be from before what this controller has done; all else is asked as it was.
 func TestNoOldLists(t *testing.T) {

@@ -75,7 +75,7 @@ func (c *Controller) gauges() {
 		})
 	}
 	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
-	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "nodes": c.nodeReconciler.Depth} {
+	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished, "nodes": c.nodeReconciler.Depth} {
 		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {
 			return float64(depth())
 		})

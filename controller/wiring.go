@@ -48,13 +48,13 @@ func (c *Controller) wireTunnels() error {
 			},
 			Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(guarded{c.mqtt, c})
+		c.dialog.Use(guarded{c.mqtt, c.mayOperate})
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
 			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: networks, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(guarded{c.http, c})
+		c.dialog.Use(guarded{c.http, c.mayOperate})
 	}
 	return nil
 }

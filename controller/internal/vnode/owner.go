@@ -111,12 +111,7 @@ func (r *Reconciler) workloadDelay(s *state) time.Duration {
 		return s.after.Sub(now)
 	}
 	r.mu.Lock()
-	mine, all := 0, len(r.states)
-	for _, other := range r.states {
-		if other.owned {
-			mine++
-		}
-	}
+	mine, all := r.served, len(r.states)
 	r.mu.Unlock()
 	level := mine * r.opts.MaxLevel / (all + 1)
 	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)

@@ -88,6 +88,7 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	states map[string]*state
+	served int // how many of them are owned
 	// waiting are those that wait until the ledger of a base is kept, by its identity.
 	waiting map[string][]chan struct{}
 }
@@ -348,6 +349,11 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	r.mu.Lock()
 	changed := s.owned != owned
 	s.owned = owned
+	if changed && owned {
+		r.served++
+	} else if changed {
+		r.served--
+	}
 	r.mu.Unlock()
 	if !changed {
 		return
