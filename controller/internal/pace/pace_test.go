@@ -46,7 +46,7 @@ var settings = []string{
 // constant or the function that they stand in, under the reason why.
 var undivided = map[string][]string{
 	"how long a network, an API or a process of this machine may take": {
-		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "controller.serveUntil", "vpod.apiTimeout", "configmap.readTimeout",
+		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vpod.afterConflict", "controller.serveUntil", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
 		"mqtt.handshake", "mqtt.retainedTime", "report.attemptTimeout", "vnode.firstHealth",
