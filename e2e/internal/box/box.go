@@ -75,10 +75,12 @@ type Result struct {
 }
 
 // Command prepares koupsandbox with arguments. The settings of the caller's own
-// sandboxes do not reach it.
+// sandboxes do not reach it, nor that a CI server reads along.
 func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Program), args...)
-	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool { return strings.HasPrefix(v, "KOUPSANDBOX_") })
+	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "KOUPSANDBOX_") || strings.HasPrefix(v, "GITHUB_ACTIONS=")
+	})
 	cmd.Env = append(cmd.Env, "KOUPSANDBOX_HOME="+b.Home, "KOUPSANDBOX_NAME="+b.Name)
 	return cmd
 }

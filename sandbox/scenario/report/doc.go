@@ -6,6 +6,8 @@
 //	style.go     colours, and what keeps a text from commanding the terminal
 //	json.go      the Report itself
 //	junit.go     JUnit XML, one testcase a run
+//	markdown.go  a summary in Markdown, for the page of a CI job
+//	github.go    annotations of files, as GitHub Actions reads them
 //	html.go      one HTML file with a timeline, which needs no network
 //	view.go      what its script gets to draw
 //	strings.go   that each text is written once

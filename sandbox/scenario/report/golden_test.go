@@ -38,6 +38,10 @@ func TestGolden(t *testing.T) {
 		{"sample.json", report.WriteJSON},
 		{"sample.xml", report.WriteJUnit},
 		{"sample.html", writeFrame},
+		{"sample.md", report.WriteMarkdown},
+		{"sample-github.txt", func(w io.Writer, r *scenario.Report) error {
+			return report.WriteAnnotations(w, report.Annotations(r))
+		}},
 	} {
 		t.Run(tc.file, func(t *testing.T) {
 			var got bytes.Buffer

@@ -29,7 +29,7 @@ import (
 // a line, or command a terminal, if they were not escaped.
 func hostile(t *rapid.T) func() string {
 	pieces := rapid.SampledFrom([]string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}", "${x}", "\\u003c",
-		"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00", "\x1b[2J", "\x07", "\r", "\n✓ ", "\n! ", "\n- ", "\xff", "\ufffe", "text", "中"})
+		"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00", "\x1b[2J", "\x07", "\r", "\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe", "text", "中"})
 	texts := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(pieces, 1, 4), func(p []string) string { return strings.Join(p, "") }), 1, 7).Draw(t, "texts")
 	n := 0
 	return func() string {
@@ -164,6 +164,55 @@ func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 		want := []string{"testsuites", "testsuite", "testcase", "system-out", "testsuite", "testcase", "failure", "testsuite", "testcase", "skipped", "testsuite", "testcase", "error"}
 		if diff := cmp.Diff(want, elements); diff != "" {
 			t.Fatalf("elements (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A summary has the elements, and rows of the columns, of a harmless report: no text is markup.
+func TestNoTextBreaksOutOfTheSummary(t *testing.T) {
+	write := func(t interface{ Fatal(...any) }, text func() string) (elements []string, bars []int) {
+		r := sampleReport()
+		poison(r, text)
+		var summary bytes.Buffer
+		if err := report.WriteMarkdown(&summary, r); err != nil {
+			t.Fatal(err)
+		}
+		table, _, _ := strings.Cut(summary.String(), "<details>")
+		for line := range strings.Lines(table) {
+			bare := regexp.MustCompile(`\\.`).ReplaceAllString(line, "")
+			if strings.ContainsAny(strings.ReplaceAll(bare, "**", ""), "`*_[]~") {
+				t.Fatal("markup in ", line)
+			}
+			bars = append(bars, strings.Count(bare, "|"))
+		}
+		return skeleton(t, summary.Bytes()), bars
+	}
+	n := 0
+	wantElements, wantBars := write(t, func() string { n++; return fmt.Sprint("harmless", n) })
+	rapid.Check(t, func(t *rapid.T) {
+		elements, bars := write(t, hostile(t))
+		if diff := cmp.Diff(wantElements, elements); diff != "" {
+			t.Fatalf("elements (-harmless +hostile):\n%s", diff)
+		}
+		if diff := cmp.Diff(wantBars, bars); diff != "" {
+			t.Fatalf("bars by line (-harmless +hostile):\n%s", diff)
+		}
+	})
+}
+
+// Nothing forges an annotation, or another command to GitHub: there is one line for each run that has
+// not passed, with the properties that it is to have.
+func TestNoTextCommandsGitHub(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := sampleReport()
+		poison(r, hostile(t))
+		var text bytes.Buffer
+		if err := report.WriteAnnotations(&text, report.Annotations(r)); err != nil {
+			t.Fatal(err)
+		}
+		want := regexp.MustCompile(`\A::error file=[^,:\n]*,line=41,title=[^,:\n]*::.*\n::error file=[^,:\n]*,line=17,title=[^,:\n]*::.*\n\z`)
+		if !want.MatchString(text.String()) {
+			t.Fatalf("the annotations are\n%s", text.String())
 		}
 	})
 }

@@ -3,8 +3,11 @@ package report_test
 import (
 	"bytes"
 	"io"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
@@ -31,6 +34,30 @@ func TestPageOfManyEventsStaysSmall(t *testing.T) {
 	events := len(big.Runs[0].Timeline) - len(small.Runs[0].Timeline)
 	if each := (sizeOf(big) - sizeOf(small)) / events; each > most {
 		t.Errorf("%d bytes for each of %d events, want %d at most", each, events, most)
+	}
+}
+
+// GitHub takes no summary of more than 1 MiB.
+func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
+	r := sampleReport()
+	failed := r.Runs[1]
+	failed.Details = append(failed.Details, scenario.Detail{Title: "long", Text: strings.Repeat(strings.Repeat("<", 1000)+"\n", 100)})
+	failed.Scenario = strings.Repeat("<|", 500)
+	r.Runs = r.Runs[:1]
+	for range 10000 {
+		r.Runs = append(r.Runs, failed)
+	}
+	var summary bytes.Buffer
+	if err := report.WriteMarkdown(&summary, r); err != nil {
+		t.Fatal(err)
+	}
+	if most := 1 << 20; summary.Len() > most {
+		t.Errorf("%d bytes, want %d at most", summary.Len(), most)
+	}
+	got := []int{strings.Count(summary.String(), "| ❌ failed |"), strings.Count(summary.String(), "<details>"),
+		strings.Count(summary.String(), "And 9,501 further runs, which `report.html` has."), strings.Count(summary.String(), "What else went wrong is in")}
+	if diff := cmp.Diff([]int{500, 20, 1, 1}, got); diff != "" {
+		t.Errorf("rows, evidence, notes (-want +got):\n%s", diff)
 	}
 }
 

@@ -127,32 +127,40 @@ func value(v any) string {
 	return strings.Join(values, "/")
 }
 
-// requests says how many requests a run has sent and lost, and how many of them kube-proxy has led;
-// empty if it had no traffic.
-func requests(runs ...*scenario.Run) string {
-	sent, lost, open, streams, proxied := 0, 0, 0, 0, 0
+// sums of the requests of runs.
+type sums struct{ sent, lost, open, streams, proxied int }
+
+// sum adds up the requests of runs.
+func sum(runs ...*scenario.Run) (s sums) {
 	for _, run := range runs {
 		for _, t := range run.Traffic {
-			sent, lost, open, streams = sent+t.Sent, lost+t.Summary.Lost, open+t.Open, streams+1
+			s.sent, s.lost, s.open, s.streams = s.sent+t.Sent, s.lost+t.Summary.Lost, s.open+t.Open, s.streams+1
 			if t.Route == traffic.RouteKubeProxy {
-				proxied += t.Sent
+				s.proxied += t.Sent
 			}
 		}
 	}
-	if streams == 0 {
+	return s
+}
+
+// requests says how many requests runs have sent and lost, and how many of them kube-proxy has led;
+// empty if they had no traffic.
+func requests(runs ...*scenario.Run) string {
+	s := sum(runs...)
+	if s.streams == 0 {
 		return ""
 	}
-	text := count(sent, "request", "requests")
-	switch proxied {
+	text := count(s.sent, "request", "requests")
+	switch s.proxied {
 	case 0:
-	case sent:
+	case s.sent:
 		text += " through kube-proxy"
 	default:
-		text += fmt.Sprintf(", %s of them through kube-proxy", Number(proxied))
+		text += fmt.Sprintf(", %s of them through kube-proxy", Number(s.proxied))
 	}
-	text += fmt.Sprintf(", %s lost", Number(lost))
-	if open > 0 {
-		text += fmt.Sprintf(", %s not answered yet", Number(open))
+	text += fmt.Sprintf(", %s lost", Number(s.lost))
+	if s.open > 0 {
+		text += fmt.Sprintf(", %s not answered yet", Number(s.open))
 	}
 	return text
 }

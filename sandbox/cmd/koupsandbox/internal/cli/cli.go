@@ -48,8 +48,12 @@ type Streams struct {
 // usageError is a mistake in the command line itself, or in a file that it names.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
 // inScenario is a mistake in a scenario: what can be written in one is not in the help of a command.
 type inScenario struct{ error }
+
+func (e inScenario) Unwrap() error { return e.error }
 
 // errFailed ends a command with status 1 without a further word: what it printed
 // says it all.
@@ -138,7 +142,7 @@ func newApp(s Streams, args []string) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.why(),
+			c.init(), c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.why(),
 			c.demo(),
 			c.images(), c.doctor(), c.version(), c.completion(), c.daemon(), c.trafficAgent(),
 		},

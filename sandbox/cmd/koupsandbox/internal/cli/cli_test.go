@@ -34,7 +34,7 @@ func run(t *testing.T, home string, arguments ...string) result {
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES", "KOUPSANDBOX_CONFIG",
-		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER", "KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"} {
+		"KOUPSANDBOX_ENV", "KOUPSANDBOX_PROVIDER", "KOUPSANDBOX_WAIT", "KOUPSANDBOX_BROKER", "KOUPSANDBOX_BROKER_USERNAME", "KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER", "GITHUB_ACTIONS"} {
 		t.Setenv(name, "")
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
@@ -58,7 +58,7 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base restart", "base kill", "base remove",
 		"base inject", "base faults", "base clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
-		"scenario schema", "scenario explain", "fuzz", "watch", "demo", "doctor", "version", "completion"} {
+		"scenario schema", "scenario explain", "fuzz", "watch", "demo", "doctor", "version", "completion", "init"} {
 		r := run(t, t.TempDir(), append(strings.Fields(command), "--help")...)
 		if r.Code != 0 || r.Err != "" {
 			t.Errorf("%s --help: %+v", command, r)

@@ -2,12 +2,14 @@
 //
 //	cli.go         Run: the application, its common flags, errors and exit codes
 //	words.go       flags behind arguments, and what a misspelt word may have been
+//	init.go        init
 //	up.go          up and down
 //	status.go      status and list
 //	bases.go       base list, add, remove, inject, faults, clear
 //	components.go  component kill, pause, resume, restart, stop, start
 //	api.go         api set, list, clear
 //	logs.go        logs
+//	annotate.go    annotations of files, as GitHub Actions reads them
 //	scenario.go    scenario list, new, schema
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
 //	fuzz.go        fuzz

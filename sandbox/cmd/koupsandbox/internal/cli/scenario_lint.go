@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,6 +31,7 @@ koupsandbox scenario explain RULE`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any, and that is said"},
 			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and say why what is there already is not Ready"},
+			annotate(),
 			output(formatJSON, formatYAML),
 		}, theCluster("of objects that name none")...),
 		Action: taking(1, -1, "files and folders, or -", s.lint),
@@ -59,7 +61,7 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 			say(s.Err, "not checked: whether %s is the environment that is meant; say which, with --env\n", strings.Join(envs, ", "))
 		}
 	})
-	if err != nil {
+	if err = errors.Join(err, s.annotate(c, annotationsOf(findings))); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {
@@ -103,10 +105,8 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 
 // asFindings turns the mistakes of scenarios into findings.
 func asFindings(err error) []lint.Finding {
-	problems, ok := err.(source.Problems) //nolint:errorlint // Load returns it unwrapped.
-	if !ok {
-		return nil
-	}
+	var problems source.Problems
+	errors.As(err, &problems)
 	var findings []lint.Finding
 	for _, p := range problems {
 		findings = append(findings, lint.Finding{Rule: "scenario", Level: lint.Error, File: p.Source, Line: p.Line,

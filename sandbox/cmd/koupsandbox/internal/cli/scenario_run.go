@@ -49,7 +49,8 @@ Whatever ends the command, components are as they were, and the sandbox of --up 
 			&cli.StringFlag{Name: "html", Usage: "`FILE` for a report with a timeline"},
 			&cli.StringFlag{Name: "junit", Usage: "`FILE` for a report in JUnit's XML"},
 			&cli.StringFlag{Name: "json", Usage: "`FILE` for the whole report"},
-			&cli.StringFlag{Name: "report-dir", Usage: "`FOLDER` for all three: report.html, junit.xml, report.json"},
+			&cli.StringFlag{Name: "report-dir", Usage: "`FOLDER` for all three, and a summary: report.html, junit.xml, report.json, summary.md"},
+			annotate(),
 			&cli.StringFlag{Name: "ledger", Usage: "`FILE` for every single request, as lines of JSON"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "show the steps and checks of runs that have passed too"},
 			output(formatJSON),
@@ -76,7 +77,7 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 	}
 	scenarios, err := load(paths, source.Options{Vars: vars, Select: choose})
 	if err != nil {
-		return err
+		return errors.Join(err, s.annotate(c, annotationsOf(asFindings(err))))
 	}
 	if from := c.String("from-step"); from != "" && !slices.Contains(stepsOf(scenarios), from) {
 		return usageError{fmt.Errorf("no scenario has a step %q; there are: %s", from, strings.Join(stepsOf(scenarios), ", "))}
@@ -265,11 +266,12 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	if format == formatJSON {
 		failed = report.WriteJSON(s.Out, r)
 	}
+	failed = errors.Join(failed, s.annotate(c, report.Annotations(r)))
 	folder := c.String("report-dir")
 	for _, form := range []struct {
 		flag, name string
 		write      func(io.Writer, *scenario.Report) error
-	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit}, {"json", "report.json", report.WriteJSON}} {
+	}{{"html", "report.html", report.WriteHTML}, {"junit", "junit.xml", report.WriteJUnit}, {"json", "report.json", report.WriteJSON}, {"", "summary.md", report.WriteMarkdown}} {
 		for _, path := range []string{c.String(form.flag), filepath.Join(folder, form.name)} {
 			if path == "" || path == form.name && folder == "" {
 				continue

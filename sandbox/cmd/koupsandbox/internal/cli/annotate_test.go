@@ -1,0 +1,69 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const badManifest = `apiVersion: v1
+kind: Pod
+metadata:
+  name: biz1
+  labels: {virtual-kubelet.koupleless.io/component: module}
+spec:
+  containers:
+    - {name: biz1, image: "https://modules.example/biz1-1.0.0-ark-biz.jar"}
+  tolerations: [{operator: Exists}]
+`
+
+// Where GitHub reads along, each mistake is also an annotation of its file.
+func TestAnnotations(t *testing.T) {
+	home := t.TempDir()
+	for name, text := range map[string]string{"bad.yaml": badScenario, "pod.yaml": badManifest} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mistakes := "::error file=HOME/bad.yaml,line=6,title=scenario::spec.vars.a: nothing uses this variable: remove it\n" +
+		"::error file=HOME/bad.yaml,line=8,title=scenario::spec.steps[0].sleep.reason: Required value: say why nothing else will do: waiting for what is meant is faster and surer\n" +
+		"::error file=HOME/bad.yaml,line=9,title=scenario::spec.steps[1].assert.cel: there is no function al; did you mean all?%0A    pods.al(p, true)%0A           ^\n"
+	in := map[string]string{"GITHUB_ACTIONS": "true"}
+	for _, tc := range []struct {
+		name string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{"a run, told by the environment", in, []string{"run", "HOME/bad.yaml"}, mistakes},
+		{"a run, told by the flag", nil, []string{"run", "--github", "HOME/bad.yaml"}, mistakes},
+		{"a run that nobody reads along", nil, []string{"run", "HOME/bad.yaml"}, ""},
+		{"a run that says no", in, []string{"run", "--github=false", "HOME/bad.yaml"}, ""},
+		{"lint of a manifest", in, []string{"lint", "--env", "dev", "HOME/pod.yaml"},
+			"::warning file=HOME/pod.yaml,line=6,title=affinity-missing::nothing says which bases may have the module, so it is put on any, of any name and version%0A" +
+				"select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity or nodeSelector\n" +
+				"::error file=HOME/pod.yaml,line=8,title=version-missing::"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := runWith(t, home, tc.env, append([]string{"scenario"}, tc.args...)...)
+			annotations := ""
+			for line := range strings.Lines(got.Err) {
+				if strings.HasPrefix(line, "::") {
+					annotations += line
+				}
+			}
+			if strings.Contains(got.Out, "::") {
+				t.Errorf("the standard output has annotations:\n%s", got.Out)
+			}
+			if tc.args[0] == "lint" {
+				annotations = annotations[:min(len(annotations), len(tc.want))]
+			}
+			if diff := cmp.Diff(tc.want, annotations); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

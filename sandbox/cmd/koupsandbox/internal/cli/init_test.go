@@ -1,0 +1,136 @@
+package cli_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// tree reads all files below a folder.
+func tree(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, relErr := filepath.Rel(folder, path)
+		if err == nil {
+			err = relErr
+		}
+		files[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// What init writes is right as it is, bears the name of the module alone, and is what the example in
+// this repository is.
+func TestInit(t *testing.T) {
+	example := tree(t, filepath.Join("..", "..", "..", "..", "..", "examples", "module"))
+	for ci, file := range map[string]string{"github": ".github/workflows/scenarios.yml", "gitlab": ".gitlab-ci.yml", "none": ""} {
+		t.Run(ci, func(t *testing.T) {
+			home := t.TempDir()
+			got := run(t, home, "init", "--ci", ci, "HOME/order")
+			if got.Code != 0 || got.Err != "" {
+				t.Fatalf("init: %+v", got)
+			}
+			written := tree(t, filepath.Join(home, "order"))
+			schema := written["scenarios/scenario.schema.json"]
+			delete(written, "scenarios/scenario.schema.json")
+			if !strings.HasPrefix(schema, "{") {
+				t.Errorf("the schema is %.40q", schema)
+			}
+			want := map[string]string{}
+			for name, text := range example {
+				if other := name == ".github/workflows/scenarios.yml" || name == ".gitlab-ci.yml"; !other || name == file {
+					text = strings.ReplaceAll(text, "$schema=../../../sandbox/api/v1alpha1/", "$schema=")
+					want[name] = strings.ReplaceAll(text, "stock", "order")
+				}
+			}
+			if diff := cmp.Diff(want, written); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			for name := range written {
+				if !strings.Contains(got.Out, filepath.Join("HOME/order", name)+"\n") {
+					t.Errorf("%s is not told in:\n%s", name, got.Out)
+				}
+			}
+			if told := strings.Contains(got.Out, "release of koupsandbox"); told != (ci != "none") {
+				t.Errorf("whether it tells of the release in CI: %t:\n%s", told, got.Out)
+			}
+			none := result{0, "", ""}
+			if diff := cmp.Diff(none, run(t, home, "scenario", "lint", "--env", "dev", "HOME/order")); diff != "" {
+				t.Errorf("lint (-want +got):\n%s", diff)
+			}
+			plan := "broken-release\ncontroller-restart\nrelease\n\n3 runs of 3 scenarios; all can be run.\n"
+			if diff := cmp.Diff(result{0, plan, ""}, run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
+				t.Errorf("dry-run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is there stays as it is, and nothing is written beside it.
+func TestInitOverwritesNothing(t *testing.T) {
+	home := t.TempDir()
+	folder := filepath.Join(home, "mine")
+	before := map[string]string{"Makefile": "mine", "README.md": "mine too", "other.txt": ""}
+	for name, text := range before {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := result{2, "", "koupsandbox: nothing was written, since HOME/mine has Makefile, README.md already: choose another folder, or move them away" + see("init")}
+	if diff := cmp.Diff(want, run(t, home, "init", "HOME/mine")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, tree(t, folder)); diff != "" {
+		t.Errorf("files (-before +after):\n%s", diff)
+	}
+	if err := os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(folder, ".gitignore")); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, home, "init", "HOME/mine")
+	if want := "HOME/mine has .gitignore, Makefile, README.md already"; got.Code != 2 || !strings.Contains(got.Err, want) {
+		t.Errorf("with a link that leads nowhere: %+v", got)
+	}
+}
+
+func TestInitMistakes(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const label = "must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+	for _, tc := range []struct {
+		args []string
+		err  string
+	}{
+		{[]string{"a", "b"}, "init takes one folder at most"},
+		{[]string{"--ci", "jenkins", "HOME/a"}, `--ci "jenkins" is not one of: github, gitlab, none`},
+		{[]string{"--name", "My", "HOME/a"}, `--name "My" ` + label},
+		{[]string{"--name", "on", "HOME/a"}, `--name "on" means something else in YAML`},
+		{[]string{"--name", "1e3", "HOME/a"}, `--name "1e3" means something else in YAML`},
+		{[]string{"HOME/A b"}, `a module is not called as the folder, choose its --name: "A b" ` + label},
+		{[]string{"HOME/file"}, "looking into the folder: lstat HOME/file/.github/workflows/scenarios.yml: not a directory"},
+	} {
+		if diff := cmp.Diff(result{2, "", "koupsandbox: " + tc.err + see("init")}, run(t, home, append([]string{"init"}, tc.args...)...)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", tc.args, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"file": ""}, tree(t, home)); diff != "" {
+		t.Errorf("something was written (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// Annotation is something that a reviewer is to see at a line of a file.
+type Annotation struct {
+	// Warning makes it a warning. Default: an error.
+	Warning bool
+	// File as the user named it; Line counts from 1, 0 = the file as a whole.
+	File string
+	Line int
+	// Title is short; Message may have several lines.
+	Title, Message string
+}
+
+// Annotations are those of runs that have not passed, each at the step that failed.
+func Annotations(r *scenario.Report) []Annotation {
+	var list []Annotation
+	for _, run := range r.Runs {
+		if run.Verdict != scenario.Failed && run.Verdict != scenario.Errored {
+			continue
+		}
+		a := Annotation{File: run.File, Title: fmt.Sprintf("%s %s", Name(run), run.Verdict), Message: run.Failure}
+		if text := requests(run); text != "" {
+			a.Message += "\n" + text
+		}
+		if run.Again != "" {
+			a.Message += "\nAgain: " + run.Again
+		}
+		if step := failedStep(run.Steps); step != nil {
+			a.Line = step.Line
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// WriteAnnotations writes them as workflow commands of GitHub Actions, one a line. GitHub shows the
+// first ten errors and the first ten warnings of a step.
+func WriteAnnotations(w io.Writer, list []Annotation) error {
+	for _, a := range list {
+		level := "error"
+		if a.Warning {
+			level = "warning"
+		}
+		properties := []string{"file=" + property(a.File)}
+		if a.Line > 0 {
+			properties = append(properties, fmt.Sprintf("line=%d", a.Line))
+		}
+		properties = append(properties, "title="+property(a.Title))
+		if _, err := fmt.Fprintf(w, "::%s %s::%s\n", level, strings.Join(properties, ","), data(plain.Lines(a.Message))); err != nil {
+			return fmt.Errorf("writing annotations: %w", err)
+		}
+	}
+	return nil
+}
+
+// data escapes a text as GitHub unescapes it again: see the toolkit's @actions/core, command.ts.
+func data(text string) string { return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text) }
+
+// property is data for a value that commas and colons would end.
+func property(text string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(data(plain.Text(text)))
+}

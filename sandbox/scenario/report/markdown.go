@@ -1,0 +1,133 @@
+package report
+
+import (
+	"bytes"
+	"html"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+const (
+	// A summary of a GitHub job holds 1 MiB. With so many rows, names of so many characters, and
+	// evidence of so many runs and bytes of HTML, a summary stays below it whatever it tells.
+	mostRows     = 500
+	longestName  = 120
+	mostEvidence = 20
+	longestText  = 16 << 10
+)
+
+// WriteMarkdown writes a summary for the page of a CI job, in GitHub's Markdown, which GitLab reads
+// too: a table of all runs with their lost requests, those first that have not passed, and their
+// evidence folded away. A long report is cut, and says so.
+func WriteMarkdown(w io.Writer, r *scenario.Report) error {
+	runs := slices.Clone(r.Runs)
+	wrong := func(run *scenario.Run) bool { return run.Verdict == scenario.Failed || run.Verdict == scenario.Errored }
+	slices.SortStableFunc(runs, func(a, b *scenario.Run) int {
+		if wrong(a) == wrong(b) {
+			return 0
+		}
+		if wrong(a) {
+			return -1
+		}
+		return 1
+	})
+	var summary bytes.Buffer
+	if err := WriteSummary(&summary, r, TextOptions{}); err != nil {
+		return err
+	}
+	p := newPrinter(w, TextOptions{})
+	p.say("### Scenarios\n\n%s\n", markdown(summary.String()))
+	if len(runs) > 0 {
+		p.say("\n| | Run | Took | Requests | Lost |\n|---|---|---:|---:|---:|\n")
+	}
+	for i, run := range runs {
+		if i == mostRows {
+			p.say("\nAnd %s, which `report.html` has.\n", count(len(runs)-i, "further run", "further runs"))
+			break
+		}
+		p.row(run)
+	}
+	for i, run := range runs {
+		if !wrong(run) {
+			break
+		}
+		if i == mostEvidence {
+			p.say("\nWhat else went wrong is in `report.html`.\n")
+			break
+		}
+		if err := p.folded(run); err != nil {
+			return err
+		}
+	}
+	return p.end()
+}
+
+// row is a line of the table.
+func (p *printer) row(run *scenario.Run) {
+	sent, lost := "", ""
+	if s := sum(run); s.streams > 0 {
+		sent, lost = Number(s.sent), Number(s.lost)
+		if s.lost > 0 {
+			lost = "**" + lost + "**"
+		}
+	}
+	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent, lost)
+}
+
+// emblem is how a verdict begins its row; colours of a terminal are not to be had.
+func emblem(v scenario.Verdict) string {
+	switch v {
+	case scenario.Passed:
+		return "✅"
+	case scenario.Skipped:
+		return "➖ skipped"
+	case scenario.Errored:
+		return "⚠️ errored"
+	default:
+		return "❌ failed"
+	}
+}
+
+// folded is the evidence of a run, as on a terminal.
+func (p *printer) folded(run *scenario.Run) error {
+	var text bytes.Buffer
+	if err := WriteRun(&text, run, TextOptions{}); err != nil {
+		return err
+	}
+	var lines strings.Builder
+	for line := range strings.Lines(html.EscapeString(strings.TrimSpace(text.String()))) {
+		if lines.Len()+len(line) > longestText {
+			lines.WriteString("…\n")
+			break
+		}
+		lines.WriteString(line)
+	}
+	p.say("\n<details><summary>%s</summary>\n<pre>\n%s\n</pre>\n</details>\n", html.EscapeString(shortName(run)), strings.TrimSpace(lines.String()))
+	return nil
+}
+
+// shortName is the name of a run in one line that is not too long.
+func shortName(run *scenario.Run) string {
+	name := []rune(plain.Text(Name(run)))
+	if len(name) > longestName {
+		name = append(name[:longestName-1], '…')
+	}
+	return string(name)
+}
+
+// markdown shows a text as it is in a paragraph or a cell of a table. Nothing in it is markup.
+func markdown(text string) string {
+	text = html.EscapeString(strings.TrimSpace(text))
+	var b strings.Builder
+	for _, r := range text {
+		if strings.ContainsRune("\\`*_[]|~", r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
