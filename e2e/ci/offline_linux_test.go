@@ -1,0 +1,70 @@
+package ci
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+)
+
+// Nothing is asked of a network: all works where there is none but loopback.
+func TestOffline(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("*** NOTHING PROVES THAT NO NETWORK IS NEEDED: an empty network namespace takes root ***")
+	}
+	bin, err := box.FindPrograms(root)
+	must(t, err)
+	b := &box.Box{Bin: bin, Home: shortFolder(t), Name: "offline"}
+	defer func() { must(t, b.Down(t.Context())) }()
+	emptyNetwork(t)
+	// No subtests: only this goroutine has that network.
+	for _, tc := range []struct {
+		args []string
+		want string // in what it prints
+	}{
+		{[]string{"up", "--bases", "2"}, `(?m)^Sandbox "offline" is up after `},
+		{[]string{"status"}, `(?m)^kube-apiserver +running`},
+		{[]string{"scenario", "run", filepath.Join(root, "examples", "module", "scenarios")}, `(?m)^3 passed in .* 0 lost`},
+		{[]string{"down"}, `(?m)^Sandbox "offline" is down after `},
+		{[]string{"scenario", "run", "--up", filepath.Join(root, "examples", "module", "scenarios", "release.yaml")}, `(?m)^1 passed in .* 0 lost`},
+		{[]string{"demo", "--name", "offline"}, `(?m)^✓ Deployment +[\d,]+ requests sent, 0 lost$`},
+	} {
+		result, err := b.Run(t.Context(), tc.args...)
+		must(t, err)
+		if result.Status != 0 || !regexp.MustCompile(tc.want).MatchString(result.Out) {
+			t.Errorf("koupsandbox %s ends with status %d; want %s in\n%s%s", strings.Join(tc.args, " "), result.Status, tc.want, result.Out, result.Err)
+		}
+	}
+}
+
+// emptyNetwork gives this goroutine, and what it starts, a network namespace of its own. Its thread ends
+// with the goroutine.
+func emptyNetwork(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	must(t, unix.Unshare(unix.CLONE_NEWNET))
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	must(t, err)
+	defer func() { must(t, unix.Close(socket)) }()
+	request, err := unix.NewIfreq("lo")
+	must(t, err)
+	request.SetUint16(unix.IFF_UP)
+	must(t, unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request))
+	interfaces, err := net.Interfaces()
+	must(t, err)
+	names := []string{}
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	if diff := cmp.Diff([]string{"lo"}, names); diff != "" {
+		t.Fatalf("interfaces (-want +got):\n%s", diff)
+	}
+}
