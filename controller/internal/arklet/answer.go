@@ -162,9 +162,9 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 // base/biz message of generation A.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
-		Code    string    `json:"code"`
-		Message string    `json:"message"`
-		Data    []wireBiz `json:"data"`
+		Code    string   `json:"code"`
+		Message string   `json:"message"`
+		Data    wireList `json:"data"`
 	}
 	if err := decode(body, &w); err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package arklet
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -63,30 +65,80 @@ type wireRecord struct {
 
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
+	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
 	if err == nil {
-		err = checkNames("reason", r.Reason)
+		err = checkNames("reason", reason)
 	}
-	return Record{
-		At:      at,
-		State:   ParseState(r.State),
-		Reason:  strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_")),
-		Message: Text(r.Message),
-	}, err
+	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: Text(r.Message)}, err
+}
+
+// wireRecords are the newest records of a list, while it is read.
+type wireRecords []wireRecord
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *wireRecords) UnmarshalJSON(list []byte) error {
+	*w = nil
+	return each(list, func(r wireRecord) error {
+		if len(*w) == 2*maxRecords { // so that each is moved once
+			*w = append((*w)[:0], (*w)[maxRecords:]...)
+		}
+		*w = append(*w, r)
+		return nil
+	})
+}
+
+// wireList is a list of modules that is given up, while it is read, where it is longer than may be.
+type wireList []wireBiz
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *wireList) UnmarshalJSON(list []byte) error {
+	*w = nil
+	return each(list, func(b wireBiz) error {
+		if len(*w) == MaxModules {
+			return fmt.Errorf("%w: a list of more than %d modules", ErrLimit, MaxModules)
+		}
+		*w = append(*w, b)
+		return nil
+	})
+}
+
+// each calls f for each element of a JSON list as it is read, until the first error. A list of a
+// message takes a hundred times its bytes when it is read as a whole: its elements may be empty.
+func each[T any](list []byte, f func(T) error) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	switch start, err := d.Token(); {
+	case err != nil:
+		return err
+	case start == nil: // null
+		return nil
+	case start != json.Delim('['):
+		return fmt.Errorf("decoding a message: %.40q is no list", fmt.Sprint(start))
+	}
+	var one, empty T
+	for ; d.More(); one = empty {
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		if err := f(one); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the full form of
 // queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
 type wireBiz struct {
-	Name       string       `json:"name"`
-	Version    string       `json:"version"`
-	State      string       `json:"state"`
-	Latest     *wireRecord  `json:"latestStateRecord"`
-	BizName    string       `json:"bizName"`
-	BizVersion string       `json:"bizVersion"`
-	BizState   string       `json:"bizState"`
-	Records    []wireRecord `json:"bizStateRecords"`
-	WebContext string       `json:"webContextPath"`
-	MainClass  string       `json:"mainClass"`
+	Name       string      `json:"name"`
+	Version    string      `json:"version"`
+	State      string      `json:"state"`
+	Latest     *wireRecord `json:"latestStateRecord"`
+	BizName    string      `json:"bizName"`
+	BizVersion string      `json:"bizVersion"`
+	BizState   string      `json:"bizState"`
+	Records    wireRecords `json:"bizStateRecords"`
+	WebContext string      `json:"webContextPath"`
+	MainClass  string      `json:"mainClass"`
 }
 
 // masterMainClass is how sofa-ark marks the base itself in a full list (protocol 4.7).
@@ -124,7 +176,7 @@ func (w wireBiz) biz() (Biz, error) {
 // DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
 // the base itself (protocol 3.6).
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
-	var w []wireBiz
+	var w wireList
 	if err := decode(data, &w); err != nil {
 		return nil, err
 	}
@@ -132,10 +184,7 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 }
 
 // bizList drops the base itself and entries without a name.
-func bizList(w []wireBiz) ([]Biz, error) {
-	if len(w) > MaxModules {
-		return nil, fmt.Errorf("%w: a list of %d modules: at most %d", ErrLimit, len(w), MaxModules)
-	}
+func bizList(w wireList) ([]Biz, error) {
 	list := make([]Biz, 0, len(w))
 	for _, wire := range w {
 		if wire.MainClass == masterMainClass || cmp.Or(wire.Name, wire.BizName) == "" {

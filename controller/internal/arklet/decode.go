@@ -162,8 +162,12 @@ func decode(b []byte, into any) error {
 	if len(b) > MaxPayload {
 		return ErrTooLarge
 	}
-	if err := json.Unmarshal(b, into); err != nil {
-		return fmt.Errorf("decoding a message: %w", err)
+	switch err := json.Unmarshal(b, into); {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLimit):
+		return err
+	default: // the library quotes numbers of any length
+		return fmt.Errorf("decoding a message: %.200s", err.Error())
 	}
-	return nil
 }

@@ -266,52 +266,6 @@ func TestRequestBodies(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds every decoder to its promise: a value or an error for any bytes.
-func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{
-		`{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`,
-		`{"data":[{"name":"biz1","state":"activated","version":"1","latestStateRecord":{"changeTime":1}}]}`,
-		`{"data":{"command":"installBiz","response":{"code":"SUCCESS","data":{"bizInfos":[]}}}}`,
-		`{"data":{"code":"SUCCESS","data":{"healthData":{"jvm":{"run time(s)":1e309}}}}}`,
-		`{"data":{"command":"batchInstallBiz","response":{"code":"FAILED","data":{"bizUrlToResponse":{"u":{}}}}}}`,
-		`[]`, `{`, "\x00\xff",
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		data := payload
-		if e, err := DecodeEnvelope(payload); err == nil {
-			data = e.Data
-		}
-		if h, err := DecodeHeartbeat(data); err == nil && (h.Port < 0 || h.Port > 65535) {
-			t.Errorf("a heartbeat with port %d was accepted", h.Port)
-		}
-		if list, err := DecodeSimpleBiz(data); err == nil {
-			for _, b := range list {
-				if b.Name == "" {
-					t.Error("a biz without a name was listed")
-				}
-			}
-		}
-		if h, err := DecodeHealth(data); err == nil && h.MetaspaceMax < Unlimited {
-			t.Errorf("metaspace of %d bytes", h.MetaspaceMax)
-		}
-		if a, err := DecodeBizOperation(data); err == nil && a.Code == "" {
-			t.Error("an answer without a code was accepted")
-		}
-		for _, decode := range []func([]byte) error{
-			func(b []byte) error { _, err := DecodeMetadata(b); return err },
-			func(b []byte) error { _, err := DecodeBatchInstall(b); return err },
-			func(b []byte) error { _, err := DecodeBizListOutput(b); return err },
-			func(b []byte) error { _, err := DecodeHTTPAnswer(b, Request{}); return err },
-		} {
-			if err := decode(data); err != nil && err.Error() == "" {
-				t.Error("an error without a text")
-			}
-		}
-	})
-}
-
 func checkErr(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {

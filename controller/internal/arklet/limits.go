@@ -65,6 +65,7 @@ func checkName(what, name string, limit int) error {
 // printed, line ends and tabs. Of a stack trace that is longer the frames go first, so that every
 // exception and every cause stays.
 func Text(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) > MaxText {
 		s = withoutFrames(s)
 	}

@@ -3,6 +3,7 @@ package arklet
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -91,13 +92,14 @@ func TestLimits(t *testing.T) {
 func TestTexts(t *testing.T) {
 	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
 	for name, c := range map[string]struct{ text, want string }{
-		"short":                {"a\n\tat b\n", "a\n\tat b\n"},
-		"what is not printed":  {"a\x00\x1b[31mb\u202e\r\nc", "a[31mb\nc"},
-		"a long stack trace":   {"java.io.IOException: x\n" + frames + "Caused by: y\n" + frames + "\t... 7 more\n", "java.io.IOException: x\nCaused by: y\n"},
-		"a long line":          {strings.Repeat("é", MaxText), strings.Repeat("é", (MaxText-3)/2) + "…"},
-		"exactly what may be":  {strings.Repeat("x", MaxText), strings.Repeat("x", MaxText)},
-		"one byte too many":    {strings.Repeat("x", MaxText+1), strings.Repeat("x", MaxText-3) + "…"},
-		"frames within limits": {frames[:400], frames[:400]},
+		"short":                  {"a\n\tat b\n", "a\n\tat b\n"},
+		"what is not printed":    {"a\x00\x1b[31mb\u202e\r\nc", "a[31mb\nc"},
+		"a long stack trace":     {"java.io.IOException: x\n" + frames + "Caused by: y\n" + frames + "\t... 7 more\n", "java.io.IOException: x\nCaused by: y\n"},
+		"a long line":            {strings.Repeat("é", MaxText), strings.Repeat("é", (MaxText-3)/2) + "…"},
+		"exactly what may be":    {strings.Repeat("x", MaxText), strings.Repeat("x", MaxText)},
+		"one byte too many":      {strings.Repeat("x", MaxText+1), strings.Repeat("x", MaxText-3) + "…"},
+		"frames within limits":   {frames[:400], frames[:400]},
+		"bytes that are no text": {strings.Repeat("\xff\x80", MaxText) + "a", "\uFFFDa"},
 	} {
 		if diff := cmp.Diff(c.want, Text(c.text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -138,6 +140,45 @@ func TestTheNewestRecordsStay(t *testing.T) {
 	r := list[0].Records
 	if len(r) != maxRecords || r[0].At.UnixMilli() != 6 || r[maxRecords-1] != list[0].Latest || list[0].Latest.At.UnixMilli() != maxRecords+5 {
 		t.Errorf("%d records from %v to %v, latest %v", len(r), r[0].At, r[len(r)-1].At, list[0].Latest.At)
+	}
+}
+
+// A list whose elements are empty takes little of a message, and much as what it is read into.
+func TestAMessageTakesLittleMemory(t *testing.T) {
+	fill := func(begin, one, end string) []byte {
+		return []byte(begin + strings.Repeat(one+",", (MaxPayload-len(begin)-len(one)-len(end))/(len(one)+1)) + one + end)
+	}
+	for name, c := range map[string]struct {
+		message []byte
+		decode  func([]byte) error
+	}{
+		"modules":     {fill(`[`, `{}`, `]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
+		"numbers":     {fill(`[`, `1`, `]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
+		"nothing":     {fill(`{"code":"SUCCESS","data":[`, `null`, `]}`), func(b []byte) error { _, err := DecodeBizListOutput(b); return err }},
+		"records":     {fill(`[{"name":"b","bizStateRecords":[`, `{}`, `]}]`), func(b []byte) error { _, err := DecodeSimpleBiz(b); return err }},
+		"of a number": {fill(`{"masterBizInfo":{},"port":1`, `1`, `}`), func(b []byte) error { _, err := DecodeHeartbeat(b); return err }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_ = c.decode(c.message) // refused or not
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 16*MaxPayload {
+				t.Errorf("a message of %d KiB took %d KiB", len(c.message)>>10, took>>10)
+			}
+		})
+	}
+}
+
+// What the library quotes of a message is cut.
+func TestErrorsAreShort(t *testing.T) {
+	_, err := DecodeHeartbeat([]byte(`{"masterBizInfo":{},"port":` + strings.Repeat("1", 1<<19) + `}`))
+	if err == nil || len(err.Error()) > 300 {
+		t.Errorf("a port of half a million digits: %.400v", err)
+	}
+	long := strings.Repeat("ɐ", MaxName/2) // its capital takes three bytes
+	if _, err := DecodeSimpleBiz([]byte(`[{"name":"b","latestStateRecord":{"reason":"` + long + `"}}]`)); !errors.Is(err, ErrLimit) {
+		t.Errorf("a reason that is too long in capitals: %.400v", err)
 	}
 }
 
