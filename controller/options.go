@@ -58,7 +58,8 @@ type Options struct {
 	ModuleView bool
 	// Kubelet serves logs and exec of module Pods [KUBELET_PROXY_ENABLED]; nil leaves it out.
 	Kubelet *KubeletOptions
-	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS].
+	// ReportHooks are web hooks that are told of failures [REPORT_HOOKS]. The fragment of an address is
+	// the secret that signs messages to it.
 	ReportHooks []*url.URL
 	// FailedPods says which Pods turn Failed when a newer version of their module serves on their
 	// base: "unowned" (those without a controller), "never" or "always" [FAILED_PODS]; empty means

@@ -81,7 +81,7 @@ func run(m *testing.M) int {
 	defer alive.Close()
 	stuck := newStuck()
 	defer stuck.close()
-	settings["REPORT_HOOKS"] = stuck.URL + ";" + alive.URL
+	settings["REPORT_HOOKS"], settings["REPORT_HOOKS_ALLOW_HTTP"] = stuck.URL+";"+alive.URL, "true"
 	if err := bringUp(ctx, home); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e/controller: %v\n", errors.Join(err, shared.Down(ctx)))
 		return 1

@@ -83,7 +83,8 @@ func flags() []cli.Flag {
 		text("kubelet-tls-cert", "KUBELET_TLS_CERT", "", "`FILE` with its certificate (default: self-signed)"),
 		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),
 		text("kubelet-client-ca", "KUBELET_CLIENT_CA", "", "`FILE` with the authority of the API server's client certificate"),
-		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;"),
+		text("report-hooks", "REPORT_HOOKS", "", "`URLS` of DingTalk robots that are told of failures, separated by ;, each with #SECRET behind it if the robot wants messages signed"),
+		&cli.BoolFlag{Name: "report-hooks-allow-http", EnvVars: []string{"REPORT_HOOKS_ALLOW_HTTP"}, Usage: "take http URLs for these too, whose tokens others can read on the way"},
 		text("failed-pods", "FAILED_PODS", "unowned", "`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
 		&cli.BoolFlag{Name: "keep-same-version", EnvVars: []string{"KEEP_SAME_VERSION"}, Usage: "never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"},
 		&cli.BoolFlag{Name: "leave-pod-tolerations", EnvVars: []string{"LEAVE_POD_TOLERATIONS"}, Usage: "leave the tolerations of module Pods as they are: without this environment, and with a limit on unreachable Nodes"},
@@ -173,7 +174,7 @@ func options(c *cli.Context) (controller.Options, error) {
 	if o.ClientID == "" {
 		o.ClientID = string(uuid.NewUUID())
 	}
-	if o.ReportHooks, err = report.ParseHooks(c.String("report-hooks")); err != nil {
+	if o.ReportHooks, err = report.ParseHooks(c.String("report-hooks"), c.Bool("report-hooks-allow-http")); err != nil {
 		return o, fmt.Errorf("REPORT_HOOKS: %w", err)
 	}
 	if c.Bool("kubelet") {

@@ -36,6 +36,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
 		{"an unknown log format", append(ok, "--log-format", "xml"), "LOG_FORMAT"},
 		{"a hook that is no URL", append(ok, "--report-hooks", "nonsense"), "REPORT_HOOKS"},
+		{"a hook without TLS", append(ok, "--report-hooks", "http://h/?access_token=t"), "REPORT_HOOKS_ALLOW_HTTP"},
 		{"a rule that does not exist", append(ok, "--failed-pods", "sometimes"), "FAILED_PODS"},
 		{"an authority that is not there", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
 		{"an authority that is none", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},

@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,7 +30,8 @@ const (
 type hook struct {
 	o       Options
 	name    string // the host, for people
-	address string
+	robot   robot
+	client  *http.Client
 	queue   chan Event
 	limit   *rate.Limiter
 	dropped atomic.Int64 // since it was last logged
@@ -39,9 +39,11 @@ type hook struct {
 
 func newHook(o Options, address *url.URL) *hook {
 	return &hook{
-		o: o, name: address.Host, address: address.String(),
-		queue: make(chan Event, o.Queue),
-		limit: rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
+		o: o, name: address.Host, robot: newRobot(address),
+		// A redirect would show the token to another host.
+		client: &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		queue:  make(chan Event, o.Queue),
+		limit:  rate.NewLimiter(rate.Every(time.Minute/perMinute), perMinute),
 	}
 }
 
@@ -80,7 +82,7 @@ func (h *hook) send(ctx context.Context) {
 			case err != nil:
 				count(h.o.Counters.Failed)
 				h.o.Logger.ErrorContext(ctx, "report hook refused an event", "hook", h.name,
-					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err", errcode.Message(err))
+					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err", h.robot.hide(errcode.Message(err)))
 			default:
 				count(h.o.Counters.Sent)
 			}
@@ -117,12 +119,12 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.address, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.robot.url(time.Now()), bytes.NewReader(body))
 	if err != nil {
 		return true, withoutAddress(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := h.o.Client.Do(request)
+	response, err := h.client.Do(request)
 	if err != nil {
 		return false, withoutAddress(err)
 	}
@@ -132,40 +134,4 @@ func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error)
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
 	return verdict(response.StatusCode, text)
-}
-
-// robotAnswer is what DingTalk says, with status 200 also when it refuses.
-type robotAnswer struct {
-	Code    int    `json:"errcode"`
-	Message string `json:"errmsg"`
-}
-
-// The codes of DingTalk robots that decide what to do next.
-const (
-	robotTooFast   = 130101 // more than 20 messages a minute
-	robotNoToken   = 300001 // the token does not exist
-	robotForbidden = 310000 // key word, signature or sender's address does not match
-)
-
-// verdict says whether an answer is a success, and if not, whether to try again.
-func verdict(status int, text []byte) (hopeless bool, err error) {
-	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "status %d", status)
-	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
-		return false, fmt.Errorf("status %d", status)
-	case status >= 300:
-		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d", status)
-	}
-	var answer robotAnswer
-	_ = json.Unmarshal(text, &answer) // what is no robot's answer has no errcode
-	switch answer.Code {
-	case 0:
-		return false, nil
-	case robotTooFast:
-		return false, fmt.Errorf("robot answers %d: %s", answer.Code, answer.Message)
-	case robotNoToken, robotForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot answers %d: %s", answer.Code, answer.Message)
-	}
-	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot answers %d: %s", answer.Code, answer.Message)
 }

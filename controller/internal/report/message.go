@@ -7,14 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
-
-// longest is how many bytes of Event.Message are sent. DingTalk takes 20,000 bytes a message; the
-// rest of a stack trace helps nobody in a chat.
-const longest = 4000
 
 // Event is something that people should know of. Empty fields are left out of the message.
 type Event struct {
@@ -27,7 +23,7 @@ type Event struct {
 	Result string
 	// Code says what went wrong; its suggestion is added to the message.
 	Code errcode.Code
-	// Message is what happened, in any length.
+	// Message is what happened, in any length: it is cut as arklet.Text does.
 	Message string
 	// TimeUsed is how long it took; zero if that is not known.
 	TimeUsed time.Duration
@@ -54,12 +50,12 @@ func (e Event) body() ([]byte, error) {
 			fmt.Fprintf(&text, "\n- %s: %s", name, value)
 		}
 	}
-	field("Trace ID", e.TraceID)
+	field("Trace ID", escape(e.TraceID))
 	field("工单类型", e.Scene)
 	field("节点", e.Event)
 	field("结果", e.Result)
-	field("失败信息", shorten(e.Message))
-	field("错误代码", string(e.Code))
+	field("失败信息", escape(e.Message))
+	field("错误代码", escape(string(e.Code)))
 	if info, ok := errcode.Lookup(string(e.Code)); ok && info.Suggestion != "" {
 		field("解决方案", info.SuggestionZH)
 	}
@@ -68,7 +64,7 @@ func (e Event) body() ([]byte, error) {
 	}
 	var labels []string
 	for _, key := range slices.Sorted(maps.Keys(e.Labels)) {
-		labels = append(labels, key+"="+e.Labels[key])
+		labels = append(labels, key+"="+escape(e.Labels[key]))
 	}
 	field("部署信息", strings.Join(labels, ", "))
 
@@ -78,14 +74,39 @@ func (e Event) body() ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// shorten cuts a text to the longest that is sent, between two characters.
-func shorten(text string) string {
-	if len(text) <= longest {
-		return text
+// marks are what markdown reads anywhere in a text, begins what it reads at the beginning of a line.
+const (
+	marks  = "\\`*_[]<>|~!"
+	begins = "#+-="
+)
+
+// escape makes a text of others fit for markdown, where it shows as it is: what a base says is no
+// link, no picture, no heading and no field of the message. Its lines stay in their field, and
+// addresses are no links. A reader that knows no escapes shows backslashes, and nothing worse.
+func escape(text string) string {
+	text = arklet.Text(text)
+	var b strings.Builder
+	first, number := false, false // on its line there was space alone, and then digits
+	for i, c := range text {
+		switch {
+		case c == '\n':
+			b.WriteString("\n  ")
+			first, number = true, false
+			continue
+		case first && !number && (c == ' ' || c == '\t'):
+			continue // enough of it would make a block of code
+		case first && c >= '0' && c <= '9':
+			number = true
+			b.WriteRune(c)
+			continue
+		case first && number && (c == '.' || c == ')'),
+			first && !number && strings.ContainsRune(begins, c),
+			strings.ContainsRune(marks, c),
+			c == ':' && strings.HasPrefix(text[i:], "://"):
+			b.WriteByte('\\')
+		}
+		first = false
+		b.WriteRune(c)
 	}
-	end := longest
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return b.String()
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,8 +19,8 @@ type Options struct {
 	// Hooks are the addresses of DingTalk robots; see ParseHooks. None means that nothing is
 	// reported.
 	Hooks []*url.URL
-	// Client posts the messages. Default: http.DefaultClient.
-	Client *http.Client
+	// Transport carries the messages. Default: http.DefaultTransport.
+	Transport http.RoundTripper
 	// Queue is how many events wait for one hook before further ones are dropped. Default: 256.
 	Queue int
 	// Counters count messages; nil counters are left out.
@@ -37,9 +36,11 @@ type Counters struct {
 	Sent, Failed, Dropped prometheus.Counter
 }
 
-// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped.
-// The error names the position of a bad address and not the address, which may hold a token.
-func ParseHooks(value string) ([]*url.URL, error) {
+// ParseHooks reads the value of REPORT_HOOKS: addresses separated by ";". Empty ones are skipped. What
+// stands behind the "#" of an address is the secret of a robot that wants messages signed. allowHTTP
+// takes addresses of http too, on which the token and the messages can be read on the way. The error
+// names the position of a bad address and not the address, which may hold a token.
+func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
 		text = strings.TrimSpace(text)
@@ -48,7 +49,10 @@ func ParseHooks(value string) ([]*url.URL, error) {
 		}
 		hook, err := url.Parse(text)
 		if err != nil || hook.Scheme != "http" && hook.Scheme != "https" || hook.Host == "" || strings.Contains(hook.Host, ",") {
-			return nil, fmt.Errorf("report hook %d is no http or https address: separate addresses by a semicolon", i+1)
+			return nil, fmt.Errorf("report hook %d is no https address: separate addresses by a semicolon", i+1)
+		}
+		if hook.Scheme == "http" && !allowHTTP {
+			return nil, fmt.Errorf("report hook %d is an http address, on which others read its token: use https, or set REPORT_HOOKS_ALLOW_HTTP to true", i+1)
 		}
 		hooks = append(hooks, hook)
 	}
@@ -63,7 +67,7 @@ type Reporter struct {
 
 // New returns a Reporter. Events are queued from now on and sent once Start runs.
 func New(o Options) *Reporter {
-	o.Client = cmp.Or(o.Client, http.DefaultClient)
+	o.Transport = cmp.Or(o.Transport, http.DefaultTransport)
 	o.Queue = cmp.Or(o.Queue, 256)
 	r := &Reporter{o: o}
 	for _, address := range o.Hooks {
@@ -116,13 +120,4 @@ func count(counter prometheus.Counter) {
 	if counter != nil {
 		counter.Inc()
 	}
-}
-
-// withoutAddress takes the address out of an error of net/http, which would put a token into the
-// log.
-func withoutAddress(err error) error {
-	if inner, ok := errors.AsType[*url.Error](err); ok {
-		return inner.Err
-	}
-	return err
 }

@@ -3,7 +3,6 @@ package report
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -85,7 +84,6 @@ func (b *logBuffer) String() string {
 type world struct {
 	t        *testing.T
 	network  pipes
-	client   *http.Client
 	log      logBuffer
 	counters Counters
 	reporter *Reporter
@@ -104,17 +102,16 @@ func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, 
 			server.Start()
 			defer server.Close()
 		}
-		w.client = &http.Client{Transport: &http.Transport{DialContext: w.network.dial, DisableKeepAlives: true}}
 		w.counters = Counters{
 			Sent:    prometheus.NewCounter(prometheus.CounterOpts{Name: "sent"}),
 			Failed:  prometheus.NewCounter(prometheus.CounterOpts{Name: "failed"}),
 			Dropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}),
 		}
-		addresses, err := ParseHooks(hooks)
+		addresses, err := ParseHooks(hooks, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := Options{Hooks: addresses, Client: w.client, Counters: w.counters, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
+		o := Options{Hooks: addresses, Transport: &http.Transport{DialContext: w.network.dial, DisableKeepAlives: true}, Counters: w.counters, Logger: slog.New(slog.NewTextHandler(&w.log, nil))}
 		if change != nil {
 			change(&o)
 		}
@@ -227,6 +224,7 @@ func TestAnswers(t *testing.T) {
 		{"unauthorised", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"forbidden", 403, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"not found", 404, "", 0, 1, 1, "OtherUpstream.InvalidParameter: status 404"},
+		{"redirect", 302, "", 0, 1, 1, "status 302: a redirect is not followed"},
 		{"server error", 500, "", 0, 1, 4, "ModuleController.RetryTimesExceeded: tried 4 times: status 500"},
 		{"too many", 429, "", 0, 1, 4, "status 429"},
 		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1, "OtherUpstream.SecretAKError: robot answers 300001"},
@@ -316,42 +314,4 @@ func TestNoHooksNothingToDo(t *testing.T) {
 		w.pass(2 * time.Minute)
 		w.expectCounts(0, 0, 0)
 	})
-}
-
-func TestParseHooks(t *testing.T) {
-	tests := []struct {
-		value string
-		want  []string
-		err   string
-	}{
-		{"", nil, ""},
-		{" ; ;", nil, ""},
-		{"https://a/x?t=1;http://b", []string{"https://a/x?t=1", "http://b"}, ""},
-		{"https://a,https://b c", nil, "report hook 1 is no http or https address: separate addresses by a semicolon"},
-		{"https://a;oapi/robot?secret", nil, "report hook 2 is no http or https address: separate addresses by a semicolon"},
-		{"ftp://a", nil, "report hook 1 is no http or https address: separate addresses by a semicolon"},
-	}
-	for _, tt := range tests {
-		hooks, err := ParseHooks(tt.value)
-		var got []string
-		for _, hook := range hooks {
-			got = append(got, hook.String())
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("ParseHooks(%q) (-want +got):\n%s", tt.value, diff)
-		}
-		if message := fmt.Sprint(err); err == nil && tt.err != "" || err != nil && message != tt.err {
-			t.Errorf("ParseHooks(%q): error %v, want %q", tt.value, err, tt.err)
-		}
-	}
-}
-
-func TestShorten(t *testing.T) {
-	if got := shorten(strings.Repeat("a", longest)); len(got) != longest {
-		t.Errorf("a text of the longest length became %d bytes", len(got))
-	}
-	got := shorten(strings.Repeat("错", longest))
-	if want := strings.Repeat("错", longest/len("错")) + "…"; got != want {
-		t.Errorf("a long text became %d bytes, want %d", len(got), len(want))
-	}
 }

@@ -1,0 +1,229 @@
+package report
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+func TestParseHooks(t *testing.T) {
+	const none, insecure = "report hook %d is no https address: separate addresses by a semicolon",
+		"report hook %d is an http address, on which others read its token: use https, or set REPORT_HOOKS_ALLOW_HTTP to true"
+	tests := []struct {
+		value string
+		http  bool // allowed
+		want  []string
+		err   string
+	}{
+		{"", false, nil, ""},
+		{" ; ;", false, nil, ""},
+		{"https://a/x?t=1;https://b#SEC1", false, []string{"https://a/x?t=1", "https://b#SEC1"}, ""},
+		{"https://a/x?t=1;http://b", true, []string{"https://a/x?t=1", "http://b"}, ""},
+		{"https://a/x?t=1;http://b", false, nil, fmt.Sprintf(insecure, 2)},
+		{"https://a,https://b c", true, nil, fmt.Sprintf(none, 1)},
+		{"https://a;oapi/robot?secret", true, nil, fmt.Sprintf(none, 2)},
+		{"https://a; https:///robot?secret", true, nil, fmt.Sprintf(none, 2)},
+		{"ftp://a", true, nil, fmt.Sprintf(none, 1)},
+		{"https://a/%zz?secret", true, nil, fmt.Sprintf(none, 1)},
+	}
+	for _, tt := range tests {
+		hooks, err := ParseHooks(tt.value, tt.http)
+		var got []string
+		for _, hook := range hooks {
+			got = append(got, hook.String())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("ParseHooks(%q) (-want +got):\n%s", tt.value, diff)
+		}
+		if message := fmt.Sprint(err); err == nil && tt.err != "" || err != nil && message != tt.err {
+			t.Errorf("ParseHooks(%q): error %v, want %q", tt.value, err, tt.err)
+		}
+	}
+}
+
+// A robot with a secret gets each message signed, with the moment at which it is sent.
+func TestMessagesAreSigned(t *testing.T) {
+	var got []url.Values
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if got = append(got, r.URL.Query()); len(got) == 1 {
+			w.WriteHeader(500) // the second attempt has a moment of its own
+		}
+	}
+	var began time.Time
+	inBubble(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
+		began = time.Now()
+		w.reporter.Report(Event{})
+		w.pass(30 * time.Second)
+		w.expectCounts(1, 0, 0)
+	})
+	if len(got) != 2 || got[0].Get("timestamp") == got[1].Get("timestamp") {
+		t.Fatalf("the attempts were %v", got)
+	}
+	for _, query := range got {
+		at := query.Get("timestamp")
+		mac := hmac.New(sha256.New, []byte("SECsecret"))
+		_, _ = io.WriteString(mac, at+"\nSECsecret") // a hash takes everything
+		want := url.Values{"access_token": {"token /"}, "timestamp": {at}, "sign": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
+		if diff := cmp.Diff(want, query); diff != "" {
+			t.Errorf("query (-want +got):\n%s", diff)
+		}
+		var ms int64
+		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(began) > 10*time.Second || ms < began.UnixMilli() {
+			t.Errorf("the moment is %s, error %v", at, err)
+		}
+	}
+	// openssl dgst -sha256 -hmac "this is secret" -binary | base64, of 1577262236757, a line end and the secret.
+	address, err := url.Parse("https://h/?access_token=t#this%20is%20secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "https://h/?access_token=t&sign=hmPWwU%2B7lVdm3ZZz0r9tSfx0L4Q26jWOZr9%2BGs6EZQM%3D&timestamp=1577262236757"
+	if diff := cmp.Diff(want, newRobot(address).url(time.UnixMilli(1577262236757))); diff != "" {
+		t.Errorf("address (-want +got):\n%s", diff)
+	}
+}
+
+// A hook that redirects does not get the token to another host, nor to its own once more.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var asked, other atomic.Int64
+		handlers := map[string]http.HandlerFunc{
+			"one": func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				http.Redirect(w, r, "http://other/?access_token=secret", status)
+			},
+			"other": func(http.ResponseWriter, *http.Request) { other.Add(1) },
+		}
+		inBubble(t, "http://one/?access_token=secret", handlers, nil, func(w *world) {
+			w.reporter.Report(Event{})
+			w.pass(30 * time.Second)
+			w.expectCounts(0, 1, 0)
+			w.expectLog(1, "a redirect is not followed")
+		})
+		if asked.Load() != 1 || other.Load() != 0 {
+			t.Errorf("%d: asked %d times, and another host %d times", status, asked.Load(), other.Load())
+		}
+	}
+}
+
+// Whatever a robot answers, and however it fails, nothing secret is said.
+func TestNothingSecretIsSaid(t *testing.T) {
+	const path, token, password, sign = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
+	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" + url.QueryEscape(token) + "#" + sign
+	answers := map[string]http.HandlerFunc{
+		"repeats": func(w http.ResponseWriter, r *http.Request) {
+			_, given, _ := r.BasicAuth()
+			text, _ := json.Marshal(map[string]any{"errcode": 310000, "errmsg": "\x1b[31mno " + r.URL.String() + " " + r.URL.Query().Get("access_token") + " " + given + " " + sign})
+			_, _ = w.Write(text)
+		},
+		"breaks off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"redirects": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://[::1"+r.URL.String())
+			w.WriteHeader(302)
+		},
+		"hangs": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		},
+	}
+	answers["is not there"] = nil
+	for name, handler := range answers {
+		t.Run(name, func(t *testing.T) {
+			handlers := map[string]http.HandlerFunc{"one": handler}
+			if handler == nil {
+				handlers = nil
+			}
+			inBubble(t, hook, handlers, nil, func(w *world) {
+				w.reporter.Report(Event{})
+				w.pass(2 * time.Minute)
+				w.expectCounts(0, 1, 0)
+				w.expectLog(1, "hook=one")
+				if strings.ContainsRune(w.log.String(), '\x1b') {
+					t.Errorf("the log has what cannot be printed: %q", w.log.String())
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// What a base says stays text, in its field.
+func TestWhatBasesSayIsEscaped(t *testing.T) {
+	for text, want := range map[string]string{
+		"installBiz of m:1.0.0 on base \"b-1\": 93 %":       "installBiz of m:1.0.0 on base \"b-1\": 93 %",
+		"![x](http://h/a.png)":                              `\!\[x\](http\://h/a.png)`,
+		"see [here](https://h/a_b) or <a href='x'>":         `see \[here\](https\://h/a\_b) or \<a href='x'\>`,
+		"**all** ~~is~~ `well` \\":                          "\\*\\*all\\*\\* \\~\\~is\\~\\~ \\`well\\` \\\\",
+		"no\n# MC告警\n\n- 结果: SUCCESS\n    1. a\n12) b\n===": "no\n  \\# MC告警\n  \n  \\- 结果: SUCCESS\n  1\\. a\n  12\\) b\n  \\===",
+		"a\n> b\n1x":     "a\n  \\> b\n  1x",
+		"\x1b[31m\u202e": `\[31m`,
+	} {
+		if diff := cmp.Diff(want, escape(text)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	body, err := Event{TraceID: "[t]", Scene: "vpod_deploy", Message: strings.Repeat("错", 9000), Labels: map[string]string{"base": "*b*"}}.body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m markdown
+	if err := json.Unmarshal(body, &m); err != nil {
+		t.Fatal(err)
+	}
+	want := "# MC告警\n\n- Trace ID: \\[t\\]\n- 工单类型: vpod_deploy\n- 失败信息: " + strings.Repeat("错", (arklet.MaxText-3)/3) + "…\n- 部署信息: base=\\*b\\*"
+	if diff := cmp.Diff(want, m.Markdown.Text); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
+
+// FuzzEscape: without its escapes a text is what it was, but for space at the beginning of its lines,
+// and nothing that markdown reads stands without one.
+func FuzzEscape(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string) {
+		escaped := escape(text)
+		var plain strings.Builder
+		for i, line := range strings.Split(escaped, "\n") {
+			if i > 0 {
+				indented, is := strings.CutPrefix(line, "  ")
+				if !is || strings.IndexAny(indented, " \t#+-=>") == 0 {
+					t.Errorf("line %d is %q", i, line)
+				}
+				digits := len(indented) - len(strings.TrimLeft(indented, "0123456789"))
+				if rest := indented[digits:]; digits > 0 && strings.IndexAny(rest, ".)") == 0 {
+					t.Errorf("line %d is an entry of a list: %q", i, line)
+				}
+				line = indented
+				plain.WriteByte('\n')
+			}
+			for j := 0; j < len(line); j++ {
+				if line[j] == '\\' && j+1 < len(line) {
+					j++
+				} else if strings.IndexByte(marks, line[j]) >= 0 || strings.HasPrefix(line[j:], "://") {
+					t.Errorf("%q stands as it is in %q", line[j:], line)
+				}
+				plain.WriteByte(line[j])
+			}
+		}
+		lines := strings.Split(arklet.Text(text), "\n")
+		for i := range lines[1:] {
+			lines[i+1] = strings.TrimLeft(lines[i+1], " \t")
+		}
+		if diff := cmp.Diff(strings.Join(lines, "\n"), plain.String()); diff != "" {
+			t.Errorf("%q became %q (-want +got):\n%s", text, escaped, diff)
+		}
+	})
+}
