@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -20,6 +22,9 @@ func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
 		c.wake()
+		if modules := c.newcomers.take(change.Identity); len(modules) > 0 {
+			c.provider.Expect(change.Identity, modules)
+		}
 		c.nodeReconciler.Changed(change.Identity)
 	case base.InfoChanged, base.LivenessChanged, base.HealthChanged:
 		c.nodeReconciler.Changed(change.Identity)
@@ -204,14 +209,27 @@ func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 const mostFailed = 20
 
 func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
-	told := 0
+	told, say := 0, func(message string, about ...any) {
+		l.logger.Log(context.Background(), l.chat(slog.LevelWarn), message, append([]any{"base", identity}, about...)...)
+	}
 	for url, one := range failed {
 		if told++; told > mostFailed {
-			l.logger.Warn("a base did not install more modules of its baseline", "base", identity, "modules", len(failed)-mostFailed)
+			say("a base did not install more modules of its baseline", "modules", len(failed)-mostFailed)
 			return
 		}
-		l.logger.Warn("a base did not install a module of its baseline", "base", identity, "url", url, "code", one.DataCode, "message", one.DataMessage)
+		say("a base did not install a module of its baseline", "url", url, "code", one.DataCode, "message", one.DataMessage)
 	}
+}
+
+// newChatter bounds how much is logged of what bases ask and answer without having been asked.
+func newChatter() *rate.Limiter { return rate.NewLimiter(10, 500) }
+
+// chat is the level of such a line; debug is that of what is too much.
+func (c *Controller) chat(level slog.Level) slog.Level {
+	if c.chatter.Allow() {
+		return level
+	}
+	return slog.LevelDebug
 }
 
 // BaselineQuery implements tunnel.Handler.

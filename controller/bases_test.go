@@ -33,7 +33,7 @@ func (q quietTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request)
 // newListener is a controller without an API, which knows a base over MQTT.
 func newListener(t *testing.T, log *bytes.Buffer) (listener, quietTunnel) {
 	t.Helper()
-	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(), due: make(chan struct{}, 1)}
+	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(), due: make(chan struct{}, 1), chatter: newChatter()}
 	c.rejects = newRejections(c.metrics, c.logger)
 	c.registry = base.NewRegistry(base.Options{})
 	c.dialog = base.NewDialog(c.registry)
@@ -142,5 +142,11 @@ func TestABaselineThatFailsFillsNoLog(t *testing.T) {
 	l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
 	if n := strings.Count(log.String(), "\n"); n != mostFailed+1 || !strings.Contains(log.String(), "modules=980") {
 		t.Errorf("said in %d lines:\n%.500s", n, log.String())
+	}
+	for range 1000 { // a base that says it again and again
+		l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
+	}
+	if n := strings.Count(log.String(), "\n"); n > 2000 {
+		t.Errorf("said in %d lines", n)
 	}
 }

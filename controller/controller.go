@@ -10,6 +10,7 @@ import (
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/informers"
@@ -64,6 +65,8 @@ type Controller struct {
 	parts          []func(context.Context) error   // optional ones, started with the rest
 	due            chan struct{}                   // a question to a base may be due
 	rejects        *rejections
+	newcomers      newcomers
+	chatter        *rate.Limiter
 	reach          reach
 }
 
@@ -73,9 +76,22 @@ func New(opts Options) (*Controller, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1)}
+	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
 	c.rejects = newRejections(c.metrics, c.logger)
-	config := rest.CopyConfig(opts.Config)
+	config := c.restConfig()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
+	}
+	if err := c.wire(client, config); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// restConfig reaches the Kubernetes API as this controller does.
+func (c *Controller) restConfig() *rest.Config {
+	config := rest.CopyConfig(c.opts.Config)
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = Component
 	if config.QPS == 0 {
@@ -86,11 +102,13 @@ func New(opts Options) (*Controller, error) {
 	config.Wrap(c.guardRequests)
 	config.Wrap(apiwait.Watches)
 	config.Wrap(latest)
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
-	}
+	return config
+}
+
+// wire makes the parts and ties them together.
+func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) error {
 	c.client = client
+	opts := c.opts
 	c.registry = base.NewRegistry(base.Options{
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
@@ -102,23 +120,23 @@ func New(opts Options) (*Controller, error) {
 	})
 	c.dialog = base.NewDialog(c.registry)
 	if err := c.wireTunnels(); err != nil {
-		return nil, err
+		return err
 	}
 	c.workloads = informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(dropManagedFields))
 	if err := c.wirePods(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.listenKubelet(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.wireNodes(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := c.wireParts(config); err != nil {
-		return nil, err
+		return err
 	}
 	c.gauges()
-	return c, nil
+	return nil
 }
 
 // Start serves until ctx ends, or until a part fails for good. Nodes, Leases and modules stay as

@@ -8,6 +8,7 @@
 //	wiring.go      what every installation has: tunnels, Pods, Nodes
 //	parts.go       what it may have: logs and exec, reports, peer Deployments, baselines, Modules
 //	bases.go       what bases say, and what it sets off
+//	newcomers.go   bases that asked what to install, and have not come yet
 //	serve.go       metrics, /healthz, /readyz
 //
 // The packages below internal do the work; see ARCHITECTURE.md for how they depend on each other.

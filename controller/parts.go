@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -200,9 +201,24 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if err != nil {
 		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
 	}
-	c.logger.Info("a base asked for its baseline", "base", b.Identity, "modules", len(modules))
-	c.provider.Expect(b.Identity, modules)
+	c.logger.Log(context.Background(), c.chat(slog.LevelInfo), "a base asked for its baseline", "base", b.Identity, "modules", len(modules))
+	c.expect(b.Identity, modules)
 	return modules
+}
+
+// expect notes what a base was told to install, at once or when it comes.
+func (c *Controller) expect(identity string, modules []arklet.Module) {
+	_, known := c.registry.Get(identity)
+	if !known {
+		c.newcomers.note(identity, modules, time.Now())
+		if _, known = c.registry.Get(identity); !known {
+			return // baseChanged tells when it comes
+		}
+		modules = c.newcomers.take(identity)
+	}
+	if len(modules) > 0 {
+		c.provider.Expect(identity, modules)
+	}
 }
 
 func (c *Controller) wireModuleView(config *rest.Config) error {
