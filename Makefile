@@ -171,6 +171,10 @@ e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user
 	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
 	fi
 
+.PHONY: soak
+soak: ## Let a hostile base say 50,000 things to a controller, with the race detector
+	go test -race -count=1 -timeout 20m -v -run TestSoak ./controller -soak
+
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench
 	go test -run '^$$' -bench 'IdleBase|Heartbeat' -benchtime 10000x ./fakebase

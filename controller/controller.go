@@ -73,11 +73,10 @@ type Controller struct {
 // New prepares a controller: it checks the options, and listens where logs and exec are served,
 // since Nodes name that port. It dials nothing.
 func New(opts Options) (*Controller, error) {
-	if err := opts.complete(); err != nil {
+	c, err := prepare(opts)
+	if err != nil {
 		return nil, err
 	}
-	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
-	c.rejects = newRejections(c.metrics, c.logger)
 	config := c.restConfig()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -86,6 +85,16 @@ func New(opts Options) (*Controller, error) {
 	if err := c.wire(client, config); err != nil {
 		return nil, err
 	}
+	return c, nil
+}
+
+// prepare makes a controller of nothing but options.
+func prepare(opts Options) (*Controller, error) {
+	if err := opts.complete(); err != nil {
+		return nil, err
+	}
+	c := &Controller{opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(0), due: make(chan struct{}, 1), chatter: newChatter()}
+	c.rejects = newRejections(c.metrics, c.logger)
 	return c, nil
 }
 

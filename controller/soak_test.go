@@ -1,0 +1,347 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/google/go-cmp/cmp"
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+)
+
+var whole = flag.Bool("soak", false, "let the hostile base say all that it has to say: a minute and a half of a processor")
+
+// scaled is a tenth of a number, or all of it with -soak.
+func scaled(n int) int {
+	if *whole {
+		return n
+	}
+	return n / 10
+}
+
+// What the soak does, and what it must not do to other bases.
+const (
+	soakMessages   = 50_000 // over MQTT, scaled, and
+	soakOverHTTP   = 5_000  // scaled too
+	soakIdentities = 1_000
+	soakBases      = 300 // that may be known at most: the others find no room
+	soakSenders    = 4   // connections of the hostile base
+	soakGood       = 5   // other bases over MQTT
+	// inFlight is how far the broker may be ahead of the controller: what waits there more is the
+	// broker's to bound.
+	inFlight   = 100
+	noticedBy  = 2 * time.Second
+	mostMemory = 512 << 20 // bytes of the heap of controller, broker, API and bases together
+	mostLog    = 4 << 20   // bytes, and
+	mostLogged = 64 << 10  // in a second
+)
+
+// One base sends messages in the name of 1,000 identities, as fast as the controller reads them: 50,000
+// with -soak. Heartbeats of other bases are noticed in time, over both tunnels, and nothing is left of
+// it all.
+func TestSoakWithAHostileBase(t *testing.T) {
+	before := runtime.NumGoroutine()
+	w := newSoak(t)
+	w.heartbeats(0)
+	uids := w.nodes()
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	var senders sync.WaitGroup
+	var sent atomic.Int64
+	for i := range soakSenders {
+		senders.Go(func() { w.hostileMQTT(ctx, newMischief(uint64(i)), scaled(soakMessages)/soakSenders, &sent) })
+	}
+	senders.Go(func() { w.hostileHTTP(ctx, newMischief(99)) })
+	ended := make(chan struct{})
+	go func() { senders.Wait(); close(ended) }()
+
+	beats, late := 1, time.Duration(0)
+	for running := true; running; beats++ {
+		select {
+		case <-ended:
+			running = false
+		default:
+		}
+		late = max(late, w.heartbeats(beats))
+		w.measure()
+	}
+	w.read(ctx)
+	t.Logf("%d messages in %s, %d heartbeats of each good base, the latest noticed after %s beside what the process stood still; %d MiB of heap at most, %d KiB of log",
+		sent.Load(), time.Since(w.began).Round(time.Second), beats, late.Round(time.Millisecond), w.heap>>20, w.log.bytes.Load()>>10)
+	if sent.Load() != int64(scaled(soakMessages)) {
+		t.Errorf("%d messages were sent, want %d", sent.Load(), scaled(soakMessages))
+	}
+	if diff := cmp.Diff(uids, w.nodes()); diff != "" {
+		t.Errorf("Nodes of other bases (-before +after):\n%s", diff)
+	}
+	if w.heap > mostMemory {
+		t.Errorf("%d MiB of heap, want %d at most", w.heap>>20, mostMemory>>20)
+	}
+	w.rejected()
+	w.stop()
+	w.until("no goroutine is left", func() error {
+		if n := runtime.NumGoroutine(); n > before {
+			stacks := make([]byte, 1<<20)
+			return fmt.Errorf("%d there are, %d were there before:\n%s", n, before, stacks[:runtime.Stack(stacks, true)])
+		}
+		return nil
+	})
+}
+
+// soak is a controller with a broker, an API and some good bases.
+type soak struct {
+	*testing.T
+	c      *Controller
+	api    *soakAPI
+	server *broker.Server
+	addr   string // of the broker
+	good   paho.Client
+	stop   func()
+	log    counter
+
+	began time.Time
+	late  atomic.Int64 // nanoseconds by which ticks of this process were late, in all
+	heap  uint64       // bytes, the most
+}
+
+// counter counts the bytes of a log, and keeps nothing.
+type counter struct{ bytes atomic.Int64 }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func newSoak(t *testing.T) *soak {
+	t.Helper()
+	w := &soak{T: t, api: newSoakAPI(), began: time.Now()}
+	limits := broker.NewDefaultServerCapabilities()
+	limits.MaximumClientWritesPending = 1 << 16 // as the sandbox's broker has it
+	w.server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), Capabilities: limits})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err = errors.Join(err, w.server.AddHook(new(auth.AllowHook), nil)); err != nil {
+		t.Fatal(err)
+	}
+	w.addr = l.Addr().String()
+	if err := errors.Join(w.server.AddListener(listeners.NewNet("t", l)), w.server.Serve()); err != nil {
+		t.Fatal(err)
+	}
+	w.c, err = prepare(Options{
+		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, BaseNetworks: "127.0.0.0/8",
+		MQTT:   &MQTTOptions{Broker: w.addr},
+		HTTP:   &HTTPOptions{Addr: "127.0.0.1:0", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no base is there") }},
+		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.c.wire(w.api, &rest.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		if err := w.c.Start(ctx); err != nil {
+			t.Errorf("the controller ended: %v", err)
+		}
+	})
+	parts.Go(func() { w.metronome(ctx) })
+	w.stop = sync.OnceFunc(func() {
+		if w.good != nil {
+			w.good.Disconnect(0)
+		}
+		cancel()
+		parts.Wait()
+		_ = w.server.Close() // it has no error that matters here
+		http.DefaultClient.CloseIdleConnections()
+		w.api.end()
+	})
+	t.Cleanup(w.stop)
+	w.until("the controller is ready", func() error {
+		if w.c.http.Addr() == "" {
+			return errors.New("the HTTP tunnel does not listen")
+		}
+		return w.c.Ready()
+	})
+	w.good = w.connect("good")
+	return w
+}
+
+// until polls, and shows what it saw last.
+func (w *soak) until(what string, f func() error) {
+	w.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("waiting until %s: %v", what, err)
+		}
+	}
+}
+
+// metronome finds out for how long this process gets no processor, as on a machine that others load:
+// nothing is noticed meanwhile.
+func (w *soak) metronome(ctx context.Context) {
+	const every = 5 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		if late := now.Sub(last) - every; late > 0 {
+			w.late.Add(int64(late))
+		}
+		last = now
+	}
+}
+
+func (w *soak) measure() {
+	w.api.ClearActions() // which it keeps
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	w.heap = max(w.heap, m.HeapInuse)
+}
+
+func (w *soak) connect(name string) paho.Client {
+	o := paho.NewClientOptions().AddBroker("tcp://" + w.addr).SetClientID(name).SetAutoReconnect(false).SetOrderMatters(false)
+	c := paho.NewClient(o)
+	if token := c.Connect(); !token.WaitTimeout(30*time.Second) || token.Error() != nil {
+		w.Errorf("connecting as %s: %v", name, token.Error())
+	}
+	return c
+}
+
+func goodName(i int) string { return "good-" + strconv.Itoa(i) }
+
+// heartbeats has each good base give a sign of life, and returns how long it took until the last was
+// noticed. The host name says which one it is.
+func (w *soak) heartbeats(n int) time.Duration {
+	w.Helper()
+	host := "beat-" + strconv.Itoa(n)
+	began, late := time.Now(), w.late.Load()
+	for i := range soakGood {
+		w.good.Publish("koupleless_dev/"+goodName(i)+"/base/heart", 1, false, fmt.Sprintf(
+			`{"data":{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"state":"activated"},"publishTimestamp":%d}`,
+			goodName(i), host, time.Now().UnixMilli()))
+	}
+	w.post(http.DefaultClient, "/heartbeat", fmt.Sprintf(`{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"port":1238,"state":"activated"}`,
+		goodName(soakGood), host))
+	w.until("heartbeat "+host+" of all good bases is noticed", func() error {
+		for i := range soakGood + 1 {
+			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Alive {
+				return fmt.Errorf("base %s is known: %t, %s, its last is %s", goodName(i), known, b.Liveness, b.HostName)
+			}
+		}
+		return nil
+	})
+	took := time.Since(began)
+	stood := time.Duration(w.late.Load() - late)
+	if took > noticedBy+stood {
+		w.Errorf("heartbeat %d was noticed after %s, of which the process stood still for %s", n, took, stood)
+	}
+	return max(0, took-stood)
+}
+
+func (w *soak) post(client *http.Client, path, body string) int {
+	r, err := client.Post("http://"+w.c.http.Addr()+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		w.Errorf("posting to %s: %v", path, err)
+		return 0
+	}
+	_, _ = io.Copy(io.Discard, r.Body) // what counts is the status
+	_ = r.Body.Close()
+	return r.StatusCode
+}
+
+// nodes are the Nodes of the good bases, which are Ready.
+func (w *soak) nodes() map[string]types.UID {
+	w.Helper()
+	uids := map[string]types.UID{}
+	w.until("the good bases have Nodes that are Ready", func() error {
+		for i := range soakGood + 1 {
+			n, err := w.api.CoreV1().Nodes().Get(w.Context(), vnode.Name(goodName(i)), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			ready := false
+			for _, c := range n.Status.Conditions {
+				ready = ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}
+			if uids[n.Name] = n.UID; !ready {
+				return fmt.Errorf("%s is not Ready: %+v", n.Name, n.Status.Conditions)
+			}
+		}
+		return nil
+	})
+	return uids
+}
+
+// read waits until the controller has read all, and the broker dropped nothing.
+func (w *soak) read(ctx context.Context) {
+	w.until("the controller has read all that the broker has", func() error {
+		if n := atomic.LoadInt64(&w.server.Info.Inflight); n != 0 && ctx.Err() == nil {
+			return fmt.Errorf("%d messages are on their way", n)
+		}
+		return nil
+	})
+	if n, m := atomic.LoadInt64(&w.server.Info.MessagesDropped), atomic.LoadInt64(&w.server.Info.InflightDropped); n+m > 0 {
+		w.Errorf("the broker itself dropped %d and %d messages", n, m)
+	}
+}
+
+// rejected checks that messages were refused for each reason there is, and that little was said of it.
+func (w *soak) rejected() {
+	w.Helper()
+	got, want := map[string]bool{}, map[string]bool{}
+	for labels := range rejected(w.T, w.c) {
+		_, after, _ := strings.Cut(labels, `reason="`)
+		reason, _, _ := strings.Cut(after, `"`)
+		if strings.Contains(labels, "mqtt") {
+			reason = "mqtt " + reason
+		}
+		got[reason] = true
+	}
+	for _, reason := range []string{
+		"mqtt beyond-limits", "mqtt malformed", "mqtt other-tunnel", "mqtt oversized", "mqtt stale", "mqtt too-many", "mqtt unexpected", "mqtt wrong-address", "mqtt wrong-identity",
+		"beyond-limits", "malformed", "oversized", "other-tunnel", "too-many", "wrong-address",
+	} {
+		want[reason] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if n := w.log.bytes.Load(); n > mostLog+mostLogged*int64(time.Since(w.began).Seconds()) {
+		w.Errorf("the log has %d KiB", n>>10)
+	}
+}
