@@ -171,6 +171,20 @@ e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user
 	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
 	fi
 
+# The targets are found, not listed here. What one finds is written below testdata/fuzz of its package.
+FUZZTIME ?= 20s
+FUZZPARALLEL ?= 1
+.PHONY: fuzz-decoders
+fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZTIME=1m
+	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' controller fakebase sandbox | xargs -n 1 dirname | sort -u); do \
+	  for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
+	    status=0; said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel $(FUZZPARALLEL) ./$$package 2>&1) || status=$$?; \
+	    count=$$(sed -n 's/.* execs: \([0-9]*\) .*/\1/p' <<<"$$said" | tail -1); \
+	    printf '%-50s %-20s %10s executions\n' $$package $$target "$${count:-0}"; \
+	    if ((status != 0)); then echo "$$said" >&2; exit $$status; fi; \
+	  done; \
+	done
+
 .PHONY: soak
 soak: ## Let a hostile base say 50,000 things to a controller, with the race detector
 	go test -race -count=1 -timeout 20m -v -run TestSoak ./controller -soak

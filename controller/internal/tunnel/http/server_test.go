@@ -1,7 +1,6 @@
 package httptunnel
 
 import (
-	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -373,31 +372,4 @@ func TestMutualTLS(t *testing.T) {
 	if status, _, err := post(client, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
 		t.Error("plain HTTP was served beside TLS")
 	}
-}
-
-// FuzzServer holds the server to its promise for any body: it answers, acts on what says who it is
-// from, and counts everything else once.
-func FuzzServer(f *testing.F) {
-	f.Fuzz(func(t *testing.T, baseline bool, body []byte) {
-		h := newHandler()
-		path := "/heartbeat"
-		if baseline {
-			path = "/queryBaseline"
-		}
-		w := httptest.NewRecorder()
-		New(Options{}, h).routes().ServeHTTP(w, httptest.NewRequest("POST", path, bytes.NewReader(body)))
-		told := h.all()
-		if len(told) != 1 {
-			t.Fatalf("told %d times, want once", len(told))
-		}
-		e := told[0]
-		switch rejected := e.Reason != ""; {
-		case rejected && (e.Err == nil || w.Code != 400 && w.Code != 403 && w.Code != 413 || w.Body.Len() == 0):
-			t.Errorf("rejected with %v and answered %d %q", e.Err, w.Code, w.Body)
-		case !rejected && (w.Code != 200 || e.From.Identity == ""):
-			t.Errorf("base %q was answered %d", e.From.Identity, w.Code)
-		case !rejected && !baseline && (e.Heartbeat.Identity != e.From.Identity || e.Heartbeat.IP == ""):
-			t.Errorf("a heartbeat of base %q was told as %+v", e.From.Identity, e.Heartbeat)
-		}
-	})
 }

@@ -1,0 +1,89 @@
+package httptunnel
+
+import (
+	"bytes"
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// FuzzServer holds the server to its promise for any body: it answers, acts on what says who it is
+// from, and counts everything else once.
+func FuzzServer(f *testing.F) {
+	f.Fuzz(func(t *testing.T, baseline bool, body []byte) {
+		h := newHandler()
+		path := "/heartbeat"
+		if baseline {
+			path = "/queryBaseline"
+		}
+		w := httptest.NewRecorder()
+		New(Options{}, h).routes().ServeHTTP(w, httptest.NewRequest("POST", path, bytes.NewReader(body)))
+		told := h.all()
+		if len(told) != 1 {
+			t.Fatalf("told %d times, want once", len(told))
+		}
+		e := told[0]
+		switch rejected := e.Reason != ""; {
+		case rejected && (e.Err == nil || w.Code != 400 && w.Code != 403 && w.Code != 413 || w.Body.Len() == 0 || w.Body.Len() > arklet.MaxText):
+			t.Errorf("rejected with %v and answered %d %q", e.Err, w.Code, w.Body)
+		case !rejected && (w.Code != 200 || e.From.Identity == ""):
+			t.Errorf("base %q was answered %d", e.From.Identity, w.Code)
+		case !rejected && !baseline && (e.Heartbeat.Identity != e.From.Identity || e.Heartbeat.IP == "" || e.From.IP != e.Heartbeat.IP):
+			t.Errorf("a heartbeat of base %q was told as %+v", e.From.Identity, e.Heartbeat)
+		}
+	})
+}
+
+// FuzzDeliver holds the client to its promise for any answer: whoever asked hears of it, once, and one
+// that is not taken is counted once.
+func FuzzDeliver(f *testing.F) {
+	requests := []arklet.Request{install, health, list, {Command: arklet.CommandSwitchBiz, Module: biz1}}
+	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
+		h := newHandler()
+		c := &call{to: at, request: requests[int(which)%len(requests)]}
+		New(Options{}, h).deliver(c, time.UnixMilli(1), body, nil)
+		told := h.all()
+		switch {
+		case len(told) == 1:
+			e := told[0]
+			if e.Err != nil || e.Reason != "" || e.From.Identity != at.Identity {
+				t.Errorf("told %+v", e)
+			}
+		case len(told) == 2:
+			rejected, unanswered := told[0], told[1]
+			if rejected.Reason == "" || rejected.Kind != string(c.request.Command) || unanswered.Request != c.request || !errors.Is(unanswered.Err, rejected.Err) {
+				t.Errorf("told %+v, then %+v", rejected, unanswered)
+			}
+			if text := unanswered.Err.Error(); text == "" || len(text) > arklet.MaxText+500 || !utf8.ValidString(text) {
+				t.Errorf("an error of %d bytes: %.500q", len(text), text)
+			}
+		default:
+			t.Errorf("told %d times", len(told))
+		}
+	})
+}
+
+// FuzzToken: nobody gets past without the token.
+func FuzzToken(f *testing.F) {
+	const token = "opensesame"
+	f.Fuzz(func(t *testing.T, path, authorization string) {
+		r := httptest.NewRequest("POST", "/", nil)
+		r.URL.Path = "/" + path
+		r.Header.Set("Authorization", authorization)
+		h := newHandler()
+		w := httptest.NewRecorder()
+		New(Options{Token: token}, h).routes().ServeHTTP(w, r)
+		passes := authorization == "Bearer "+token || len(path) > len(token) && path[:len(token)+1] == token+"/"
+		if !passes && w.Code != 401 || passes && w.Code == 401 {
+			t.Errorf("%q with %q was answered %d", path, authorization, w.Code)
+		}
+		if told := h.all(); w.Code == 401 && (len(told) != 1 || told[0].Reason != tunnel.Unauthorized) {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
