@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	goruntime "runtime"
 	"slices"
@@ -11,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

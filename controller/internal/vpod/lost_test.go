@@ -259,3 +259,28 @@ func TestTheNextControllerGoesOn(t *testing.T) {
 		w.wantShow("p1", "Running Ready")
 	})
 }
+
+// What is forgotten of a base comes back by no install that was decided on before.
+func TestNothingIsPlacedOnABaseThatIsForgotten(t *testing.T) {
+	s := newStore(func(*corev1.Pod) bool { return false })
+	before, asked := s.placing(workerKey{"a", "biz1"}, arklet.Module{Name: "biz1", Version: "1"}, time.Now())
+	if before != nil || asked || len(s.byBase) > 0 {
+		t.Errorf("placed: %v, asked for: %t, known: %v", before, asked, s.byBase)
+	}
+}
+
+// PodController forgets a Pod that goes when its base is another controller's.
+func TestPodsOfALostBaseAreForgotten(t *testing.T) {
+	in(t, "", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.Leave("a", "vnode.a")
+		if err := w.api.CoreV1().Pods("default").Delete(t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		if n := len(w.informer.delivered); n > 0 {
+			t.Errorf("PodController was not told of the end of %d Pods", n)
+		}
+	})
+}
