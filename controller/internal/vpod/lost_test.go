@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,13 +72,9 @@ func writes(w *world) []string {
 	return list
 }
 
-// refuses has the API server refuse writes as long as refused says so; of deletions those of the
-// controller, which name the Pod's UID. Call it before anything is written.
+// refuses has the API server refuse writes as long as refused says so.
 func refuses(w *world, verb string, refused func() bool) {
-	w.api.PrependReactor(verb, "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		if a, ok := a.(clienttesting.DeleteActionImpl); ok && a.DeleteOptions.Preconditions == nil {
-			return false, nil, nil
-		}
+	w.api.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused(), nil, errors.New("the API server is overloaded")
 	})
 }
@@ -137,18 +134,22 @@ func TestABaseIsLost(t *testing.T) {
 		lose(t, w)
 	})
 	lost("while a delete is tried again", Options{Drain: -1}, func(t *testing.T, w *world) {
-		refuses(w, "delete", func() bool { return true })
+		var refused atomic.Bool
+		refuses(w, "delete", refused.Load)
 		w.create("p1", container("biz1", "1"))
 		w.pass(time.Second)
 		w.delete("p1")
+		refused.Store(true)
 		w.pass(10 * time.Second)
 		lose(t, w)
 	})
 	lost("while the delete of a Pod without modules is tried again", Options{}, func(t *testing.T, w *world) {
-		refuses(w, "delete", func() bool { return true })
+		var refused atomic.Bool
+		refuses(w, "delete", refused.Load)
 		w.create("p1", corev1.Container{Name: "biz1", Image: "nginx:latest"})
 		w.pass(2 * time.Second)
 		w.delete("p1")
+		refused.Store(true)
 		w.pass(time.Second)
 		lose(t, w)
 	})
