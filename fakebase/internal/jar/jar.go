@@ -257,7 +257,7 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 	}
 	if p := attrs["priority"]; p != "" {
 		if m.Priority, err = strconv.Atoi(p); err != nil {
-			return Manifest{}, &Error{Kind: NotBiz, Detail: fmt.Sprintf("For input string: %q", p)}
+			return Manifest{}, &Error{Kind: NotBiz, Detail: fmt.Sprintf("For input string: %.200q", p)}
 		}
 	}
 	return m, nil
@@ -267,7 +267,7 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 // a line that begins with a blank continues the one before. Keys are lower-cased.
 func attributes(r io.Reader) (map[string]string, error) {
 	attrs := map[string]string{}
-	key := ""
+	key, value := "", []byte(nil)
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxManifest)
 	for s.Scan() {
@@ -280,17 +280,20 @@ func attributes(r io.Reader) (map[string]string, error) {
 		}
 		if line[0] == ' ' {
 			if key != "" {
-				attrs[key] += line[1:]
+				value = append(value, line[1:]...) // a line has 72 bytes, and a value may have any number
 			}
 			continue
 		}
 		k, v, ok := strings.Cut(line, ":")
 		if !ok {
-			return nil, fmt.Errorf("manifest line %q has no colon", line)
+			return nil, fmt.Errorf("manifest line %.100q has no colon", line)
 		}
-		key = strings.ToLower(strings.TrimSpace(k))
-		attrs[key] = strings.TrimPrefix(v, " ")
+		attrs[key] = string(value)
+		key, value = strings.ToLower(strings.TrimSpace(k)), []byte(strings.TrimPrefix(v, " "))
+		attrs[key] = ""
 	}
+	attrs[key] = string(value)
+	delete(attrs, "")
 	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("reading manifest: %w", err)
 	}

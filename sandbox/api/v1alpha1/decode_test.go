@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,10 +9,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1/internal/schema"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 // Each testdata/bad/x.yaml is refused with exactly the lines of x.txt.
@@ -151,8 +154,55 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, origins, err := v1alpha1.Decode("f.yaml", data)
-		if completeErr := v1alpha1.Complete(s, origins, err); err != nil && completeErr == nil {
+		completeErr := v1alpha1.Complete(s, origins, err)
+		if err != nil && completeErr == nil {
 			t.Errorf("the problem %q was lost", err)
+		}
+		if completeErr != nil {
+			if !strings.Contains(completeErr.Error(), "f.yaml") {
+				t.Errorf("the problem has no place: %v", completeErr)
+			}
+			return
+		}
+		written, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, origins, err := v1alpha1.Decode("again", written)
+		if err := v1alpha1.Complete(again, origins, err); err != nil {
+			t.Fatalf("%s is refused: %v", written, err)
+		}
+		if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-first +second):\n%s", written, diff)
+		}
+	})
+}
+
+// FuzzAPIRule: a rule that is taken is the same when it is written and read again, and has an end.
+func FuzzAPIRule(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text []byte) {
+		decode := func(text []byte) (*v1alpha1.APIRule, error) {
+			r := &v1alpha1.APIRule{}
+			if _, problems := strictyaml.Decode("rule", text, r); len(problems) > 0 {
+				return nil, problems
+			}
+			v1alpha1.SetAPIRuleDefaults(r)
+			return r, v1alpha1.ValidateAPIRule(r).ToAggregate()
+		}
+		first, err := decode(text)
+		if err != nil {
+			return
+		}
+		if first.ID == "" || first.For == nil || first.For.Duration <= 0 || first.For.Duration > 10*time.Minute || first.Count < 0 || first.Skip < 0 {
+			t.Errorf("taken: %+v", first)
+		}
+		written, err := json.Marshal(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := decode(written)
+		if diff := cmp.Diff(first, second, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%s: %v (-first +second):\n%s", written, err, diff)
 		}
 	})
 }

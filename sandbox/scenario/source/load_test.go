@@ -200,6 +200,9 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal(err)
 		}
 		scenarios, err := source.Load([]string{file}, source.Options{})
+		if err != nil && !strings.Contains(err.Error(), file) {
+			t.Errorf("the problem has no place: %v", err)
+		}
 		if err == nil {
 			for _, cell := range scenarios[0].Cells {
 				if _, err := scenarios[0].Instantiate(cell, run); err != nil {
