@@ -168,8 +168,8 @@ type HTTPOptions struct {
 // KubeletOptions configure the kubelet API, which the API server calls.
 type KubeletOptions struct {
 	// Host is where to listen and what Nodes publish as their InternalDNS address: the API server
-	// must reach it, and must prefer that type of address (--kubelet-preferred-address-types),
-	// since InternalIP is the base's. Required.
+	// must reach it, and must not prefer InternalIP (--kubelet-preferred-address-types; by its default
+	// it does not, kubeadm's does), which is the base's. Required.
 	Host string
 	// Port is where to listen [KUBELET_PROXY_PORT]; 0 takes a free one.
 	Port int

@@ -138,7 +138,7 @@ func (w *world) node(b *base) *corev1.Node {
 	}
 	for _, n := range nodes {
 		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP && a.Address == b.ip || a.Type == corev1.NodeHostName && a.Address == b.host {
+			if a.Type == corev1.NodeInternalIP && a.Address == b.ip || n.Labels[corev1.LabelHostname] == b.host {
 				return n
 			}
 		}

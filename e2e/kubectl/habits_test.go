@@ -65,7 +65,7 @@ var prints = map[string]struct {
 	comes string
 }{
 	"kubectl get nodes -o wide":                        {text: "agent,base-1 "},
-	"kubectl describe node NODE":                       {text: "Hostname:     base-"},
+	"kubectl describe node NODE":                       {text: "InternalIP:   198.18."},
 	"kubectl get pods -o wide":                         {text: "Running"},
 	"kubectl wait --for=condition=Ready pod/POD":       {text: "condition met"},
 	"kubectl events":                                   {text: "Successfully assigned"},

@@ -106,10 +106,5 @@ func isBase(n *corev1.Node) bool { return n.Labels[labels.Component] == labels.V
 
 // hostOf is the host name of the base behind a Node.
 func hostOf(n *corev1.Node) string {
-	for _, a := range n.Status.Addresses {
-		if a.Type == corev1.NodeHostName {
-			return a.Address
-		}
-	}
-	return n.Labels[labels.BaseHost]
+	return n.Labels[corev1.LabelHostname]
 }

@@ -36,7 +36,6 @@ func base(number int, name, version string, change ...func(*corev1.Node)) corev1
 			{Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute},
 		}},
 	}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: host}}
 	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi"), corev1.ResourceCPU: resource.MustParse("4")}
 	n.Status.Conditions = []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "BaseActivated", LastTransitionTime: past(time.Hour)},

@@ -78,7 +78,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
 		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
-		text("kubelet-host", "KUBELET_HOST", "", "`HOST` where the API server reaches that; it must prefer addresses of type InternalDNS"),
+		text("kubelet-host", "KUBELET_HOST", "", "`HOST` where the API server reaches that, by the address InternalDNS of Nodes; it must not prefer InternalIP"),
 		&cli.IntFlag{Name: "kubelet-port", EnvVars: []string{"KUBELET_PROXY_PORT"}, Value: 10250, Usage: "`PORT` for it; 0: a free one"},
 		text("kubelet-tls-cert", "KUBELET_TLS_CERT", "", "`FILE` with its certificate (default: self-signed)"),
 		text("kubelet-tls-key", "KUBELET_TLS_KEY", "", "`FILE` with the key"),

@@ -128,10 +128,5 @@ func hostName(node *corev1.Node) string {
 	if node == nil {
 		return ""
 	}
-	for _, address := range node.Status.Addresses {
-		if address.Type == corev1.NodeHostName {
-			return address.Address
-		}
-	}
-	return ""
+	return node.Labels[labels.BaseHost]
 }

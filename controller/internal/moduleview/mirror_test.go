@@ -31,10 +31,8 @@ func modulePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
 
 func node() *corev1.Node {
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1"},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}, {Type: corev1.NodeHostName, Address: "base-1"},
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: "vnode.1", Labels: map[string]string{"base.koupleless.io/host-name": "base-1"}},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "198.18.0.1"}}},
 	}
 }
 

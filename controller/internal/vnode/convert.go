@@ -28,9 +28,9 @@ const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are
 type Settings struct {
 	// Env is the environment of the controller: a label and a taint of every vnode.
 	Env string
-	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 leaves
-	// the endpoint out. The address is published as InternalDNS, apart from InternalIP, which is
-	// the base's.
+	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 means
+	// that nobody serves them. The address is published as InternalDNS, apart from InternalIP, which
+	// is the base's.
 	KubeletAddress string
 	KubeletPort    int32
 }
@@ -176,15 +176,22 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 	return n
 }
 
+// noKubelet is what a Node names where nobody serves logs and exec: a name that never resolves (RFC
+// 6761), and tells whoever asked.
+const noKubelet = "kubelet-api-is-off.invalid"
+
+// addresses has no Hostname: the API server takes an address of a Node for its kubelet's, that type
+// first unless it is told otherwise, and a base could name any host. InternalDNS comes next, and is
+// always there, before InternalIP. The host name of a base is in its labels.
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
-	a := []corev1.NodeAddress{
+	kubelet := noKubelet
+	if s.KubeletPort != 0 {
+		kubelet = cmp.Or(s.KubeletAddress, noKubelet)
+	}
+	return []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: cmp.Or(b.IP, "127.0.0.1")},
-		{Type: corev1.NodeHostName, Address: cmp.Or(b.HostName, Name(b.Identity))},
+		{Type: corev1.NodeInternalDNS, Address: kubelet},
 	}
-	if s.KubeletPort != 0 && s.KubeletAddress != "" {
-		a = append(a, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: s.KubeletAddress})
-	}
-	return a
 }
 
 // mebibyte is the step of allocatable memory: less is not worth a write.
@@ -305,14 +312,12 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 			info.Tunnel = tunnel.HTTP
 		}
 	}
+	if host := n.Labels[labels.BaseHost]; host != labelValue(Name(identity)) { // which stands in for one that is not known
+		info.HostName = host
+	}
 	for _, a := range n.Status.Addresses {
-		switch a.Type {
-		case corev1.NodeInternalIP:
+		if a.Type == corev1.NodeInternalIP {
 			info.IP = a.Address
-		case corev1.NodeHostName:
-			if a.Address != Name(identity) { // which stands in for one that is not known
-				info.HostName = a.Address
-			}
 		}
 	}
 	return info, true

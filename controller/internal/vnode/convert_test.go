@@ -63,12 +63,6 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	}, n.Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]corev1.NodeAddress{
-		{Type: "InternalIP", Address: "198.18.0.1"},
-		{Type: "Hostname", Address: "base-0"},
-	}, n.Status.Addresses); diff != "" {
-		t.Errorf("addresses (-want +got):\n%s", diff)
-	}
 
 	b := aBase()
 	b.Tunnel, b.Port = tunnel.HTTP, 1238
@@ -76,8 +70,26 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	if got := overHTTP.Labels[labels.Tunnel] + " " + overHTTP.Labels[labels.TunnelPort]; got != "http_tunnel_provider 1238" {
 		t.Errorf("an HTTP base is labelled %q", got)
 	}
-	if got := overHTTP.Status.Addresses[2]; got != (corev1.NodeAddress{Type: "InternalDNS", Address: "127.0.0.1"}) {
-		t.Errorf("the kubelet's address is %v", got)
+}
+
+// Where the API server looks for a kubelet first (Hostname, then InternalDNS, by its default) is nothing
+// that the base has chosen.
+func TestAddresses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   Settings
+		want string
+	}{
+		"served":         {Settings{KubeletAddress: "controller.example", KubeletPort: 10250}, "controller.example"},
+		"not served":     {Settings{}, "kubelet-api-is-off.invalid"},
+		"served nowhere": {Settings{KubeletPort: 10250}, "kubelet-api-is-off.invalid"},
+		"without a port": {Settings{KubeletAddress: "controller.example"}, "kubelet-api-is-off.invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := []corev1.NodeAddress{{Type: "InternalIP", Address: "198.18.0.1"}, {Type: "InternalDNS", Address: tc.want}}
+			if diff := cmp.Diff(want, tc.in.Node(aBase(), 0, nil, noon).Status.Addresses); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
