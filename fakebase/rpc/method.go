@@ -25,7 +25,7 @@ func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (
 			out, err = f(r.Context(), in)
 		}
 		if err != nil {
-			refuse(w, err)
+			Refuse(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -63,7 +63,7 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)
 		if err != nil {
-			refuse(w, err)
+			Refuse(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
@@ -116,7 +116,8 @@ func read[In any](r *http.Request) (in In, err error) {
 	return in, err
 }
 
-func refuse(w http.ResponseWriter, err error) {
+// Refuse answers with an error, as a method does that returns it.
+func Refuse(w http.ResponseWriter, err error) {
 	e := asError(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Code)

@@ -4,6 +4,7 @@
 //	methods.go  the names of the calls, with the types of what goes in and comes out
 //	types.go    what is said: status, components, bases, requests
 //	server.go   Handler: the daemon's side, over the Service that the daemon is
+//	listen.go   Listen, Server: the socket, and who may call; peer_*.go says who does
 //	client.go   Client: the command's side; the Go API of scenarios too
 //
 // For example:

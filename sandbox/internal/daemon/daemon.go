@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -150,14 +149,14 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := listen(path)
+	listener, err := control.Listen(path)
 	if err != nil {
 		return err
 	}
 	if err := supervise.RecordSelf(d.o.Dir.Run(), daemonName); err != nil {
 		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
 	}
-	server := &http.Server{Handler: control.Handler(d), ReadHeaderTimeout: time.Minute}
+	server := control.Server(d)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	d.o.Listening()
@@ -197,21 +196,6 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.log.Info("daemon ended", "err", err)
 	return err
-}
-
-// listen opens the socket so that nobody but its user can connect: the folder
-// around it is the user's own.
-func listen(path string) (net.Listener, error) {
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		if err = os.Chmod(path, 0o600); err != nil {
-			err = errors.Join(err, l.Close())
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening the daemon's socket: %w", err)
-	}
-	return l, nil
 }
 
 // acquire takes the right to change the sandbox, and returns a context that ends

@@ -1,0 +1,77 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
+)
+
+// Listen opens a daemon's socket so that nobody but its user can open it. The folder around it is the
+// user's own besides, and Server looks who calls.
+func Listen(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		if err = os.Chmod(path, 0o600); err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the daemon's socket: %w", err)
+	}
+	return l, nil
+}
+
+// Server serves the control API on a listener of Listen, to the processes of this process' user and of
+// root; others are told so.
+func Server(s Service) *http.Server {
+	return &http.Server{
+		Handler: ownersOnly(Handler(s), os.Geteuid()), ReadHeaderTimeout: time.Minute,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			uid, err := caller(c)
+			return context.WithValue(ctx, callerKey{}, known{uid, err})
+		},
+	}
+}
+
+type callerKey struct{}
+
+// known is who called, by the word of the system.
+type known struct {
+	uid int
+	err error
+}
+
+func ownersOnly(next http.Handler, owner int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who, ok := r.Context().Value(callerKey{}).(known)
+		switch {
+		case !ok || who.err != nil:
+			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden, "the system does not say who calls the daemon of the sandbox (%v): call it by its socket", who.err))
+		case who.uid != owner && who.uid != 0:
+			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden, "the sandbox is that of the user %d, and not yours, %d: bring up one of your own", owner, who.uid))
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// caller is the user at the other end of a connection of a unix socket.
+func caller(c net.Conn) (uid int, err error) {
+	unixConn, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("%T is no connection of a unix socket", c)
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var asked error
+	err = raw.Control(func(fd uintptr) { uid, asked = peer(int(fd)) })
+	return uid, errors.Join(err, asked)
+}
