@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 
@@ -42,6 +43,19 @@ func (d Dir) Owned() (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d, ErrForeign)
+}
+
+// checkOwner refuses a folder of another user, who could open it again: root may change it all the same,
+// and others where everybody may write.
+func (d Dir) checkOwner() error {
+	info, err := os.Stat(string(d))
+	if err != nil {
+		return fmt.Errorf("looking for the owner of the state folder: %w", err)
+	}
+	if at, ok := info.Sys().(*syscall.Stat_t); ok && int(at.Uid) != os.Geteuid() {
+		return fmt.Errorf("the folder %s belongs to the user %d, who could read what is in it: choose another --home, or make it yours", d, at.Uid)
+	}
+	return nil
 }
 
 // mark makes the folder koupsandbox's own. That the file is there is what counts.

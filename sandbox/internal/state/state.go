@@ -89,6 +89,9 @@ func (d Dir) Create() error {
 	}
 	err := os.MkdirAll(string(d), 0o700)
 	if err == nil {
+		if err := d.checkOwner(); err != nil {
+			return err
+		}
 		err = d.mark()
 	}
 	for _, inner := range []string{d.Logs(), d.Run()} {

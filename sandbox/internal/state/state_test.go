@@ -42,6 +42,27 @@ func TestOnlyTheUserMayLook(t *testing.T) {
 	}
 }
 
+// An empty folder that another user has put there is not taken: he could open it again.
+func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder away")
+	}
+	dir := state.Home(t.TempDir()).Dir("a")
+	if err := os.Mkdir(string(dir), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(string(dir), 54321, 54321); err != nil {
+		t.Fatal(err)
+	}
+	err := dir.Create()
+	if err == nil || !strings.Contains(err.Error(), "belongs to the user 54321") {
+		t.Errorf("Create says: %v", err)
+	}
+	if _, err := os.Stat(dir.Logs()); err == nil {
+		t.Error("it has made folders in it")
+	}
+}
+
 func TestRemove(t *testing.T) {
 	for _, keepLogs := range []bool{false, true} {
 		home := state.Home(t.TempDir())
