@@ -27,8 +27,7 @@ func seeds(r *scenario.Report) []string {
 // their own, and --seed gives each run the seed that it had.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
-	env := []string{"SEEDS=" + filepath.Join(t.TempDir(), "seeds")}
-	_, side := play(t, 0, env, "--seed", "7", "--repeat", "2", "--parallel", "2", testdata("cells"))
+	_, side := play(t, 0, nil, "--seed", "7", "--repeat", "2", "--parallel", "2", testdata("cells"))
 	var order []string
 	own := map[string]bool{}
 	for _, r := range side.Runs {
@@ -46,7 +45,7 @@ func TestRepeat(t *testing.T) {
 		t.Errorf("the first two runs were not at the same time: %s for %s, %s for %s", first.Started, first.Elapsed, second.Started, second.Elapsed)
 	}
 
-	_, line := play(t, 0, env, "--seed", "7", "--repeat", "2", testdata("cells"))
+	_, line := play(t, 0, nil, "--seed", "7", "--repeat", "2", testdata("cells"))
 	if diff := cmp.Diff(seeds(side), seeds(line)); diff != "" {
 		t.Errorf("the same seed gives other seeds (-first +second):\n%s", diff)
 	}
@@ -55,7 +54,7 @@ func TestRepeat(t *testing.T) {
 			t.Errorf("run %d began at %s, before the one before had ended", n+1, r.Started)
 		}
 	}
-	_, other := play(t, 0, env, "--seed", "8", testdata("cells"))
+	_, other := play(t, 0, nil, "--seed", "8", testdata("cells"))
 	all := slices.Sorted(slices.Values(append(seeds(side), seeds(other)...)))
 	if len(slices.Compact(all)) != 6 {
 		t.Errorf("another seed gives some of the same seeds: %v", all)
@@ -65,11 +64,8 @@ func TestRepeat(t *testing.T) {
 // The command that a failure prints repeats it.
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	folder := t.TempDir()
-	env := func(file string) []string {
-		return []string{"SEEDS=" + filepath.Join(folder, file), "FAIL=b two words 2"}
-	}
-	result, report := play(t, 1, env("first"), "--repeat", "2", "--var", "word=two words", testdata("cells"))
+	seeds := filepath.Join(t.TempDir(), "seeds")
+	result, report := play(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var", "fail=b two words 2", testdata("cells"))
 	failed := report.Runs[3]
 	if failed.Verdict != scenario.Failed {
 		t.Fatalf("the last run has %s", failed.Verdict)
@@ -78,14 +74,12 @@ func TestAgain(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("%d commands are printed, want 1:\n%s", len(found), result.Out)
 	}
-	shell(t, env("again"), found[0][1], 1)
+	shell(t, nil, found[0][1], 1)
 	line := fmt.Sprintf("b two words 2 %d\n", failed.Seed)
-	for _, file := range []string{"first", "again"} {
-		text, err := os.ReadFile(filepath.Join(folder, file))
-		must(t, err)
-		if n := strings.Count(string(text), line); n != 1 {
-			t.Errorf("the run %q is in the %s runs %d times:\n%s", line, file, n, text)
-		}
+	text, err := os.ReadFile(seeds)
+	must(t, err)
+	if n := strings.Count(string(text), line); n != 2 {
+		t.Errorf("the run %q is in the runs, and again, %d times:\n%s", line, n, text)
 	}
 }
 
@@ -94,8 +88,8 @@ func TestAgain(t *testing.T) {
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	steps := filepath.Join(t.TempDir(), "steps")
-	env := []string{"STEPS=" + steps}
-	result, report := play(t, 0, env, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
+	to := "steps=" + steps
+	result, report := play(t, 0, nil, "--var", to, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
 	if want := "three-steps\n\n2 runs of 1 scenarios; all can be run.\n"; result.Out != want || report != nil {
 		t.Errorf("--dry-run prints %q and reports %v, want %q", result.Out, report, want)
 	}
@@ -106,7 +100,7 @@ func TestSelection(t *testing.T) {
 		t.Errorf("--dry-run has made %v", made)
 	}
 
-	_, report = play(t, 0, env, "--from-step", "second", "--selector", "kind=steps", "testdata")
+	_, report = play(t, 0, nil, "--var", to, "--from-step", "second", "--selector", "kind=steps", "testdata")
 	got := map[string]scenario.Verdict{}
 	for _, r := range report.Runs {
 		for _, s := range r.Steps {

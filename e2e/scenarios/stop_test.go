@@ -20,7 +20,7 @@ import (
 func inTheMiddle(t *testing.T) (s *started, namespace, marks string) {
 	t.Helper()
 	marks = t.TempDir()
-	s = begin(t, []string{"MARKS=" + marks}, testdata("interrupted"))
+	s = begin(t, nil, "--var", "marks="+marks, testdata("interrupted"))
 	eventually(t, "the scenario waits", func(context.Context) error {
 		text, err := os.ReadFile(filepath.Join(marks, "began"))
 		namespace = strings.TrimSpace(string(text))

@@ -22,7 +22,7 @@ const cleanTime = time.Minute
 func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
-	var errs []error
+	errs := []error{e.forgetIdentity()}
 	if e.stage != nil { // even if the run is kept: others need components and controllers as they were
 		errs = append(errs, e.stage.Repair(ctx))
 	}

@@ -6,6 +6,7 @@
 //	runner.go      which run when: exclusive ones alone, the others side by side
 //	run.go         one run, from its namespace to its verdict
 //	setup.go       what a run needs: namespace, bases, controllers, watches
+//	identity.go    the identity of scripts: a ServiceAccount of the namespace
 //	steps.go       steps and groups of steps: if, repeat, background, parallel, timeout
 //	invariant.go   always and never, at every event
 //	checks.go      the built-in checks

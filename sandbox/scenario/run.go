@@ -39,6 +39,8 @@ type execution struct {
 	stop  context.CancelFunc // ends the watches
 	ended sync.WaitGroup     // of the watches
 
+	private string // the folder of the kubeconfig of scripts; empty if there are none
+
 	mu          sync.Mutex
 	run         *Run
 	backgrounds []*background

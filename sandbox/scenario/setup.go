@@ -28,11 +28,14 @@ const runLabel = "sandbox.koupleless.io/scenario"
 // the run can no longer be watched.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
 	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name, LastWrite: e.lastWrite, Logger: e.r.o.Logger})
-	var err error
+	kubeconfig, err := e.prepareIdentity()
+	if err != nil {
+		return err
+	}
 	e.stage, err = action.New(action.Options{
 		Sandbox: sandboxOf{e.r.o.Sandbox.Client}, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
 		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
-		Kubeconfig: e.r.o.Sandbox.Kubeconfig, Seed: e.in.seed,
+		Kubeconfig: kubeconfig, Seed: e.in.seed,
 	})
 	if err != nil {
 		return err
@@ -45,7 +48,12 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.makeNamespace(ctx) })
+	g.Go(func() error {
+		if err := e.makeNamespace(ctx); err != nil {
+			return err
+		}
+		return e.makeIdentity(ctx, kubeconfig)
+	})
 	g.Go(func() error { return e.follow(ctx) })
 	g.Go(func() error {
 		select {

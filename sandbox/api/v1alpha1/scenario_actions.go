@@ -231,8 +231,9 @@ type TrafficStop struct {
 	Name string `json:"name,omitempty" jsonschema:"default=traffic"`
 }
 
-// Script runs a shell script on the machine that runs the scenario, with KUBECONFIG, NAMESPACE and
-// the variables of Env.
+// Script runs a shell script on the machine that runs the scenario, with KUBECONFIG, NAMESPACE, GROUP,
+// the variables of Env, and of those around it only such as PATH, HOME and LANG. The identity in
+// KUBECONFIG edits the objects in the namespace of the run, and may do nothing else.
 type Script struct {
 	// Content is the script, run by sh -eu -c.
 	Content string `json:"content" need:"say what to run"`

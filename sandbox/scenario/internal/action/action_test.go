@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -481,6 +482,21 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 	cancel(errLate)
 	if err := <-ended; err == nil || err.Error() != "not within the time: it is not true of the script: exitCode == 0" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A script is given what it was told, and of the environment of its caller what says nothing secret.
+func TestEnvironmentOfAScript(t *testing.T) {
+	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k", "KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
+		t.Setenv(name, value)
+	}
+	r := newRig(t)
+	r.well(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`, "")
+	got := slices.DeleteFunc(strings.Fields(r.outputs["said"].(string)), func(name string) bool {
+		return slices.Contains([]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name) // as the machine has them, and the shell's own
+	})
+	if diff := cmp.Diff([]string{"GROUP", "KUBECONFIG", "LC_ALL", "NAMESPACE", "PATH", "PWD", "TZ", "X"}, got); diff != "" {
+		t.Errorf("variables of a script (-want +got):\n%s", diff)
 	}
 }
 

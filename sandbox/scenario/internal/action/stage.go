@@ -67,7 +67,7 @@ type Options struct {
 	Group     string
 	// Folder that file names are relative to.
 	Folder string
-	// Kubeconfig for scripts.
+	// Kubeconfig for scripts: of an identity of their own in the namespace.
 	Kubeconfig string
 	// Seed for what is random.
 	Seed uint64

@@ -1,0 +1,127 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+const (
+	// scripts is the ServiceAccount in the namespace of a run that its scripts are, and of the binding
+	// that gives it scriptRole there: it edits what is in the namespace, and sees nothing else.
+	scripts    = "scripts"
+	scriptRole = "edit"
+	// scriptTime is how long its token counts: longer than any run.
+	scriptTime = 24 * time.Hour
+)
+
+// hasScripts tells whether any step of the run is a script.
+func (e *execution) hasScripts() (has bool) {
+	e.in.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) { has = has || step.Script != nil })
+	return has
+}
+
+// prepareIdentity makes a folder, for this user alone, in which the kubeconfig of scripts will be, and
+// returns its path; empty if there are no scripts.
+func (e *execution) prepareIdentity() (kubeconfig string, err error) {
+	if !e.hasScripts() {
+		return "", nil
+	}
+	if e.private, err = os.MkdirTemp("", "koup-run-"); err != nil {
+		return "", fmt.Errorf("making a folder for the kubeconfig of scripts: %w", err)
+	}
+	return filepath.Join(e.private, "kubeconfig"), nil
+}
+
+// forgetIdentity removes the kubeconfig of scripts. Their ServiceAccount goes with the namespace.
+func (e *execution) forgetIdentity() error {
+	if e.private == "" {
+		return nil
+	}
+	return os.RemoveAll(e.private)
+}
+
+// makeIdentity gives scripts an identity in the namespace of the run, which is there, and writes their
+// kubeconfig when the API server lets it in.
+func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
+	if kubeconfig == "" {
+		return nil
+	}
+	at := metav1.ObjectMeta{Namespace: e.in.name, Name: scripts}
+	client := e.r.kube.Typed
+	_, err := client.CoreV1().ServiceAccounts(e.in.name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: at}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.RbacV1().RoleBindings(e.in.name).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: at,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: scriptRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: e.in.name, Name: scripts}},
+		}, metav1.CreateOptions{})
+	}
+	var token *authenticationv1.TokenRequest
+	if err == nil {
+		token, err = client.CoreV1().ServiceAccounts(e.in.name).CreateToken(ctx, scripts, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(scriptTime.Seconds()))},
+		}, metav1.CreateOptions{})
+	}
+	if err == nil {
+		err = e.awaitRights(ctx)
+	}
+	if err == nil {
+		err = writeKubeconfig(kubeconfig, e.r.o.Sandbox.Kubeconfig, e.in.name, token.Status.Token)
+	}
+	if err != nil {
+		return fmt.Errorf("giving the scripts of the run an identity: %w", err)
+	}
+	return nil
+}
+
+// awaitRights waits until the API server knows of the binding.
+func (e *execution) awaitRights(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx, &authorizationv1.LocalSubjectAccessReview{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.in.name},
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + e.in.name + ":" + scripts,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.in.name, Verb: "create", Resource: "pods"},
+			},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	})
+}
+
+// writeKubeconfig writes one for a token and a namespace of the cluster of another kubeconfig.
+func writeKubeconfig(path, of, namespace, token string) error {
+	admin, err := clientcmd.LoadFromFile(of)
+	if err != nil {
+		return err
+	}
+	if err := clientcmd.ResolveLocalPaths(admin); err != nil {
+		return err
+	}
+	current := admin.Contexts[admin.CurrentContext]
+	if current == nil || admin.Clusters[current.Cluster] == nil {
+		return errors.New("the kubeconfig " + of + " names no current cluster")
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[current.Cluster] = admin.Clusters[current.Cluster]
+	config.AuthInfos[scripts] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[namespace] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: scripts, Namespace: namespace}
+	config.CurrentContext = namespace
+	return clientcmd.WriteToFile(*config, path) // 0600
+}
