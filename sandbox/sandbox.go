@@ -42,6 +42,8 @@ type (
 	ActRequest = control.ActRequest
 	// ControllerRequest says what module controllers Client is to provide.
 	ControllerRequest = control.ControllerRequest
+	// APIRuleRequest disturbs what controllers see of the Kubernetes API.
+	APIRuleRequest = control.APIRuleRequest
 	// WatchRequest says what a stream of Client's events is to tell.
 	WatchRequest = control.WatchRequest
 	// Component is a part of a sandbox, as Status lists it.

@@ -187,22 +187,19 @@ func TestObjects(t *testing.T) {
 // that needs it.
 func TestRights(t *testing.T) {
 	want := map[string]string{
-		"nodes":                              "get list watch create update patch delete", // internal/vnode
-		"nodes/status":                       "update patch",                              // internal/vnode
-		"pods":                               "get list watch update patch delete",        // internal/vpod, internal/moduleview
-		"pods/status":                        "update patch",                              // internal/vpod
-		"pods/log":                           "get",                                       // internal/kubelet
-		"services":                           "get list watch",                            // internal/kubelet
-		"events":                             "create patch",                              // internal/vpod
-		"apps/deployments":                   "get list watch",                            // internal/peer, internal/baseline
-		"apps/daemonsets":                    "get list watch",                            // internal/baseline
-		"apps/deployments/scale":             "patch",                                     // internal/peer
-		"koupleless.io/modules":              "list watch create update",                  // internal/moduleview
-		"koupleless.io/modules/status":       "update",                                    // internal/moduleview
-		"authentication.k8s.io/tokenreviews": "create",                                    // internal/kubelet
-		"authorization.k8s.io/subjectaccessreviews": "create", // internal/kubelet
-		"configmaps": "get",
-		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update patch delete", // internal/vnode, internal/peer
+		"nodes":                        "get list watch create update delete", // internal/vnode
+		"nodes/status":                 "update",                              // internal/vnode
+		"pods":                         "get list watch patch delete",         // internal/vpod, internal/moduleview
+		"pods/status":                  "update",                              // internal/vpod
+		"events":                       "create patch",                        // internal/vpod, internal/notice
+		"apps/deployments":             "list watch",                          // internal/peer, internal/baseline
+		"apps/daemonsets":              "list watch",                          // internal/baseline, internal/notice
+		"apps/deployments/scale":       "patch",                               // internal/peer
+		"koupleless.io/modules":        "list watch create update",            // internal/moduleview
+		"koupleless.io/modules/status": "update",                              // internal/moduleview
+		"configmaps":                   "get",                                 // internal/configmap
+		"authorization.k8s.io/subjectaccessreviews":     "create",                              // internal/kubelet
+		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update delete", // internal/vnode, internal/peer
 	}
 	files := read(t, FS)
 	clusterRole := typed(t, files["clusterrole.yaml"][0]).(*rbacv1.ClusterRole)

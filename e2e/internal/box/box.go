@@ -60,6 +60,8 @@ func FindPrograms(root string) (string, error) {
 type Box struct {
 	// Bin is the folder with the programs.
 	Bin string
+	// Instead is a folder with programs that take the place of those of the same name in Bin. Default: none.
+	Instead string
 	// Home is the folder with the folders of all sandboxes.
 	Home string
 	// Name of the sandbox.
@@ -82,6 +84,9 @@ func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 		return strings.HasPrefix(v, "KOUPSANDBOX_") || strings.HasPrefix(v, "GITHUB_ACTIONS=")
 	})
 	cmd.Env = append(cmd.Env, "KOUPSANDBOX_HOME="+b.Home, "KOUPSANDBOX_NAME="+b.Name)
+	if b.Instead != "" {
+		cmd.Env = append(cmd.Env, "KOUPSANDBOX_BIN="+b.Instead)
+	}
 	return cmd
 }
 

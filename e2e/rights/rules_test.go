@@ -1,0 +1,167 @@
+package rights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/audit"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// What the controller asks of the API server is what the manifests let it: no request that no rule
+// allows, and no rule that no request needs. What happens here is all that makes it ask.
+func TestRules(t *testing.T) {
+	granted, err := audit.Granted()
+	must(t, err)
+	ns := namespace(t)
+	workloads(t, ns)
+	conflicts(t, ns)
+	_, err = client.CoreV1().Pods(ns).GetLogs(podOf(t, ns, "m").Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	must(t, err)
+	_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Count: 1})
+	must(t, err)
+	must(t, client.AppsV1().Deployments(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
+	asWithOlderServers(t)
+	t.Run("a base falls silent", func(t *testing.T) { onHostileBase(t, ns, overMQTT(t)) })
+
+	var log audit.Log
+	eventually(t, "every rule is used", func(context.Context) error {
+		log = audit.Log{}
+		if err := log.Read(auditLog(), granted); err != nil {
+			return err
+		}
+		if unused := granted.Unused(&log); len(unused) > 0 {
+			return fmt.Errorf("nobody has asked for: %q", unused)
+		}
+		return nil
+	})
+	if beyond := granted.Beyond(&log); len(beyond)+len(log.Refused) > 0 {
+		t.Errorf("the controller has asked for what no rule allows: %q; it was refused: %q", beyond, log.Refused)
+	}
+	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)
+}
+
+func namespace(t *testing.T) string {
+	t.Helper()
+	name := envconf.RandomName("rights", 12)
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("removing the namespace: %v", err)
+		}
+	})
+	return name
+}
+
+// workloads makes a module whose version is in a ConfigMap, and whose Pods lack a toleration; a peer
+// Deployment; and a DaemonSet that can make no Pods, which is told so twice.
+func workloads(t *testing.T, ns string) {
+	t.Helper()
+	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "versions"}, Data: map[string]string{"m": "1.0.0"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	template := unnamed("m")
+	template.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: module.EnvVersion, ValueFrom: &corev1.EnvVarSource{
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "m"},
+	}}
+	deploy(t, module.Deployment(ns, "m", 1, template))
+	peer := module.Deployment(ns, "peer", 1, module.Template("peer", module.Container("peer", "1.0.0")))
+	module.OnePerBase(&peer.Spec.Template)
+	peer.Labels = map[string]string{
+		"virtual-kubelet.koupleless.io/component": "module-deployment", "virtual-kubelet.koupleless.io/strategy": "peer",
+	}
+	deploy(t, peer)
+	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", unnamed("nowhere")), metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.AppsV1().DaemonSets(ns).Patch(t.Context(), "nowhere", types.MergePatchType, []byte(`{"spec":{"minReadySeconds":1}}`), metav1.PatchOptions{})
+	must(t, err)
+}
+
+// unnamed is a template that tolerates bases of no environment by name.
+func unnamed(app string) corev1.PodTemplateSpec {
+	template := module.Template(app, module.Container(app, "1.0.0"))
+	template.Spec.Tolerations = template.Spec.Tolerations[:1]
+	return template
+}
+
+func deploy(t *testing.T, d *appsv1.Deployment) {
+	t.Helper()
+	_, err := client.AppsV1().Deployments(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{})
+	must(t, err)
+	podOf(t, d.Namespace, d.Name)
+}
+
+// podOf waits for a Ready Pod of an app.
+func podOf(t *testing.T, ns, app string) (pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, "a Pod of "+app+" is Ready", func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+		if err != nil {
+			return err
+		}
+		for _, p := range pods.Items {
+			if module.IsReady(&p) {
+				pod = &p
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d Pods", len(pods.Items))
+	})
+	return pod
+}
+
+// asWithOlderServers has the controller read lists, and then watch, as its client does where the API
+// server cannot send a list by a watch.
+func asWithOlderServers(t *testing.T) {
+	t.Helper()
+	before, err := up.SetController(t.Context(), sandbox.ControllerRequest{APIView: true, Env: map[string]string{"KUBE_FEATURE_WatchListClient": "false"}})
+	must(t, err)
+	_, err = up.SetController(t.Context(), before)
+	must(t, err)
+}
+
+// conflicts has the API server refuse a write of a Pod and of a Node, and others change the Node, so
+// that the controller reads them again and mends what it can.
+func conflicts(t *testing.T, ns string) {
+	t.Helper()
+	for _, resource := range []string{"pods/status", "nodes/status"} {
+		rule := v1alpha1.APIRule{ID: resource, Kind: v1alpha1.APIRefuse, Code: 409, Resource: resource, Count: 1}
+		v1alpha1.SetAPIRuleDefaults(&rule)
+		_, err := up.SetAPIRule(t.Context(), sandbox.APIRuleRequest{Rule: rule})
+		must(t, err)
+	}
+	node := podOf(t, ns, "m").Spec.NodeName
+	for _, patch := range []string{`{"metadata":{"labels":{"type":null}}}`, `{"spec":{"taints":null}}`} {
+		_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		must(t, err)
+	}
+	eventually(t, "label and taints of the Node are back", func(ctx context.Context) error {
+		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err == nil && (n.Labels["type"] == "" || len(n.Spec.Taints) < 2) {
+			err = errors.New("they are not")
+		}
+		return err
+	})
+	_, err := client.AppsV1().Deployments(ns).Patch(t.Context(), "m", types.MergePatchType,
+		[]byte(`{"spec":{"template":{"metadata":{"annotations":{"again":"yes"}}}}}`), metav1.PatchOptions{})
+	must(t, err)
+	eventually(t, "the Deployment is rolled out", func(ctx context.Context) error {
+		d, err := client.AppsV1().Deployments(ns).Get(ctx, "m", metav1.GetOptions{})
+		if err == nil && (d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != 1 || d.Status.Replicas != 1 || d.Status.ReadyReplicas != 1) {
+			err = fmt.Errorf("its status is %+v", d.Status)
+		}
+		return err
+	})
+}
