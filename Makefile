@@ -14,16 +14,20 @@ IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt
 
-LDFLAGS := -s -w
-KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli.version=$(VERSION)
+COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
+
+# Without an id of the build the same sources give the same bytes.
+LDFLAGS := -s -w -buildid=
+OF := github.com/koupleless/koupsandbox/sandbox/internal/version
+KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X $(OF).koupsandbox=$(VERSION) -X $(OF).commit=$(COMMIT) -X $(OF).kubernetes=$(KUBERNETES)
 # The version that the embedded control plane reports, and the one in the user agents of its clients.
 # "archive" is upstream's word for sources that come without their git tree, as a Go module does.
 KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
   -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=36 -X $(package).gitTreeState=archive)
 # Tests and linters of the control plane must compile its thousand packages as build does, or they compile them all anew.
-KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS=-trimpath go
+KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" go
 
 ##@ Use it
 .PHONY: up down
@@ -34,11 +38,11 @@ down: ## Take it down, with everything that it left
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross krew images image-controller image-fakebase node-image
+.PHONY: build cross release images image-controller image-fakebase node-image
 build: $(BIN)/koup-controlplane ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
 
 # The upstream control plane: some minutes from an empty cache, then only when its versions change.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
@@ -54,23 +58,16 @@ cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	  (export GOOS=$$os GOARCH=$$arch; $(KUBE_GO) build -o /dev/null .); \
 	done; done
 
-# The manifest says where the archives will be: krew takes them from there. With fewer PLATFORMS the others keep their place-holders.
 PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
-KREW ?= dist/krew
-URL ?= https://github.com/koupleless/koupsandbox/releases/download/$(VERSION)
-krew: ## Pack koupsandbox as the plugin koup of kubectl, with its krew manifest: make krew VERSION=v1.2.3 URL=https://host/folder
-	@[[ "$(VERSION)" =~ ^v[0-9]+\.[0-9]+\.[0-9]+ ]] || { echo "make krew needs a version that krew can read, such as VERSION=v1.2.3" >&2; exit 1; }
-	mkdir -p $(KREW)
-	sed '/^#/d; s|URL/|$(URL)/|; s|VERSION|$(VERSION)|' sandbox/cmd/koupsandbox/krew.yaml > $(KREW)/koup.yaml
-	for platform in $(PLATFORMS); do \
-	  CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(KREW)/$$platform/koupsandbox ./sandbox/cmd/koupsandbox; \
-	  cp LICENSE $(KREW)/$$platform; \
-	  archive=$(KREW)/koupsandbox-$(VERSION)-$$platform.tar.gz; \
-	  tar -czf $$archive -C $(KREW)/$$platform koupsandbox LICENSE; \
-	  sum=$$(openssl dgst -sha256 -r $$archive | cut -c1-64); \
-	  sed -i.bak "s/SHA256-$$platform/$$sum/" $(KREW)/koup.yaml; \
-	done
-	rm $(KREW)/koup.yaml.bak
+RELEASE ?= dist/release
+BUILDS ?= dist/build
+URL ?= https://github.com/koupleless/koupsandbox/releases/download/VERSION
+release: ## Write what one release consists of: make release VERSION=v1.2.3
+	CGO_ENABLED=0 GOOS= GOARCH= go run -trimpath ./hack/release --version "$(VERSION)" --platforms "$(PLATFORMS)" --url "$(URL)" --out $(RELEASE) --work $(BUILDS)
+
+.PHONY: release-check
+release-check: ## Make a release twice in two folders, compiled for all systems, and compare
+	RELEASE_WHOLE=1 go test -count=1 -timeout 120m -run TestReleaseIsTheSame ./e2e/release
 
 images: image-controller image-fakebase ## Build the container images of the controller and of fakebase
 

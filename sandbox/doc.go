@@ -5,6 +5,7 @@
 //	launch.go     the daemon's process, or the daemon in this process
 //	inspect.go    List, and the status of a sandbox whose daemon is gone
 //	programs.go   where the programs are
+//	versions.go   of which versions the programs are, and whether they go together
 //	provider.go   what the provider auto means on this machine
 //
 // The packages below, each of which imports only what stands further down:

@@ -30,13 +30,18 @@ type Programs struct {
 }
 
 // FindPrograms looks for the programs in bin (empty = nowhere), then beside self, the
-// path of koupsandbox, then in $PATH. What it does not find stays empty.
+// path of koupsandbox, and beside the file that self links to, then in $PATH. What it
+// does not find stays empty.
 func FindPrograms(self, bin string) Programs {
 	if abs, err := filepath.Abs(bin); bin != "" && err == nil {
 		bin = abs // the programs start elsewhere
 	}
+	linked, err := filepath.EvalSymlinks(self)
+	if err != nil {
+		linked = self // it has been removed since it started
+	}
 	find := func(name string) string {
-		for _, dir := range []string{bin, filepath.Dir(self)} {
+		for _, dir := range []string{bin, filepath.Dir(self), filepath.Dir(linked)} {
 			if path := filepath.Join(dir, name); dir != "" && executable(path) {
 				return path
 			}

@@ -149,7 +149,12 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 	defer unlock()
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
-	if s.Client = reach(ctx, dir); s.Client != nil {
+	var status *Status
+	if s.Client, status = reach(ctx, dir); s.Client != nil {
+		if err := fits(name, status); err != nil {
+			s.Close()
+			return nil, err
+		}
 		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
 			s.Close()
@@ -214,6 +219,9 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	if err := o.Programs.check(o.Config, o.InProcess); err != nil {
 		return err
 	}
+	if err := o.Programs.agree(ctx); err != nil {
+		return err
+	}
 	return dir.Create()
 }
 
@@ -244,26 +252,32 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 	return errors.Join(cause, err)
 }
 
-// reach returns a client of the sandbox's daemon, or nil when none answers.
-func reach(ctx context.Context, dir state.Dir) *Client {
+// reach returns a client of the sandbox's daemon and what that says of itself, or nil when none answers.
+func reach(ctx context.Context, dir state.Dir) (*Client, *Status) {
 	path := dir.SocketPath()
 	if path == "" {
-		return nil
+		return nil, nil
 	}
 	client := control.NewClient(path)
-	if _, err := client.Status(ctx, false); err != nil {
+	status, err := client.Status(ctx, false)
+	if err != nil {
 		client.Close()
-		return nil
+		return nil, nil
 	}
-	return client
+	return client, status
 }
 
-// Open returns a sandbox that is up, or ErrNotUp, wrapped, with what to do.
+// Open returns a sandbox that is up, or ErrNotUp, wrapped, with what to do. One that another version of
+// koupsandbox has brought up is an error; Down takes it down all the same.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
-	client := reach(ctx, dir)
+	client, status := reach(ctx, dir)
 	switch {
 	case client != nil:
+		if err := fits(name, status); err != nil {
+			client.Close()
+			return nil, err
+		}
 		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
 	case dir.Used():
 		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s", name, ErrNotUp, name)
@@ -296,7 +310,7 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	if owned, err := dir.Owned(); !owned {
 		return false, err
 	}
-	client := reach(ctx, dir)
+	client, _ := reach(ctx, dir)
 	var err error
 	if client != nil {
 		asking, cancel := context.WithTimeout(ctx, endTime)

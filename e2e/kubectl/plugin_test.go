@@ -3,12 +3,10 @@ package kubectl
 import (
 	"crypto/sha256"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,24 +35,26 @@ type Platform struct {
 	URI, SHA256, Bin string
 }
 
-// make krew packs the program, and writes a manifest that krew can read; in the PATH as krew puts it
-// there, it is a command of kubectl's.
+// A release has a manifest that krew can read; in the PATH as krew puts it there, the program of its archive is a
+// command of kubectl's.
 func TestPlugin(t *testing.T) {
-	folder := t.TempDir()
-	pack := exec.CommandContext(t.Context(), "make", "-C", repository, "krew", "VERSION=v1.2.3", "URL=https://plugins.example/v1.2.3", "KREW="+folder,
-		"PLATFORMS="+runtime.GOOS+"-"+runtime.GOARCH)
+	folder, here := t.TempDir(), runtime.GOOS+"-"+runtime.GOARCH
+	built := filepath.Join(folder, "build", runtime.GOOS+"_"+runtime.GOARCH, "koup-controlplane")
+	text, err := os.ReadFile(filepath.Join(repository, "bin/fakebase")) // Kubernetes takes minutes to compile; the plugin has no use for it
+	check.Must(t, err)
+	check.Must(t, os.MkdirAll(filepath.Dir(built), 0o755))
+	check.Must(t, os.WriteFile(built, text, 0o755))
+	pack := exec.CommandContext(t.Context(), "make", "-C", repository, "release", "VERSION=v1.2.3", "URL=https://plugins.example/VERSION", "RELEASE="+folder+"/out",
+		"BUILDS="+folder+"/build", "PLATFORMS="+here)
 	if out, err := pack.CombinedOutput(); err != nil {
-		t.Fatalf("make krew: %v\n%s", err, out)
+		t.Fatalf("make release: %v\n%s", err, out)
 	}
-	ours := valid(t, folder)
+	ours := valid(t, filepath.Join(folder, "out"))
 	link := filepath.Join(folder, "path", "kubectl-koup")
 	check.Must(t, os.Mkdir(filepath.Dir(link), 0o755))
-	unpack := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(folder, path.Base(ours.URI)), "-C", filepath.Dir(link))
+	unpack := exec.CommandContext(t.Context(), "tar", "-xzf", filepath.Join(folder, "out", path.Base(ours.URI)), "-C", filepath.Dir(link))
 	if out, err := unpack.CombinedOutput(); err != nil {
 		t.Fatalf("unpacking: %v\n%s", err, out)
-	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(link), "LICENSE")); err != nil {
-		t.Error(err)
 	}
 	check.Must(t, os.Symlink(filepath.Join(filepath.Dir(link), ours.Bin), link))
 
@@ -71,7 +71,7 @@ func TestPlugin(t *testing.T) {
 }
 
 // valid checks the manifest by krew's rules, and returns the platform that is packed.
-func valid(t *testing.T, folder string) (ours Platform) {
+func valid(t *testing.T, folder string) Platform {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "koup.yaml"))
 	check.Must(t, err)
@@ -83,32 +83,15 @@ func valid(t *testing.T, folder string) (ours Platform) {
 	if p.Spec.Homepage == "" || p.Spec.ShortDescription == "" || len(p.Spec.ShortDescription) > 50 || p.Spec.Description == "" {
 		t.Errorf("it does not say what the plugin is, in 50 letters at first:\n%s", text)
 	}
-	var packed []string
-	for _, platform := range p.Spec.Platforms {
-		name := platform.Selector.MatchLabels["os"] + "-" + platform.Selector.MatchLabels["arch"]
-		packed = append(packed, name)
-		archive := "koupsandbox-v1.2.3-" + name + ".tar.gz"
-		if u, err := url.Parse(platform.URI); err != nil || u.String() != "https://plugins.example/v1.2.3/"+archive || platform.Bin != "koupsandbox" {
-			t.Errorf("of %s it has %+v (%v)", name, platform, err)
-		}
-		if name != runtime.GOOS+"-"+runtime.GOARCH {
-			if platform.SHA256 != "SHA256-"+name { // what make krew would replace
-				t.Errorf("the checksum of %s is %s", name, platform.SHA256)
-			}
-			continue
-		}
-		ours = platform
-		content, err := os.ReadFile(filepath.Join(folder, archive))
-		check.Must(t, err)
-		if diff := gocmp.Diff(fmt.Sprintf("%x", sha256.Sum256(content)), platform.SHA256); diff != "" {
-			t.Errorf("checksum (-file +manifest):\n%s", diff)
-		}
+	archive := "koupsandbox_v1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH
+	content, err := os.ReadFile(filepath.Join(folder, archive+".tar.gz"))
+	check.Must(t, err)
+	want := []Platform{{
+		URI: "https://plugins.example/v1.2.3/" + archive + ".tar.gz", SHA256: fmt.Sprintf("%x", sha256.Sum256(content)), Bin: archive + "/koupsandbox",
+	}}
+	want[0].Selector.MatchLabels = map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH}
+	if diff := gocmp.Diff(want, p.Spec.Platforms); diff != "" {
+		t.Fatalf("platforms (-want +got):\n%s", diff)
 	}
-	if diff := gocmp.Diff([]string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64"}, packed); diff != "" {
-		t.Errorf("platforms (-want +got):\n%s", diff)
-	}
-	if left := regexp.MustCompile(`\b(VERSION|URL)\b`).FindString(string(text)); left != "" {
-		t.Errorf("%s was not filled in:\n%s", left, text)
-	}
-	return ours
+	return p.Spec.Platforms[0]
 }

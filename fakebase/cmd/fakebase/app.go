@@ -23,6 +23,9 @@ const (
 	catOperator = "Operation"
 )
 
+// version is set by the linker.
+var version = "dev"
+
 func env(name string) []string { return []string{"FAKEBASE_" + name} }
 
 // flags are all flags of the command; each has its environment variable.
@@ -81,6 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	app := &cli.App{
 		Name:            "fakebase",
 		Usage:           "simulate Koupleless bases",
+		Version:         version,
 		UsageText:       "fakebase --mqtt tcp://127.0.0.1:1883 [--count 10]\n   fakebase --http http://127.0.0.1:7777",
 		HideHelpCommand: true,
 		Flags:           flags(),

@@ -32,6 +32,8 @@ const (
 type Status struct {
 	Name  string `json:"name"`
 	Phase Phase  `json:"phase"`
+	// Koupsandbox is the version of the daemon; empty if it does not know it.
+	Koupsandbox string `json:"koupsandbox,omitempty"`
 	// Healthy is true when the sandbox runs and every component is ready; with
 	// bases asked for, when every base is connected and its Node Ready too.
 	Healthy bool `json:"healthy"`

@@ -9,6 +9,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 // Status tells how everything is; it never waits for a change to end.
@@ -16,11 +17,12 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	phase, config := d.phaseNow(), d.configNow()
 	s, assembled := d.assembled()
 	status := &control.Status{
-		Name:       d.o.Dir.Name(),
-		Phase:      phase,
-		StartedAt:  d.startedAt,
-		Kubeconfig: d.o.Dir.Kubeconfig(),
-		Logs:       d.o.Dir.Logs(),
+		Name:        d.o.Dir.Name(),
+		Phase:       phase,
+		Koupsandbox: version.Of(),
+		StartedAt:   d.startedAt,
+		Kubeconfig:  d.o.Dir.Kubeconfig(),
+		Logs:        d.o.Dir.Logs(),
 	}
 	if phase != control.Running {
 		status.Problems = append(status.Problems, fmt.Sprintf("the sandbox is %s", phase))

@@ -28,7 +28,7 @@ var layers = []struct {
 	{"leaves, which import nothing of this module", []string{
 		"controller/labels", "controller/unsupported", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
-		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "scenarios",
+		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
 	{"the configuration types", []string{"sandbox/api"}},
@@ -47,6 +47,7 @@ var layers = []struct {
 	{"the fuzzer", []string{"sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
+	{"what makes a release", []string{"hack"}},
 }
 
 const leaves = 0

@@ -144,7 +144,7 @@ func newApp(s Streams, args []string) *cli.App {
 		Commands: []*cli.Command{
 			c.init(), c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.why(),
 			c.demo(),
-			c.images(), c.doctor(), c.version(), c.completion(), c.daemon(), c.trafficAgent(),
+			c.images(), c.doctor(), c.version(), c.completion(), c.man(), c.daemon(), c.trafficAgent(),
 		},
 	}
 	app.OnUsageError = onUsageError

@@ -18,7 +18,8 @@
 //	why.go         why
 //	demo.go        demo
 //	images.go      images save and load
-//	tools.go       kubeconfig, doctor, version, completion
+//	tools.go       kubeconfig, doctor, completion
+//	version.go     version, and the hidden command that prints the page of the manual
 //	daemon.go      the hidden command behind up
 //	agent.go       the hidden command that sends requests from within a cluster
 //	output.go      text, JSON and YAML

@@ -4,8 +4,6 @@ import (
 	_ "embed" // the completion scripts
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -14,10 +12,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/doctor"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
-
-// version is set by the linker for a release; a build without it tells the
-// module's version.
-var version string
 
 func (s *commands) kubeconfig() *cli.Command {
 	return &cli.Command{
@@ -74,24 +68,6 @@ func (s *commands) tellChecks(checks []doctor.Check) {
 		if check.Fix != "" {
 			say(s.Out, "  → %s\n", check.Fix)
 		}
-	}
-}
-
-func (s *commands) version() *cli.Command {
-	return &cli.Command{
-		Name:  "version",
-		Usage: "print the version",
-		Action: alone(func(*cli.Context) error {
-			v := version
-			if info, ok := debug.ReadBuildInfo(); v == "" && ok {
-				v = info.Main.Version
-			}
-			if v == "" {
-				v = "(unknown)"
-			}
-			say(s.Out, "koupsandbox %s %s/%s %s\n", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return nil
-		}),
 	}
 }
 

@@ -1,0 +1,316 @@
+// Package release holds what we release to what it promises: install.sh installs, refuses and undoes;
+// a release is the same bytes wherever it is made, and what it says of itself is so. Run it with
+//
+//	go test ./e2e/release     # with bin/koup-controlplane; also a part of make e2e
+//	make release-check        # all platforms, compiled anew, in two folders
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+)
+
+// shells are those that install.sh has to run in, each as it is called.
+var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"}, "bash": {"bash", "--posix"}}
+
+// program stands for koupsandbox.
+const program = "#!/bin/sh\necho koupsandbox VERSION\n"
+
+// mirror serves releases that stand for real ones.
+func mirror(t *testing.T, versions ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, version := range versions {
+		top := "koupsandbox_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
+		var archive bytes.Buffer
+		zip := gzip.NewWriter(&archive)
+		w := tar.NewWriter(zip)
+		for _, name := range []string{"koupsandbox", "man/man1/koupsandbox.1", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish"} {
+			text := strings.ReplaceAll(program, "VERSION", version)
+			check.Must(t, w.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o755, Size: int64(len(text))}))
+			_, err := w.Write([]byte(text))
+			check.Must(t, err)
+		}
+		check.Must(t, errors.Join(w.Close(), zip.Close()))
+		put(t, filepath.Join(root, version, top+".tar.gz"), archive.String())
+		put(t, filepath.Join(root, version, "checksums.txt"), fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive.Bytes()), top))
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(root)))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// put writes a file, with the folders above it.
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// installer is install.sh in a shell, with a home of its own.
+type installer struct {
+	t     *testing.T
+	shell []string
+	dir   string // what --dir is
+	path  string
+}
+
+func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
+	shell, err := exec.LookPath(i.shell[0])
+	check.Must(i.t, err)
+	script, err := filepath.Abs("../../install.sh")
+	check.Must(i.t, err)
+	args = append(append(append([]string{}, i.shell[1:]...), script), args...)
+	cmd := exec.CommandContext(ctx, shell, args...)
+	cmd.Env = []string{"PATH=" + i.path, "HOME=" + i.t.TempDir(), "KOUPSANDBOX_DIR=" + i.dir, "TMPDIR=" + i.t.TempDir()}
+	return cmd
+}
+
+// run installs, and returns what it said and its exit status.
+func (i installer) run(args ...string) (string, int) {
+	cmd := i.command(i.t.Context(), args...)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		i.t.Fatal(err)
+	}
+	if left, err := os.ReadDir(cmd.Env[len(cmd.Env)-1][len("TMPDIR="):]); err != nil || len(left) > 0 {
+		i.t.Errorf("%d temporary files are left (%v)", len(left), err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// must installs, which must go well.
+func (i installer) must(args ...string) {
+	i.t.Helper()
+	if out, code := i.run(args...); code != 0 {
+		i.t.Fatalf("install.sh %v ended with %d:\n%s", args, code, out)
+	}
+}
+
+// tree lists what is below the folder, with what links lead to and what files say.
+func (i installer) tree() map[string]string {
+	all := map[string]string{}
+	err := filepath.WalkDir(i.dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		check.Must(i.t, err)
+		name := strings.TrimPrefix(strings.TrimPrefix(path, i.dir), "/")
+		switch {
+		case d.IsDir():
+			all[name+"/"] = ""
+		case d.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			check.Must(i.t, err)
+			all[name] = "-> " + strings.TrimPrefix(target, i.dir)
+		default:
+			text, err := os.ReadFile(path)
+			check.Must(i.t, err)
+			all[name] = strings.ReplaceAll(string(text), i.dir, "DIR")
+		}
+		return nil
+	})
+	check.Must(i.t, err)
+	return all
+}
+
+// each runs a test in every shell that is here.
+func each(t *testing.T, test func(t *testing.T, i installer)) {
+	for name, shell := range shells {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(shell[0]); err != nil {
+				t.Skipf("%s is not installed", shell[0])
+			}
+			t.Parallel()
+			test(t, installer{t: t, shell: shell, dir: filepath.Join(t.TempDir(), "some folder", "local"), path: os.Getenv("PATH")})
+		})
+	}
+}
+
+func TestInstallsAndUndoesIt(t *testing.T) {
+	url := mirror(t, "v1.2.3", "v1.3.0")
+	each(t, func(t *testing.T, i installer) {
+		neighbour := filepath.Join(i.dir, "share/man/man1/other.1")
+		put(t, neighbour, "not ours")
+		before := i.tree()
+		for _, version := range []string{"v1.2.3", "v1.2.3", "v1.3.0"} {
+			i.must("--mirror", url, "--version", version)
+			text := strings.ReplaceAll(program, "VERSION", version)
+			want := map[string]string{
+				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "", "lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
+				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "not ours",
+				"share/bash-completion/": "", "share/bash-completion/completions/": "", "share/zsh/": "", "share/zsh/site-functions/": "", "share/fish/": "", "share/fish/vendor_completions.d/": "",
+				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\nDIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
+					"DIR/share/fish\nDIR/share/fish/vendor_completions.d\n",
+				"bin/koupsandbox":                                  "-> /lib/koupsandbox/koupsandbox",
+				"share/man/man1/koupsandbox.1":                     "-> /lib/koupsandbox/man/man1/koupsandbox.1",
+				"share/bash-completion/completions/koupsandbox":    "-> /lib/koupsandbox/completions/koupsandbox.bash",
+				"share/zsh/site-functions/_koupsandbox":            "-> /lib/koupsandbox/completions/_koupsandbox",
+				"share/fish/vendor_completions.d/koupsandbox.fish": "-> /lib/koupsandbox/completions/koupsandbox.fish",
+			}
+			for _, name := range []string{"koupsandbox", "man/man1/koupsandbox.1", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish"} {
+				want["lib/koupsandbox/"+name] = text
+			}
+			if diff := cmp.Diff(want, i.tree()); diff != "" {
+				t.Fatalf("installed %s (-want +got):\n%s", version, diff)
+			}
+			out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output()
+			if want := "koupsandbox " + version + "\n"; err != nil || string(out) != want {
+				t.Errorf("it says %q, want %q (%v)", out, want, err)
+			}
+		}
+		i.must("--uninstall")
+		if diff := cmp.Diff(before, i.tree()); diff != "" {
+			t.Errorf("undone (-before +after):\n%s", diff)
+		}
+	})
+}
+
+// What goes wrong gets one sentence, and changes nothing.
+func TestInstallRefuses(t *testing.T) {
+	url := mirror(t, "v1.2.3", "v1.3.0")
+	name := "koupsandbox_v1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
+	bad := func(answer http.HandlerFunc) func(t *testing.T, i *installer) string {
+		return func(t *testing.T, _ *installer) string {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/checksums.txt") {
+					_, _ = fmt.Fprintf(w, "%064d  %s\n", 0, name)
+					return
+				}
+				answer(w, r)
+			}))
+			t.Cleanup(server.Close)
+			return server.URL
+		}
+	}
+	// only leaves a machine with nothing but these tools.
+	only := func(tools ...string) func(t *testing.T, i *installer) string {
+		return func(t *testing.T, i *installer) string {
+			folder := t.TempDir()
+			for _, tool := range append(tools, "uname", "sed", "cat", "readlink", "mktemp", "rm", "awk", "dirname", "mkdir", "rmdir") {
+				path, err := exec.LookPath(tool)
+				check.Must(t, err)
+				check.Must(t, os.Symlink(path, filepath.Join(folder, tool)))
+			}
+			i.path = folder
+			return url
+		}
+	}
+	there := func(path string) func(t *testing.T, i *installer) string {
+		return func(t *testing.T, i *installer) string {
+			put(t, filepath.Join(i.dir, path), "not ours")
+			return url
+		}
+	}
+	for what, tc := range map[string]struct {
+		prepare func(t *testing.T, i *installer) (url string)
+		args    []string
+		want    string
+	}{
+		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }), nil, name + " has the checksum "},
+		"half of an archive": {bad(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("half"))
+		}), nil, name + " cannot be fetched whole; nothing was changed"},
+		"no archive":      {bad(http.NotFound), nil, name + " cannot be fetched whole; nothing was changed"},
+		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt cannot be fetched: is there a release v9.9.9, and does the network reach it?"},
+		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "the release v1.2.3 has no " + name},
+		"no network": {func(t *testing.T, _ *installer) string {
+			s := httptest.NewServer(http.NotFoundHandler())
+			s.Close()
+			return s.URL
+		}, nil, "does the network reach it?"},
+		"no tar":                {only("gzip", "curl", "sha256sum"), nil, "tar is missing: install it"},
+		"no curl":               {only("gzip", "tar", "sha256sum"), nil, "curl is missing, and wget too: install one of them"},
+		"nothing for checksums": {only("gzip", "tar", "curl"), nil, "sha256sum is missing, and shasum and openssl too: install one of them"},
+		"a program of others":   {there("bin/koupsandbox"), nil, "bin/koupsandbox is there, and was not made by this script"},
+		"a page of others":      {there("share/man/man1/koupsandbox.1"), nil, "koupsandbox.1 is there, and was not made by this script"},
+		"a folder of others":    {there("lib/koupsandbox/x"), nil, "lib/koupsandbox is there, and was not made by this script"},
+		"their folder undone":   {there("lib/koupsandbox/x"), []string{"--uninstall"}, "was not installed by this script, so it is left alone"},
+		"nothing to undo":       {nil, []string{"--uninstall"}, "nothing is installed in "},
+		"no version":            {nil, []string{"--version", ""}, "--version needs a value"},
+		"an odd version":        {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
+		"an odd argument":       {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
+		"a file for a folder":   {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(t *testing.T, i installer) {
+				from := url
+				if tc.prepare != nil {
+					from = tc.prepare(t, &i)
+				}
+				before := i.tree()
+				out, code := i.run(append([]string{"--mirror", from, "--version", "v1.2.3"}, tc.args...)...)
+				if code != 1 || !strings.Contains(out, "install.sh: ") || !strings.Contains(out, tc.want) {
+					t.Errorf("exit status %d, want 1 and %q:\n%s", code, tc.want, out)
+				}
+				if diff := cmp.Diff(before, i.tree()); diff != "" {
+					t.Errorf("(-before +after):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// otherSystem serves a release for other systems only.
+func otherSystem(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	put(t, filepath.Join(root, "v1.2.3/checksums.txt"), strings.Repeat("0", 64)+"  koupsandbox_v1.2.3_plan9_386.tar.gz\n")
+	server := httptest.NewServer(http.FileServer(http.Dir(root)))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// One that is interrupted while it fetches leaves the version that was there.
+func TestInstallIsInterrupted(t *testing.T) {
+	url := mirror(t, "v1.2.3")
+	each(t, func(t *testing.T, i installer) {
+		i.must("--mirror", url, "--version", "v1.2.3")
+		before := i.tree()
+		asked := make(chan struct{})
+		stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(asked)
+			<-r.Context().Done()
+		}))
+		t.Cleanup(stuck.Close)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := i.command(ctx, "--mirror", stuck.URL, "--version", "v1.3.0")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does, the signal goes to all of it
+		check.Must(t, cmd.Start())
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			t.Fatal("it has asked for nothing")
+		}
+		check.Must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
+		if err := cmd.Wait(); err == nil {
+			t.Error("it went on")
+		}
+		if diff := cmp.Diff(before, i.tree()); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
+)
+
+// Versions are those of the programs of a sandbox. Empty = the program is not there, or does not tell.
+type Versions struct {
+	// Koupsandbox is the version of this program, Commit what it was built from.
+	Koupsandbox string `json:"koupsandbox"`
+	Commit      string `json:"commit,omitempty"`
+	// Kubernetes and Etcd are those in koup-controlplane.
+	Kubernetes string `json:"kubernetes,omitempty"`
+	Etcd       string `json:"etcd,omitempty"`
+	Controller string `json:"moduleController,omitempty"`
+	Base       string `json:"fakebase,omitempty"`
+}
+
+// toldBy are what the programs print when they are asked for their versions.
+var (
+	toldByControlPlane = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
+	toldByOurs         = regexp.MustCompile(`^\S+ version (\S+)\n$`)
+)
+
+// Versions asks the programs, all at once, and blocks until they have answered.
+func (p Programs) Versions(ctx context.Context) Versions {
+	v := Versions{Koupsandbox: cmp.Or(version.Of(), version.OfModule()), Commit: version.Commit()}
+	ask := func(path, argument string, pattern *regexp.Regexp, into ...*string) func() error {
+		return func() error {
+			if path == "" {
+				return nil
+			}
+			out, _ := exec.CommandContext(ctx, path, argument).Output() // one that cannot say it has no version
+			if m := pattern.FindStringSubmatch(string(out)); m != nil {
+				for i, to := range into {
+					*to = m[i+1]
+				}
+			}
+			return nil
+		}
+	}
+	var all errgroup.Group
+	all.Go(ask(p.ControlPlane, "version", toldByControlPlane, &v.Kubernetes, &v.Etcd))
+	all.Go(ask(p.Controller, "--version", toldByOurs, &v.Controller))
+	all.Go(ask(p.Base, "--version", toldByOurs, &v.Base))
+	_ = all.Wait() // none of them returns an error
+	return v
+}
+
+// agree fails if programs of other versions were found beside this one.
+func (p Programs) agree(ctx context.Context) error {
+	if version.Of() == "" {
+		return nil // nothing to compare with
+	}
+	v := p.Versions(ctx)
+	err := errors.Join(
+		version.Agree(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
+		version.Agree(p.Controller, v.Controller, v.Koupsandbox),
+		version.Agree(p.Base, v.Base, v.Koupsandbox),
+	)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: install one version whole, or build all programs with: make build", strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// fits fails if the daemon of a sandbox that is up is of another version.
+func fits(name string, s *Status) error {
+	if version.Agree("", s.Koupsandbox, version.Of()) == nil {
+		return nil
+	}
+	return fmt.Errorf("sandbox %q was brought up by koupsandbox %s, and this is %s: take it down with: koupsandbox down --name %s, and bring it up again",
+		name, s.Koupsandbox, version.Of(), name)
+}
