@@ -15,7 +15,7 @@ func TestRecipe(t *testing.T) {
 	recipe := func(language string) string {
 		text, err := os.ReadFile(filepath.Join(root, "docs", language, "how-to", "run-in-ci.md"))
 		must(t, err)
-		_, rest, _ := strings.Cut(string(text), "```sh\nexport KOUPSANDBOX_VERSION=")
+		_, rest, _ := strings.Cut(string(text), "```text\nexport KOUPSANDBOX_VERSION=")
 		block, _, found := strings.Cut(rest, "\n```\n")
 		if !found {
 			t.Fatalf("the page in %s has no recipe", language)
