@@ -67,6 +67,7 @@ var undivided = map[string][]string{
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within",
 	},
 	"for how long something that is not needed is kept": {
+		"controller.newcomerTime",
 		"configmap.idle", "probe.idle", "httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
 	},
 	"a unit, no period": {"pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},

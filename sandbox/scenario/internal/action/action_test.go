@@ -491,7 +491,9 @@ func TestEnvironmentOfAScript(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	r := newRig(t)
-	r.well(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`, "")
+	if _, err := r.do(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`, time.Minute); err != nil {
+		t.Fatal(err)
+	}
 	got := slices.DeleteFunc(strings.Fields(r.outputs["said"].(string)), func(name string) bool {
 		return slices.Contains([]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name) // as the machine has them, and the shell's own
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/examples"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 func (s *commands) init() *cli.Command {
@@ -47,8 +48,8 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("--ci %q is not one of: github, gitlab, none", ci)}
 	}
 	o := examples.Options{Name: name, CI: ci}
-	if released.MatchString(version) {
-		o.Version = version
+	if v := version.Of(); released.MatchString(v) {
+		o.Version = v
 	}
 	files, err := examples.Module(o)
 	if err != nil {
