@@ -64,6 +64,8 @@ type comparison struct {
 	// try runs a schedule on the first side, and on the second.
 	try [2]runner
 	gen generator
+	// atOnce is how many schedules run at once.
+	atOnce int
 
 	mu      sync.Mutex
 	drawn   uint64 // seeds
@@ -81,6 +83,7 @@ type comparison struct {
 func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err error) {
 	o = o.Complete()
 	c := newComparison(o, a, b)
+	c.atOnce *= beside
 	for i, side := range sides(o, a, b) {
 		var p *pool
 		if p, err = openPool(&side); err != nil {
@@ -103,7 +106,7 @@ func sides(o Options, a, b Contender) [2]Options {
 
 func newComparison(o Options, a, b Contender) *comparison {
 	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, Alone: []Alone{}} }
-	c := &comparison{o: o, gen: generator{only: o.Only}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
+	c := &comparison{o: o, atOnce: max(1, o.Parallel/2), gen: generator{only: o.Only}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
 	for _, of := range []Contender{a, b} {
 		if has := controllersOf(of.Config); has > 0 && (c.gen.controllers == 0 || has < c.gen.controllers) {
 			c.gen.controllers = has
@@ -115,7 +118,7 @@ func newComparison(o Options, a, b Contender) *comparison {
 // all runs the schedules. Whatever ends it, the corpus has what was found.
 func (c *comparison) all(ctx context.Context) error {
 	c.began = time.Now()
-	err := sideBySide(ctx, max(1, c.o.Parallel/2), c.next, c.both)
+	err := sideBySide(ctx, c.atOnce, c.next, c.both)
 	if err != nil {
 		c.result.Error = err.Error()
 	}

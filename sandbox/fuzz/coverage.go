@@ -29,7 +29,8 @@ func (s Schedule) pairs() (list []pair) {
 	return list
 }
 
-// prefer returns the schedule with the most pairs that there were not yet, and counts its own.
+// prefer returns the schedule with the largest share of pairs that there were not yet, so that long
+// ones have no advantage, and counts its own.
 func (c *coverage) prefer(list []Schedule) Schedule {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +45,7 @@ func (c *coverage) prefer(list []Schedule) Schedule {
 		}
 		return n
 	}
-	best := slices.MaxFunc(list, func(a, b Schedule) int { return fresh(a) - fresh(b) })
+	best := slices.MaxFunc(list, func(a, b Schedule) int { return fresh(a)*len(b.Moves) - fresh(b)*len(a.Moves) })
 	for _, p := range best.pairs() {
 		c.pairs[p]++
 	}

@@ -31,7 +31,8 @@ type Options struct {
 	For time.Duration
 	// Only has the names of the moves to use. Default: all.
 	Only []string
-	// Parallel is how many sandboxes there are. Default: 8, which keep two processors busy.
+	// Parallel is how many sandboxes there are, in each of which up to six schedules run beside each
+	// other. Default: 3, which keep two processors busy.
 	Parallel int
 	// Corpus is the folder that failures are written to as scenarios. Required.
 	Corpus string
@@ -98,11 +99,14 @@ type run struct {
 	try  runner
 	gen  generator
 	seen coverage
+	// atOnce is how many schedules run at once, if they can be beside each other.
+	atOnce int
 
 	mu      sync.Mutex
 	result  Result
 	began   time.Time
 	planned int
+	drawn   uint64 // seeds that were looked at
 }
 
 // errFound ends a run that has found enough.
@@ -139,7 +143,7 @@ func (r *run) all(ctx context.Context) error {
 }
 
 func newRun(o Options, try runner) *run {
-	return &run{o: o, try: try, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Only: o.Only, Failures: []*Failure{}}}
+	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Only: o.Only, Failures: []*Failure{}}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.
@@ -151,7 +155,7 @@ func (o Options) Complete() Options {
 		o.Seed = rand.Uint64() >> 11 // a number that JSON keeps whole
 	}
 	if o.Parallel == 0 {
-		o.Parallel = 8
+		o.Parallel = 3
 	}
 	if o.ShrinkFor == 0 {
 		o.ShrinkFor = 5 * time.Minute
@@ -173,7 +177,7 @@ func (r *run) workers(ctx context.Context) error {
 		timer := time.AfterFunc(r.o.For, func() { stop(errOver) })
 		defer timer.Stop()
 	}
-	if err := sideBySide(life, r.o.Parallel, r.next, r.one); !errors.Is(err, errFound) {
+	if err := sideBySide(life, r.atOnce, r.next, r.one); !errors.Is(err, errFound) {
 		return err
 	}
 	return nil
@@ -208,26 +212,45 @@ func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do fun
 // errOver ends the schedules when their time is over.
 var errOver = errors.New("the time is over")
 
-// candidates is out of how many schedules the one with the most new pairs is taken.
-const candidates = 4
+const (
+	// candidates is out of how many schedules the one with the most new pairs is taken.
+	candidates = 4
+	// looks is how many seeds are looked at for as many of the kind that is wanted.
+	looks = 10 * candidates
+	// aloneOf of kindsOf schedules are such as need a sandbox alone.
+	aloneOf, kindsOf = 2, 5
+)
 
-// next draws the next schedule.
+// next draws the next schedule. Those that need a sandbox alone come in a row, so that the sandboxes
+// seldom have to wait until the schedules beside each other have ended.
 func (r *run) next() (Schedule, bool) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	n := r.planned
 	r.planned++
-	r.mu.Unlock()
 	if r.o.Count > 0 && n >= r.o.Count {
 		return Schedule{}, false
 	}
-	if n == 0 { // so that the seed of a schedule repeats it
-		return r.seen.prefer([]Schedule{r.gen.draw(r.o.Seed)}), true
+	draw := func() Schedule {
+		r.drawn++
+		return r.gen.draw(r.o.Seed + r.drawn - 1)
 	}
-	var list []Schedule
-	for i := 0; i < candidates || len(list) == 0; i++ {
-		if s := r.gen.draw(r.o.Seed + uint64(n*candidates+i)); r.gen.fits(s) { //nolint:gosec // both are small
+	if n == 0 { // so that the seed of a schedule repeats it
+		return r.seen.prefer([]Schedule{draw()}), true
+	}
+	alone := n/r.atOnce%kindsOf < aloneOf
+	var list, others []Schedule
+	for i := 0; len(list) < candidates && i < looks || len(list)+len(others) == 0; i++ {
+		switch s := draw(); {
+		case !r.gen.fits(s):
+		case s.alone() == alone:
 			list = append(list, s)
+		default:
+			others = append(others, s)
 		}
+	}
+	if len(list) == 0 { // as the moves to use have it
+		list = others[:min(candidates, len(others))]
 	}
 	return r.seen.prefer(list), true
 }
@@ -342,7 +365,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var errs []error
-	for range repeats * r.o.Parallel {
+	for range repeats * r.width(f.Smallest) {
 		wg.Go(func() {
 			got, report, err := r.try(ctx, f.Smallest)
 			mu.Lock()
@@ -370,7 +393,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 // two chances.
 func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
 	for len(list) > 0 && !over(ctx) {
-		batch := list[:min(len(list), r.o.Parallel)]
+		batch := list[:min(len(list), r.width(list[0]))]
 		list = list[len(batch):]
 		failed := make([]bool, len(batch))
 		errs := make([]error, len(batch))
@@ -400,6 +423,14 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 		}
 	}
 	return nil, nil
+}
+
+// width is how many of a schedule run at once.
+func (r *run) width(s Schedule) int {
+	if s.alone() {
+		return r.o.Parallel
+	}
+	return r.atOnce
 }
 
 // over tells whether a context has ended, which is no error of what it was for.

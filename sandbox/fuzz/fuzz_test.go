@@ -20,6 +20,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
+// serial is a run in sandboxes that each have one schedule at a time.
+func serial(o Options, try runner) *run {
+	r := newRun(o, try)
+	r.atOnce = o.Parallel
+	return r
+}
+
 // What is drawn, and whatever it is reduced to, is a scenario that can be run.
 func TestSchedulesAreScenarios(t *testing.T) {
 	folder := t.TempDir()
@@ -175,7 +182,7 @@ func TestReduce(t *testing.T) {
 			told++
 		}
 	}}.Complete()
-	r := newRun(o, fails)
+	r := serial(o, fails)
 	r.began = time.Now()
 	if err := r.workers(t.Context()); err != nil {
 		t.Fatal(err)
@@ -223,7 +230,7 @@ func TestReduce(t *testing.T) {
 // A run that nobody can judge is made once more, and is no failure.
 func TestUnclear(t *testing.T) {
 	var tries atomic.Int64
-	r := newRun(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+	r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
 		return outcome{unclear: tries.Add(1)%2 == 1, seen: "too late"}, &scenario.Report{}, nil
 	})
 	r.began = time.Now()
@@ -238,7 +245,7 @@ func TestUnclear(t *testing.T) {
 // One that nobody can judge twice does not count as one that has passed.
 func TestUnclearTwice(t *testing.T) {
 	var tries atomic.Int64
-	r := newRun(Options{Seed: 1, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+	r := serial(Options{Seed: 1, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
 		return outcome{unclear: tries.Add(1) <= 2, seen: "too late"}, &scenario.Report{}, nil
 	})
 	r.began = time.Now()
@@ -260,7 +267,7 @@ func TestSchedulesFit(t *testing.T) {
 	if got := controllersOf(config); got != 1 {
 		t.Errorf("a command can be %d", got)
 	}
-	r := newRun(Options{Seed: 1, Count: 60, Corpus: t.TempDir()}.Complete(), nil)
+	r := serial(Options{Seed: 1, Count: 60, Corpus: t.TempDir()}.Complete(), nil)
 	r.gen.controllers = 1
 	for range 59 {
 		if s, more := r.next(); !more || s.Replicas > 1 && s.Seed != 1 {
@@ -338,10 +345,44 @@ func TestNewPairsArePreferred(t *testing.T) {
 	one := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}
 	two := Schedule{Moves: []Move{{When: AtOnce, Do: release}, {When: AtOnce, Do: rollback}}}
 	var c coverage
-	if got := c.prefer([]Schedule{one, two}); len(got.Moves) != 2 {
-		t.Errorf("%v was preferred", got)
+	var got []int
+	for _, list := range [][]Schedule{{one, two}, {one, two}, {two, one}} { // all pairs are new; one of two is; none is
+		got = append(got, len(c.prefer(list).Moves))
 	}
-	if got := c.prefer([]Schedule{one, two}); len(got.Moves) != 1 && len(got.Moves) != 2 || c.size() != 2 {
-		t.Errorf("%v was preferred, %d pairs", got, c.size())
+	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" || c.size() != 2 {
+		t.Errorf("%d pairs; moves of those preferred (-want +got):\n%s", c.size(), diff)
+	}
+}
+
+// Schedules have three disturbances in the mean; those that need a sandbox alone come in rows, and what
+// is drawn for the others leaves alone what all have in common.
+func TestRows(t *testing.T) {
+	const row = 12
+	r := newRun(Options{Seed: 1, Corpus: t.TempDir(), Parallel: 2}.Complete(), nil)
+	const rows = 10
+	var kinds, want []bool
+	disturbances := 0
+	for n := range rows * row {
+		s, more := r.next()
+		if !more {
+			t.Fatal("there is no more")
+		}
+		disturbances += s.disturbances()
+		for _, step := range s.Scenario("x").Spec.Steps {
+			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
+				step.API != nil && step.API.Set != nil && step.API.Set.Namespace == ""
+			if shared && !s.alone() {
+				t.Errorf("seed %d strikes others: %s", s.Seed, s)
+			}
+		}
+		if n > 0 { // the first is that of the seed
+			kinds, want = append(kinds, s.alone()), append(want, n/row%kindsOf < aloneOf)
+		}
+	}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("alone (-want +got):\n%s", diff)
+	}
+	if mean := float64(disturbances) / (rows * row); mean < 2.7 || mean > 3.3 {
+		t.Errorf("%.1f disturbances in the mean", mean)
 	}
 }

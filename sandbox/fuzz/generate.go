@@ -44,8 +44,10 @@ func (g generator) draw(seed uint64) Schedule {
 }
 
 func (g generator) one(r *rand.Rand) Schedule {
+	// Those that disturb only what is their own run beside each other, so most are such.
+	beside := g.only == nil && r.IntN(5) < 3
 	s := Schedule{Replicas: 1}
-	if r.IntN(5) == 0 {
+	if !beside && r.IntN(4) == 0 {
 		s.Replicas = 2
 	}
 	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
@@ -73,7 +75,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 	gentle := g.only == nil && r.IntN(3) > 0
 	var operations, disturbances []move
 	for _, m := range all {
-		if gentle && (m.takes || m.gap) {
+		if gentle && (m.takes || m.gap) || beside && m.shared() {
 			continue
 		}
 		if g.only != nil && !slices.Contains(g.only, m.name) {
@@ -85,13 +87,9 @@ func (g generator) one(r *rand.Rand) Schedule {
 			operations = append(operations, m)
 		}
 	}
-	for range 2 + r.IntN(6) {
-		list := operations
-		if len(disturbances) > 0 && (len(list) == 0 || r.IntN(2) == 0) {
-			list = disturbances
-		}
+	for _, list := range order(r, operations, disturbances) {
 		if len(list) == 0 {
-			break
+			continue
 		}
 		kind := weighted(r, list)
 		m := Move{Do: kind.name, When: pick(r, triggers)}
@@ -107,7 +105,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 			m.Workload = r.IntN(len(s.Workloads))
 		}
 		if kind.disturbs {
-			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*300*time.Millisecond
+			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
 			if kind.counts() {
 				m.Skip = r.IntN(6)
 			}
@@ -118,6 +116,19 @@ func (g generator) one(r *rand.Rand) Schedule {
 		s.Moves = append(s.Moves, m)
 	}
 	return s
+}
+
+// order draws from which of two lists each move comes: one to five disturbances, which are three in the
+// mean, among one to four operations.
+func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
+	for range 1 + r.IntN(5) {
+		lists = append(lists, disturbances)
+	}
+	for range 1 + r.IntN(4) {
+		lists = append(lists, operations)
+	}
+	r.Shuffle(len(lists), func(i, k int) { lists[i], lists[k] = lists[k], lists[i] })
+	return lists
 }
 
 func withinSet(base string, b Bases) bool {

@@ -50,6 +50,15 @@ func (m *move) counts() bool {
 	return m.rule != nil && !m.rule.Kind.Lasts() && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
 }
 
+// shared says whether it disturbs what all schedules of a sandbox have in common. A rule of the API that
+// strikes single requests is for the objects of its own schedule, unless that is alone.
+func (m *move) shared() bool { return m.resource != "" && !(m.resource == view && m.strikes()) }
+
+// strikes says whether it is a rule of the API that strikes single requests, and leaves all else as it is.
+func (m *move) strikes() bool {
+	return m.rule != nil && slices.Contains([]v1alpha1.APIRuleKind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
+}
+
 // endsAtAPIServer says whether it ends by what only the API server can do or answer.
 func (m *move) endsAtAPIServer() bool {
 	return m.drains || m.resource == controllerManager || m.resource == scheduler
@@ -107,17 +116,17 @@ var all = []move{
 	{name: "answers twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "duplicate", "match": answers}},
 	{name: "answers late", weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": answers}},
 	{name: "lists late", deaf: true, weight: 2, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "delay", "delay": map[string]any{"min": "8s"}, "match": lists}},
-	{name: "watch of Pods held", weight: 3, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "pods"}},
-	{name: "watch of Nodes held", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "nodes"}},
-	{name: "watch of Deployments held", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "deployments"}},
-	{name: "watches begin anew", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APICutWatch, Relist: true}},
-	{name: "old lists", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIOldList, Resource: "pods"}},
-	{name: "writes conflict", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 409, Count: 3}},
-	{name: "writes are refused by 429", weight: 1, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 429, Count: 5}},
-	{name: "writes fail by 500", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 500, Count: 3}},
-	{name: "answers of the API lost", weight: 3, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseAnswer, Count: 3}},
-	{name: "API is slow", weight: 1, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDelay, Delay: &metav1.Duration{Duration: 500 * time.Millisecond}}},
-	{name: "API is a black hole", weight: 2, disturbs: true, resource: "api", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIBlackHole}},
+	{name: "watch of Pods held", weight: 3, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "pods"}},
+	{name: "watch of Nodes held", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "nodes"}},
+	{name: "watch of Deployments held", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIHoldWatch, Resource: "deployments"}},
+	{name: "watches begin anew", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APICutWatch, Relist: true}},
+	{name: "old lists", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIOldList, Resource: "pods"}},
+	{name: "writes conflict", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 409, Count: 3}},
+	{name: "writes are refused by 429", weight: 1, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 429, Count: 5}},
+	{name: "writes fail by 500", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIRefuse, Code: 500, Count: 3}},
+	{name: "answers of the API lost", weight: 3, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseAnswer, Count: 3}},
+	{name: "API is slow", weight: 1, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDelay, Delay: &metav1.Duration{Duration: 500 * time.Millisecond}}},
+	{name: "API is a black hole", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIBlackHole}},
 	{name: "controller killed before a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillBefore, Resource: "pods"}},
 	{name: "controller killed after a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillAfter, Resource: "pods"}},
 	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
@@ -141,6 +150,7 @@ const (
 
 // The resources of disturbances that render knows by name.
 const (
+	view              = "api"
 	apiServer         = "apiserver"
 	controllerManager = "controllerManager"
 	scheduler         = "scheduler"

@@ -18,17 +18,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// pool has sandboxes, each of which runs one schedule at a time.
+// beside is how many schedules run beside each other in one sandbox, if they disturb only what is their
+// own: so many leave each the time that it is judged by.
+const beside = 6
+
+// pool has sandboxes, and leads schedules to them.
 type pool struct {
 	o    *Options
-	free chan *sandbox.Sandbox
-	next chan int // the number of the next sandbox to bring up; empty while one comes up, and after the last
-	work string   // folder for scenarios
+	work string // folder for scenarios
 
 	growth growth
 
-	mu    sync.Mutex
-	names []string
+	mu      sync.Mutex
+	boxes   []*box
+	coming  bool          // one is being brought up
+	alone   int           // schedules that wait for a sandbox without others
+	changed chan struct{} // closed when there may be room
+	names   []string
+}
+
+// box is a sandbox with the room in it. The mutex of the pool guards it.
+type box struct {
+	in   *sandbox.Sandbox
+	used int // of beside
+	// broken says that a run has left something broken: the last one to leave replaces it.
+	broken bool
 }
 
 // openPool makes a pool. Its sandboxes are brought up when they are needed.
@@ -37,31 +51,97 @@ func openPool(o *Options) (*pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for schedules: %w", err)
 	}
-	p := &pool{o: o, work: work, free: make(chan *sandbox.Sandbox, o.Parallel), next: make(chan int, 1)}
-	p.next <- 1
-	return p, nil
+	return &pool{o: o, work: work, changed: make(chan struct{})}, nil
 }
 
-// take waits for a free sandbox, or brings another one up: one after the other, since they share the
-// processors. Put it into free again.
-func (p *pool) take(ctx context.Context) (*sandbox.Sandbox, error) {
-	select {
-	case in := <-p.free:
-		return in, nil
-	default:
+// take waits for room in a sandbox, or brings another one up: one after the other, since they share the
+// processors. Give the room back by leave.
+func (p *pool) take(ctx context.Context, room int) (*box, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if room == beside {
+		p.alone++
+		defer func() { p.alone-- }()
 	}
-	select {
-	case in := <-p.free:
-		return in, nil
-	case n := <-p.next:
-		in, err := p.up(ctx, fmt.Sprintf("%s-%d", p.o.Name, n))
-		if n < p.o.Parallel && err == nil {
-			p.next <- n + 1
+	for {
+		if b := p.fitting(room); b != nil {
+			b.used += room
+			return b, nil
 		}
-		return in, err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		if n := len(p.boxes) + 1; !p.coming && n <= p.o.Parallel {
+			p.coming = true
+			p.mu.Unlock()
+			in, err := p.up(ctx, fmt.Sprintf("%s-%d", p.o.Name, n))
+			p.mu.Lock()
+			p.coming = false
+			p.tell()
+			if err != nil {
+				return nil, err
+			}
+			p.boxes = append(p.boxes, &box{in: in})
+			continue
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
+}
+
+// fitting returns the fullest sandbox with so much room, or nil. While a schedule waits for one without
+// others, nothing else begins.
+func (p *pool) fitting(room int) (best *box) {
+	if room < beside && p.alone > 0 {
+		return nil
+	}
+	for _, b := range p.boxes {
+		if !b.broken && b.used+room <= beside && (best == nil || b.used > best.used) {
+			best = b
+		}
+	}
+	return best
+}
+
+// tell tells those who wait that there may be room.
+func (p *pool) tell() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// leave gives room back. The last one to leave a broken sandbox replaces it.
+func (p *pool) leave(ctx context.Context, b *box, room int) error {
+	p.mu.Lock()
+	replace := b.broken && b.used == room
+	if !replace {
+		b.used -= room
+		p.tell()
+	}
+	p.mu.Unlock()
+	if !replace {
+		return nil
+	}
+	fresh, err := p.replace(ctx, b.in.Name)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.tell()
+	b.used -= room
+	if err == nil {
+		b.in, b.broken = fresh, false
+	}
+	return err
+}
+
+func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, error) {
+	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: name}); err != nil {
+		return nil, fmt.Errorf("replacing sandbox %s: %w", name, err)
+	}
+	return p.up(ctx, name)
 }
 
 // What our controller needs: for peer Deployments, and so that bases which were upgraded while nobody
@@ -104,22 +184,26 @@ func (p *pool) close(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(p.work))...)
 }
 
-// run runs a schedule in a free sandbox. One in which a run has left something broken is replaced.
-func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, error) {
-	in, err := p.take(ctx)
+// run runs a schedule in a sandbox, beside others if it is no matter to them. A sandbox in which a run has
+// left something broken is replaced.
+func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Report, err error) {
+	room := 1
+	if s.alone() {
+		room = beside
+	}
+	b, err := p.take(ctx, room)
 	if err != nil {
 		return outcome{}, nil, err
 	}
-	defer func() { p.free <- in }()
+	defer func() { err = errors.Join(err, p.leave(ctx, b, room)) }()
 	if ctx.Err() != nil {
 		return outcome{}, nil, context.Cause(ctx)
 	}
-	r, err := p.execute(ctx, in, s)
-	if err != nil {
+	if r, err = p.execute(ctx, b.in, s); err != nil {
 		return outcome{}, nil, err
 	}
-	o := judge(r)
-	status, err := in.Status(ctx, false)
+	o = judge(r)
+	status, err := b.in.Status(ctx, false)
 	if err != nil {
 		return o, r, nil //nolint:nilerr // somebody ends the run
 	}
@@ -131,19 +215,14 @@ func (p *pool) run(ctx context.Context, s Schedule) (outcome, *scenario.Report, 
 		}
 		return o, r, nil
 	}
+	p.mu.Lock()
+	b.broken = true
+	p.mu.Unlock()
 	if seen := ended.Name + " has ended by itself: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
 		o = outcome{invariant: "the controller runs", seen: seen}
 	} else {
 		o = outcome{unclear: true, seen: seen}
 	}
-	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: in.Name}); err != nil {
-		return o, r, fmt.Errorf("replacing sandbox %s: %w", in.Name, err)
-	}
-	fresh, err := p.up(ctx, in.Name)
-	if err != nil {
-		return o, r, err
-	}
-	in = fresh
 	return o, r, nil
 }
 

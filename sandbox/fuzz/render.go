@@ -186,7 +186,7 @@ func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Moves {
 		resource := moves[m.Do].resource
-		if m.Lasts > 0 && (resource == "controller" || resource == "api" || resource == apiServer) {
+		if m.Lasts > 0 && (resource == "controller" || resource == view || resource == apiServer) {
 			return false
 		}
 		if resource == apiServer {
@@ -397,6 +397,9 @@ func (r *renderer) rule(m Move, kind *move) string {
 	r.n++
 	rule := *kind.rule
 	rule.ID, rule.Skip, rule.MayNotFire, rule.For = fmt.Sprintf("f%d", r.n), m.Skip, true, &metav1.Duration{Duration: time.Minute}
+	if kind.strikes() && !r.s.alone() {
+		rule.Namespace = "${{ run.namespace }}"
+	}
 	a := &v1alpha1.APIAction{Set: &rule}
 	if m.Replica > 1 {
 		a.Replica = ptr.To(m.Replica)
@@ -417,7 +420,7 @@ func (r *renderer) endDue(due func(open) bool) {
 		}
 	}
 	r.open = rest
-	first := []string{"api", apiServer, controllerManager, scheduler, "broker", "controller", ""}
+	first := []string{view, apiServer, controllerManager, scheduler, "broker", "controller", ""}
 	slices.SortStableFunc(ending, func(a, b open) int {
 		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
 	})
@@ -446,7 +449,7 @@ func (r *renderer) undo(o open, rest []open) {
 	if o.kind.rule != nil {
 		r.add("end of "+o.move.Do, v1alpha1.Action{API: &v1alpha1.APIAction{Clear: []string{o.fault}}})
 	}
-	if o.kind.resource == "api" {
+	if o.kind.resource == view {
 		return
 	}
 	switch {
@@ -457,7 +460,7 @@ func (r *renderer) undo(o open, rest []open) {
 	}
 	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
 	// A controller is ready when it sees API server and broker.
-	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, "broker", "api"}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
+	if away := slices.ContainsFunc(rest, func(o open) bool { return slices.Contains([]string{apiServer, "broker", view}, o.kind.resource) }); away && o.kind.resource == "controller" && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }
@@ -512,7 +515,6 @@ func (r *renderer) atRest() {
 		r.rolledOut(i)
 	}
 	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
-	r.within("every Pod is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
 	var wrong []string
 	for i, w := range r.s.Workloads {
 		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED')", w.Module, version(r.now[i].version)))
@@ -523,6 +525,9 @@ func (r *renderer) atRest() {
 		}
 	}
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))", strings.Join(wrong, " || "))
-	r.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: 500 * time.Millisecond}}})
+	both := renderer{s: r.s} // at once: each must be so for a time
+	both.within("every Pod is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
+	r.within("what must be so in the end", r.s.settle()+patience, v1alpha1.Action{Parallel: both.steps})
 	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{API: &v1alpha1.APIAction{Quiet: &metav1.Duration{Duration: quiet}}})
 }

@@ -66,7 +66,7 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 			defer stop()
 			tries := 0
 			var killed []string
-			r := newRun(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+			r := serial(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
 				tries++
 				if tries == 2 {
 					killed = filesOf(t, o.Corpus)
@@ -111,7 +111,7 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 // A run in which nothing fails leaves its figures.
 func TestNothingFails(t *testing.T) {
 	o := Options{Seed: 7, Count: 3, Parallel: 1, Corpus: t.TempDir()}.Complete()
-	r := newRun(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+	r := serial(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
 		return outcome{}, &scenario.Report{}, nil
 	})
 	if err := r.all(t.Context()); err != nil {
@@ -128,7 +128,7 @@ func TestNothingFails(t *testing.T) {
 // Failures that become one leave the files of one.
 func TestFilesOfMergedFailures(t *testing.T) {
 	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MostFailures: 100}.Complete()
-	r := newRun(o, func(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
+	r := serial(o, func(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
 		if !s.has(func(m *move) bool { return m.name == release }) {
 			return outcome{}, &scenario.Report{}, nil
 		}
@@ -163,7 +163,7 @@ func TestCorpusThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	tries := 0
-	r := newRun(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+	r := serial(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(), func(context.Context, Schedule) (outcome, *scenario.Report, error) {
 		tries++
 		return outcome{invariant: "order"}, &scenario.Report{}, nil
 	})

@@ -100,6 +100,20 @@ func (s Schedule) has(keep func(*move) bool) bool {
 	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
 }
 
+// alone says whether the schedule needs a sandbox for itself: it disturbs what all schedules there have
+// in common, or wants another number of controllers.
+func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
+
+// disturbances is how many of the moves are.
+func (s Schedule) disturbances() (n int) {
+	for _, m := range s.Moves {
+		if moves[m.Do].disturbs {
+			n++
+		}
+	}
+	return n
+}
+
 // valid says whether all that the moves are about is there.
 func (s Schedule) valid() bool {
 	bases := s.bases()

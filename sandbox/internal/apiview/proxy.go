@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,9 +27,13 @@ type Options struct {
 	Dir string
 	// Kubeconfig is the path of the kubeconfig that controllers have without the proxy. Required.
 	Kubeconfig string
-	// Changed is told what rules do: that they are set, fire and end. It must not block. Default:
-	// nobody is told.
-	Changed func(timeline.Event)
+	// Changed is told what the rules of a group do: that they are set, fire and end. It must not block.
+	// Default: nobody is told.
+	Changed func(group string, e timeline.Event)
+	// GroupOf tells to which group of bases an object belongs, by its namespace, which is empty for
+	// what has none, and its name, which is empty for a create; empty = none. It must not block.
+	// Default: none has a group.
+	GroupOf func(namespace, name string) string
 	// Kill kills the n-th controller, for rules that do so. It blocks until that has ended. Required
 	// for them.
 	Kill func(n int)
@@ -48,9 +53,12 @@ type Proxy struct {
 // New returns a proxy through which nobody goes.
 func New(o Options) *Proxy {
 	if o.Changed == nil {
-		o.Changed = func(timeline.Event) {}
+		o.Changed = func(string, timeline.Event) {}
 	}
-	return &Proxy{o: o, rules: newRules(o.Changed, o.Kill), doors: map[int]*door{}}
+	if o.GroupOf == nil {
+		o.GroupOf = func(string, string) string { return "" }
+	}
+	return &Proxy{o: o, rules: newRules(o), doors: map[int]*door{}}
 }
 
 // Start blocks until ctx ends; then it ends all that goes on.
@@ -121,10 +129,10 @@ func (p *Proxy) Set(ctx context.Context, r v1alpha1.APIRule, n int, group string
 	return p.rules.set(ctx, Status{APIRule: r, Replica: n, Group: group})
 }
 
-// Clear ends the rule with an id, or all if it is *. One that has ended already is no error;
-// ErrUnknown is returned, wrapped, for one that never was.
-func (p *Proxy) Clear(id string) error {
-	known := p.rules.clear(func(x *rule) bool { return id == "*" || x.ID == id })
+// Clear ends the rule of a group with an id, or all if it is *; with an empty group, those of any. One
+// that has ended already is no error; ErrUnknown is returned, wrapped, for one that never was.
+func (p *Proxy) Clear(group, id string) error {
+	known := p.rules.clear(func(x *rule) bool { return (id == "*" || x.ID == id) && (group == "" || x.Group == group) })
 	if !known && id != "*" {
 		return fmt.Errorf("rule %s: %w", id, ErrUnknown)
 	}
@@ -144,7 +152,10 @@ type View struct {
 	// Writes is how many writes controllers have sent, by verb and resource, such as "update
 	// pods/status"; those of each by its number.
 	Writes map[int]map[string]int `json:"writes"`
+	// Wrote is when they have last written anything but a Lease; zero = never.
+	Wrote time.Time `json:"wrote,omitzero"`
 }
 
-// View tells the rules of a group, of all if it is empty, and all writes.
+// View tells the rules of a group, and the writes to its objects and to those of no group; of all if it
+// is empty.
 func (p *Proxy) View(group string) View { return p.rules.view(group) }

@@ -152,10 +152,15 @@ func newRig(t testing.TB) *rig {
 	}, direct); err != nil {
 		t.Fatal(err)
 	}
-	r.Proxy = apiview.New(apiview.Options{Dir: dir, Kubeconfig: direct, Changed: func(e timeline.Event) {
+	r.Proxy = apiview.New(apiview.Options{Dir: dir, Kubeconfig: direct, Changed: func(_ string, e timeline.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, e.Name+" "+e.State)
+	}, GroupOf: func(namespace, name string) string {
+		if namespace != "" && namespace != "ns" {
+			return namespace
+		}
+		return map[string]string{"base-of-run": "run", "base-of-other": "other"}[name]
 	}, Kill: func(n int) { r.killed.Add(int64(n)) }})
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -324,7 +329,7 @@ func TestHoldWatch(t *testing.T) {
 		t.Fatalf("came through the later one: %v", e)
 	default:
 	}
-	if err := r.Clear("stale"); err != nil {
+	if err := r.Clear("run", "stale"); err != nil {
 		t.Fatal(err)
 	}
 	for _, from := range []<-chan watch.Event{ofNodes, later} {
@@ -509,7 +514,7 @@ func TestOldList(t *testing.T) {
 	r.api.version = "3"
 	r.api.mu.Unlock()
 	got := []string{list("0"), list(""), list("0")}
-	if err := r.Clear("*"); err != nil {
+	if err := r.Clear("", "*"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"2", "3", "2", "3"}, append(got, list("0"))); diff != "" {
@@ -575,7 +580,7 @@ func TestRules(t *testing.T) {
 	if _, err := other.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsInternalError(err) {
 		t.Errorf("the second controller: %v", err)
 	}
-	if err := r.Clear("none"); err == nil {
+	if err := r.Clear("", "none"); err == nil {
 		t.Error("a rule that never was is known")
 	}
 	r.Drop("run")

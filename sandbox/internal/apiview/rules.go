@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,8 +35,10 @@ var ErrTwice = errors.New("there is a rule of that id already")
 
 // rules are all rules of a sandbox.
 type rules struct {
-	// changed is told what rules do, with mu held.
-	changed func(timeline.Event)
+	// changed is told what rules do, and whose they are, with mu held.
+	changed func(group string, e timeline.Event)
+	// groupOf tells whose objects are; empty = nobody's.
+	groupOf func(namespace, name string) string
 	// kill kills a controller by its number.
 	kill func(replica int)
 
@@ -50,8 +52,14 @@ type rules struct {
 type way struct {
 	next   http.RoundTripper
 	valve  *valve.Valve
-	writes map[string]int   // by verb and resource
-	lists  map[string]asked // that it has read, by key
+	writes map[string]*writes // by group
+	lists  map[string]asked   // that it has read, by key
+}
+
+// writes are those to the objects of one group.
+type writes struct {
+	times map[string]int // by verb and resource
+	last  time.Time      // of anything but a Lease
 }
 
 // asked is a request, and what it is about.
@@ -60,8 +68,8 @@ type asked struct {
 	as *http.Request
 }
 
-func newRules(changed func(timeline.Event), kill func(replica int)) *rules {
-	return &rules{changed: changed, kill: kill, ways: map[int]*way{}}
+func newRules(o Options) *rules {
+	return &rules{changed: o.Changed, groupOf: o.GroupOf, kill: o.Kill, ways: map[int]*way{}}
 }
 
 // lead notes the way of a controller, which it has from now on.
@@ -70,7 +78,7 @@ func (s *rules) lead(replica int, next http.RoundTripper, v *valve.Valve) {
 	defer s.mu.Unlock()
 	w := s.ways[replica]
 	if w == nil {
-		w = &way{writes: map[string]int{}, lists: map[string]asked{}}
+		w = &way{writes: map[string]*writes{}, lists: map[string]asked{}}
 		s.ways[replica] = w
 	}
 	w.next, w.valve = next, v
@@ -93,10 +101,23 @@ func (s *rules) live() []*rule {
 func (s *rules) note(replica int, q *request, r *http.Request) {
 	w := s.ways[replica]
 	if q.writes() {
-		w.writes[q.verb+" "+q.what()]++
+		w.count(s.groupOf(q.namespace, q.name), q.verb+" "+q.what(), 1, time.Now())
 	}
 	if old(r, q) && len(w.lists) < mostLists {
 		w.lists[listKey(r)] = asked{*q, r.Clone(context.WithoutCancel(r.Context()))}
+	}
+}
+
+// count counts writes to objects of a group.
+func (w *way) count(group, what string, times int, last time.Time) {
+	of := w.writes[group]
+	if of == nil {
+		of = &writes{times: map[string]int{}}
+		w.writes[group] = of
+	}
+	of.times[what] += times
+	if !strings.HasSuffix(what, " leases") && last.After(of.last) {
+		of.last = last
 	}
 }
 
@@ -110,7 +131,7 @@ func (s *rules) set(ctx context.Context, r Status) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.live(), func(o *rule) bool { return o.ID == r.ID }) {
+	if slices.ContainsFunc(s.live(), func(o *rule) bool { return o.ID == r.ID && o.Group == r.Group }) {
 		return fmt.Errorf("%s: %w", r.ID, ErrTwice)
 	}
 	if len(s.all) >= mostKnown {
@@ -275,7 +296,7 @@ func (s *rules) end(x *rule, why string) {
 }
 
 func (s *rules) tell(x *rule, change timeline.FaultChange, message string) {
-	s.changed(timeline.Event{Time: time.Now(), Kind: timeline.API, Name: x.ID, State: string(change), Code: string(x.Kind), Message: message})
+	s.changed(x.Group, timeline.Event{Time: time.Now(), Kind: timeline.API, Name: x.ID, State: string(change), Code: string(x.Kind), Message: message})
 }
 
 // clear ends the rules of which is is true, and tells whether there are any, ended or not.
@@ -291,11 +312,21 @@ func (s *rules) clear(is func(*rule) bool) (known bool) {
 	return known
 }
 
-// forget drops the rules of a group that have ended.
+// forget drops the rules of a group that have ended, and whose writes were its.
 func (s *rules) forget(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(x *rule) bool { return x.Group == group && !x.live() })
+	for _, w := range s.ways {
+		gone := w.writes[group]
+		if gone == nil || group == "" {
+			continue
+		}
+		delete(w.writes, group)
+		for what, times := range gone.times {
+			w.count("", what, times, time.Time{})
+		}
+	}
 }
 
 func (s *rules) view(group string) View {
@@ -308,7 +339,18 @@ func (s *rules) view(group string) View {
 		}
 	}
 	for n, w := range s.ways {
-		v.Writes[n] = maps.Clone(w.writes)
+		v.Writes[n] = map[string]int{}
+		for of, x := range w.writes {
+			if group != "" && of != "" && of != group {
+				continue
+			}
+			for what, times := range x.times {
+				v.Writes[n][what] += times
+			}
+			if x.last.After(v.Wrote) {
+				v.Wrote = x.last
+			}
+		}
 	}
 	return v
 }

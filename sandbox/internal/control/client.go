@@ -140,9 +140,10 @@ func (c *Client) SetAPIRule(ctx context.Context, r APIRuleRequest) (string, erro
 	return setAPIRule.Call(ctx, &c.rpc, r)
 }
 
-// ClearAPIRule ends a rule, or all if id is *. One that has ended is no error.
-func (c *Client) ClearAPIRule(ctx context.Context, id string) error {
-	_, err := clearAPIRule.Call(ctx, &c.rpc, apiRuleRequest{id})
+// ClearAPIRule ends a rule of a group, or all if id is *; of any group if it is empty. One that has
+// ended is no error.
+func (c *Client) ClearAPIRule(ctx context.Context, group, id string) error {
+	_, err := clearAPIRule.Call(ctx, &c.rpc, ruleRequest{group, id})
 	return err
 }
 

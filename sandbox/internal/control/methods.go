@@ -27,7 +27,7 @@ const (
 	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"
 	setController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
 	setAPIRule     rpc.Unary[APIRuleRequest, string]               = "SetAPIRule"
-	clearAPIRule   rpc.Unary[apiRuleRequest, rpc.None]             = "ClearAPIRule"
+	clearAPIRule   rpc.Unary[ruleRequest, rpc.None]                = "ClearAPIRule"
 	apiView        rpc.Unary[groupRequest, APIView]                = "APIView"
 	watch          rpc.Stream[WatchRequest, timeline.Event]        = "Watch"
 	startTraffic   rpc.Unary[startTrafficRequest, rpc.None]        = "StartTraffic"
@@ -59,8 +59,9 @@ type (
 	faultsRequest struct {
 		Base string `json:"base"`
 	}
-	apiRuleRequest struct {
-		ID string `json:"id"`
+	ruleRequest struct {
+		Group string `json:"group,omitempty"`
+		ID    string `json:"id"`
 	}
 	startTrafficRequest struct {
 		Group string       `json:"group"`

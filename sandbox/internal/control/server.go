@@ -42,8 +42,8 @@ type Service interface {
 	SetController(ctx context.Context, r ControllerRequest) (ControllerRequest, error)
 	// SetAPIRule returns the id of the rule.
 	SetAPIRule(ctx context.Context, r APIRuleRequest) (string, error)
-	// ClearAPIRule ends a rule, or all if id is *.
-	ClearAPIRule(id string) error
+	// ClearAPIRule ends a rule of a group, or all if id is *; of any group if it is empty.
+	ClearAPIRule(group, id string) error
 	// APIView tells the rules of a group, of all if it is empty.
 	APIView(group string) (APIView, error)
 	// Watch calls sink for every event, one at a time, until ctx or the daemon ends.
@@ -101,7 +101,9 @@ func Handler(s Service) http.Handler {
 	faults.Handle(mux, func(_ context.Context, r faultsRequest) ([]Fault, error) { return s.Faults(r.Base) })
 	setController.Handle(mux, s.SetController)
 	setAPIRule.Handle(mux, s.SetAPIRule)
-	clearAPIRule.Handle(mux, func(_ context.Context, r apiRuleRequest) (rpc.None, error) { return rpc.None{}, s.ClearAPIRule(r.ID) })
+	clearAPIRule.Handle(mux, func(_ context.Context, r ruleRequest) (rpc.None, error) {
+		return rpc.None{}, s.ClearAPIRule(r.Group, r.ID)
+	})
 	apiView.Handle(mux, func(_ context.Context, r groupRequest) (APIView, error) { return s.APIView(r.Group) })
 	watch.Handle(mux, s.Watch)
 	startTraffic.Handle(mux, func(ctx context.Context, r startTrafficRequest) (rpc.None, error) {

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
@@ -36,6 +39,37 @@ func (d *Daemon) SetAPIRule(ctx context.Context, r control.APIRuleRequest) (stri
 	}
 }
 
+// mostNodes is how many Nodes are remembered with the groups of their bases.
+const mostNodes = 1 << 16
+
+// groupOf tells to which group an object of the API belongs that controllers write: by its namespace,
+// which a run of a scenario shares its name with, or by the base behind a Node.
+func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name string) string {
+	var mu sync.Mutex
+	known := map[string]string{} // a Node is written after its base has gone, too
+	return func(namespace, name string) string {
+		if namespace != "" {
+			if d.streams.knows(namespace) {
+				return namespace
+			}
+			return ""
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if group, is := known[name]; is {
+			return group
+		}
+		m, is := f.ByIdentity(n.Identity(name))
+		if !is {
+			return ""
+		}
+		if len(known) < mostNodes {
+			known[name] = m.Group
+		}
+		return m.Group
+	}
+}
+
 // killController kills the n-th controller, as its rule wants.
 func (d *Daemon) killController(n int) {
 	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: component.Kill}); err != nil {
@@ -43,13 +77,13 @@ func (d *Daemon) killController(n int) {
 	}
 }
 
-// ClearAPIRule ends a rule, or all.
-func (d *Daemon) ClearAPIRule(id string) error {
+// ClearAPIRule ends a rule of a group, or all.
+func (d *Daemon) ClearAPIRule(group, id string) error {
 	running, err := d.isUp()
 	if err != nil {
 		return err
 	}
-	return asNotFound(running.view.Clear(id))
+	return asNotFound(running.view.Clear(group, id))
 }
 
 // APIView tells the rules of a group, of all if it is empty.

@@ -107,9 +107,10 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	}
 	targets := &targets{ctx: a.life, fleet: f}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
+	n := nodes.New(client, a.config.Spec.Env)
 	s := &running{
-		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: nodes.New(client, a.config.Spec.Env), gateway: listener.Addr().String(),
-		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.api, Kill: d.killController}),
+		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
+		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
 		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
 	}
 	services := []graph.Step{

@@ -161,13 +161,23 @@ func (s *streams) component(e timeline.Event) {
 	s.components[i] = e
 }
 
-// api tells everybody what a rule of the API does.
-func (s *streams) api(e timeline.Event) {
+// rule tells what a rule of a group does, everybody if it is nobody's.
+func (s *streams) rule(group string, e timeline.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sub := range s.all {
-		sub.Put(e)
+		if group == "" || sub.group == "" || sub.group == group {
+			sub.Put(e)
+		}
 	}
+}
+
+// knows tells whether a group has, or had, an owner.
+func (s *streams) knows(group string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.owners[group]
+	return known
 }
 
 // request tells of a lost request of a group.

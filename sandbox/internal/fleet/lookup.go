@@ -65,6 +65,16 @@ func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	return m, ok
 }
 
+// ByIdentity returns the base whose process has an identity now.
+func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
+	all := f.List()
+	i := slices.IndexFunc(all, func(m *Member) bool { return m.Base.Identity() == identity })
+	if i < 0 {
+		return nil, false
+	}
+	return all[i], true
+}
+
 // Connected tells whether a base is connected to the broker or, over HTTP, whether
 // its last heartbeat was answered.
 func (f *Fleet) Connected(m *Member) bool {

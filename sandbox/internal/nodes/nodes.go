@@ -107,7 +107,7 @@ func (n *Watch) set(o any) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if id := n.identity(node.Name); n.ready[id] != s {
+	if id := n.Identity(node.Name); n.ready[id] != s {
 		n.ready[id] = s
 		n.changed()
 	}
@@ -120,7 +120,7 @@ func (n *Watch) unset(o any) {
 	if node, ok := o.(*corev1.Node); ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.ready, n.identity(node.Name))
+		delete(n.ready, n.Identity(node.Name))
 		n.changed()
 	}
 }
@@ -131,9 +131,9 @@ func (n *Watch) changed() {
 	n.change = make(chan struct{})
 }
 
-// identity takes the base's identity out of a Node's name, which is
+// Identity takes the base's identity out of a Node's name, which is
 // vnode.<identity>, or vnode.<identity>.<env>.
-func (n *Watch) identity(name string) string {
+func (n *Watch) Identity(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
 }
 

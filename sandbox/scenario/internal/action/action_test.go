@@ -381,6 +381,7 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.view.Writes = map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}}
+	r.sandbox.view.Wrote = time.Now()
 	r.well(`api: {quiet: 150ms}`, "nothing was written for 150ms")
 	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
 	r.ill(`api: {quiet: 150ms}`, "not within the time: controllers go on writing: patch pods/status ")

@@ -37,7 +37,7 @@ func (s *Stage) api(ctx context.Context, a *v1alpha1.APIAction) (string, error) 
 
 func (s *Stage) clearAPI(ctx context.Context, ids []string) (string, error) {
 	for _, id := range ids {
-		if err := s.o.Sandbox.ClearAPIRule(ctx, id); err != nil {
+		if err := s.o.Sandbox.ClearAPIRule(ctx, s.o.Group, id); err != nil {
 			return "", fmt.Errorf("clearing rule %s of the API: %w", id, err)
 		}
 	}
@@ -47,40 +47,35 @@ func (s *Stage) clearAPI(ctx context.Context, ids []string) (string, error) {
 // quietEvery is how often writes are counted.
 const quietEvery = 100 * time.Millisecond
 
-// quiet waits until the controllers have written nothing but Leases for so long.
+// quiet waits until the controllers have written nothing but Leases for so long, to what is the run's
+// or nobody's. What is so already is not waited for.
 func (s *Stage) quiet(ctx context.Context, long time.Duration) (string, error) {
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
-	var first, before map[string]int
-	since := time.Now()
+	var first, now map[string]int
 	for {
-		now, err := s.writes(ctx)
-		if err != nil && ctx.Err() == nil {
-			return "", err
-		}
-		if err == nil && !maps.Equal(before, now) {
-			before, since = now, time.Now()
+		view, err := s.o.Sandbox.APIView(ctx, s.o.Group)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return "", fmt.Errorf("asking what controllers have written: %w", err)
+		case err == nil && time.Since(view.Wrote) >= long:
+			return fmt.Sprintf("nothing was written for %s", long), nil
+		case err == nil:
+			now = writes(view)
 			if first == nil {
 				first = now
 			}
 		}
-		if time.Since(since) >= long {
-			return fmt.Sprintf("nothing was written for %s", long), nil
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return "", ended(ctx, context.Cause(ctx), func() *Failure { return fail("controllers go on writing: %s", most(first, before)) })
+			return "", ended(ctx, context.Cause(ctx), func() *Failure { return fail("controllers go on writing: %s", most(first, now)) })
 		}
 	}
 }
 
 // writes is how often controllers have written anything but Leases, by verb and resource.
-func (s *Stage) writes(ctx context.Context) (map[string]int, error) {
-	view, err := s.o.Sandbox.APIView(ctx, s.o.Group)
-	if err != nil {
-		return nil, fmt.Errorf("asking what controllers have written: %w", err)
-	}
+func writes(view control.APIView) map[string]int {
 	all := map[string]int{}
 	for _, writes := range view.Writes {
 		for what, n := range writes {
@@ -89,7 +84,7 @@ func (s *Stage) writes(ctx context.Context) (map[string]int, error) {
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // most are the three writes of which there were most since first.
@@ -113,7 +108,7 @@ func (s *Stage) restoreAPI(ctx context.Context) error {
 	if !s.disturbed() {
 		return nil
 	}
-	return s.o.Sandbox.ClearAPIRule(ctx, "*")
+	return s.o.Sandbox.ClearAPIRule(ctx, s.o.Group, "*")
 }
 
 func (s *Stage) disturbed() bool {

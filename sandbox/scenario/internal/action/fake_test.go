@@ -116,7 +116,7 @@ func (f *fakeSandbox) SetAPIRule(_ context.Context, r control.APIRuleRequest) (s
 	return r.Rule.ID, f.note("rule %s %s of %d", r.Rule.ID, r.Rule.Kind, r.Replica)
 }
 
-func (f *fakeSandbox) ClearAPIRule(_ context.Context, id string) error {
+func (f *fakeSandbox) ClearAPIRule(_ context.Context, _, id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.note("clear rule %s", id)
@@ -127,6 +127,7 @@ func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) 
 	defer f.mu.Unlock()
 	for what, n := range f.busy {
 		f.view.Writes[1][what] += n
+		f.view.Wrote = time.Now()
 	}
 	view := f.view
 	if view.Writes != nil {

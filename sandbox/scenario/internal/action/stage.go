@@ -44,7 +44,7 @@ type Sandbox interface {
 	Inject(ctx context.Context, base string, fault []byte) (string, error)
 	ClearFaults(ctx context.Context, base string, ids ...string) error
 	SetAPIRule(context.Context, control.APIRuleRequest) (string, error)
-	ClearAPIRule(ctx context.Context, id string) error
+	ClearAPIRule(ctx context.Context, group, id string) error
 	APIView(ctx context.Context, group string) (control.APIView, error)
 	Act(context.Context, control.ActRequest) error
 	Repair(ctx context.Context, group string) error

@@ -35,7 +35,7 @@ func (s *commands) api() *cli.Command {
 						list = []string{"*"}
 					}
 					for _, id := range list {
-						if err := up.ClearAPIRule(c.Context, id); err != nil {
+						if err := up.ClearAPIRule(c.Context, "", id); err != nil {
 							return err
 						}
 					}
