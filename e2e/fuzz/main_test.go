@@ -9,7 +9,7 @@ import (
 // Two controllers are fuzzed at the same time: most of the time their sandboxes wait.
 const (
 	atOnce    = "2"
-	sandboxes = 5
+	sandboxes = 3
 )
 
 func TestMain(m *testing.M) {

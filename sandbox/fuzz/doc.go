@@ -7,6 +7,7 @@
 //	generate.go  a schedule from a seed
 //	coverage.go  which pairs of moves there were, so that new ones are preferred
 //	render.go    a schedule as a scenario
+//	disturb.go   its disturbances: how they begin, and end again
 //	template.go  the workloads' objects
 //	shrink.go    a smaller schedule that fails in the same way
 //	pool.go      the sandboxes that schedules run in

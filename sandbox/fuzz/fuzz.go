@@ -217,8 +217,9 @@ const (
 	candidates = 4
 	// looks is how many seeds are looked at for as many of the kind that is wanted.
 	looks = 10 * candidates
-	// aloneOf of kindsOf schedules are such as need a sandbox alone.
-	aloneOf, kindsOf = 2, 5
+	// aloneOf schedules that need a sandbox alone follow so many that run beside each other as it has room
+	// for.
+	aloneOf = 4
 )
 
 // next draws the next schedule. Those that need a sandbox alone come in a row, so that the sandboxes
@@ -238,7 +239,7 @@ func (r *run) next() (Schedule, bool) {
 	if n == 0 { // so that the seed of a schedule repeats it
 		return r.seen.prefer([]Schedule{draw()}), true
 	}
-	alone := n/r.atOnce%kindsOf < aloneOf
+	alone := n%(r.atOnce+r.o.Parallel*aloneOf) >= r.atOnce
 	var list, others []Schedule
 	for i := 0; len(list) < candidates && i < looks || len(list)+len(others) == 0; i++ {
 		switch s := draw(); {

@@ -143,6 +143,13 @@ func TestDisturbancesEnd(t *testing.T) {
 			} else if step.API != nil && step.API.Clear != nil {
 				delete(faults, step.API.Clear[0])
 			}
+			if q := step.MQTT; q != nil && q.Set != nil && q.Set.Kind.Kills() {
+				away["controller"] = string(q.Set.Kind)
+			} else if q != nil && q.Set != nil && q.Set.Kind != v1alpha1.MQTTNote {
+				faults[q.Set.ID] = true
+			} else if q != nil && q.Clear != nil {
+				delete(faults, q.Clear[0])
+			}
 			if f := step.Fault; f != nil && f.Set != nil && f.Set.Fault["kind"] != "uninstalled" && f.Set.Fault["kind"] != "crash" {
 				faults[f.Set.Fault["id"].(string)] = true //nolint:forcetypeassert // it is one of ours
 			} else if f != nil && f.Clear != nil {
@@ -357,9 +364,8 @@ func TestNewPairsArePreferred(t *testing.T) {
 // Schedules have three disturbances in the mean; those that need a sandbox alone come in rows, and what
 // is drawn for the others leaves alone what all have in common.
 func TestRows(t *testing.T) {
-	const row = 12
+	const beforeAlone, row, rows = 12, 20, 6
 	r := newRun(Options{Seed: 1, Corpus: t.TempDir(), Parallel: 2}.Complete(), nil)
-	const rows = 10
 	var kinds, want []bool
 	disturbances := 0
 	for n := range rows * row {
@@ -370,13 +376,13 @@ func TestRows(t *testing.T) {
 		disturbances += s.disturbances()
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil ||
-				step.API != nil && step.API.Set != nil && step.API.Set.Namespace == ""
+				step.API != nil && step.API.Set != nil && step.API.Set.Namespace == "" || step.MQTT != nil && step.MQTT.DisturbsAll()
 			if shared && !s.alone() {
 				t.Errorf("seed %d strikes others: %s", s.Seed, s)
 			}
 		}
 		if n > 0 { // the first is that of the seed
-			kinds, want = append(kinds, s.alone()), append(want, n/row%kindsOf < aloneOf)
+			kinds, want = append(kinds, s.alone()), append(want, n%row >= beforeAlone)
 		}
 	}
 	if diff := cmp.Diff(want, kinds); diff != "" {

@@ -93,13 +93,16 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		kind := weighted(r, list)
 		m := Move{Do: kind.name, When: pick(r, triggers)}
+		if m.When == Commanded {
+			m.Nth = 1 + r.IntN(3)
+		}
 		if kind.name == uninstalled { // else a Pod may turn Ready by a list that is older than that
-			m.When = Settled
+			m.When, m.Nth = Settled, 0
 		}
 		switch {
-		case kind.fault != nil || kind.drains || kind.name == restartBase:
+		case kind.atBase():
 			m.Base = pick(r, bases)
-		case kind.resource == "controller":
+		case kind.resource == "controller" || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
 		case !kind.disturbs && kind.name != addBase:
 			m.Workload = r.IntN(len(s.Workloads))
@@ -110,7 +113,10 @@ func (g generator) one(r *rand.Rand) Schedule {
 				m.Skip = r.IntN(6)
 			}
 		}
-		if kind.tunnel != "" && !slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Tunnel == kind.tunnel && withinSet(m.Base, b) }) {
+		if m.When == Commanded && !s.reaches(Move{Do: release, When: Commanded}) {
+			m.When, m.Nth = InstallBegun, 0
+		}
+		if kind.tunnel != "" && !s.reaches(m) {
 			continue
 		}
 		s.Moves = append(s.Moves, m)

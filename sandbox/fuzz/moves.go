@@ -41,22 +41,43 @@ type move struct {
 	once bool
 	// rule is what the controller meets at the API; nil = none.
 	rule *v1alpha1.APIRule
+	// way is what happens on the way to the broker, of a base if it has no resource, else of a
+	// controller; nil = nothing.
+	way *v1alpha1.MQTTRule
+	// loses says that a command may get lost, so that its answer is waited for in vain.
+	loses bool
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
 }
 
-// counts says whether it strikes some requests only, after those that it lets pass.
+// counts says whether it strikes some requests or messages only, after those that it lets pass.
 func (m *move) counts() bool {
+	if m.way != nil {
+		return !m.way.Kind.Lasts()
+	}
 	return m.rule != nil && !m.rule.Kind.Lasts() && m.rule.Kind != v1alpha1.APICutWatch && m.rule.Kind != v1alpha1.APIDelay
 }
 
-// shared says whether it disturbs what all schedules of a sandbox have in common. A rule of the API that
-// strikes single requests is for the objects of its own schedule, unless that is alone.
-func (m *move) shared() bool { return m.resource != "" && !(m.resource == view && m.strikes()) }
+// shared says whether it disturbs what all schedules of a sandbox have in common. What strikes single
+// requests or messages is for the objects and bases of its own schedule.
+func (m *move) shared() bool { return m.resource != "" && !m.strikes() }
 
-// strikes says whether it is a rule of the API that strikes single requests, and leaves all else as it is.
+// strikes says whether it strikes single requests or messages of a controller, and leaves all else as it
+// is.
 func (m *move) strikes() bool {
-	return m.rule != nil && slices.Contains([]v1alpha1.APIRuleKind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
+	switch {
+	case m.rule != nil:
+		return slices.Contains([]v1alpha1.APIRuleKind{v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay}, m.rule.Kind)
+	case m.way != nil:
+		return slices.Contains([]v1alpha1.MQTTRuleKind{v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder}, m.way.Kind)
+	default:
+		return false
+	}
+}
+
+// atBase says whether it is about a base.
+func (m *move) atBase() bool {
+	return m.fault != nil || m.drains || m.name == restartBase || m.way != nil && m.resource == ""
 }
 
 // endsAtAPIServer says whether it ends by what only the API server can do or answer.
@@ -79,6 +100,8 @@ var (
 	answers  = v1alpha1.Object{"messages": []any{"bizOperation"}}
 	lists    = v1alpha1.Object{"messages": []any{"simpleBiz"}}
 	removals = v1alpha1.Object{"commands": []any{"uninstallBiz"}}
+	// commands are those that change something.
+	commands = []string{"installBiz", "uninstallBiz"}
 )
 
 // all is sorted: operations, then disturbances. The order is part of what a seed means.
@@ -107,7 +130,7 @@ var all = []move{
 	{name: "scheduler paused", weight: 1, disturbs: true, resource: scheduler},
 	{name: drained, weight: 2, disturbs: true, api: true, takes: true, gap: true, moves: true, drains: true},
 	{name: "base cut off", weight: 4, disturbs: true, deaf: true, away: true, moves: true, fault: v1alpha1.Object{"kind": "disconnect"}},
-	{name: commandsLost, deaf: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
+	{name: commandsLost, deaf: true, loses: true, weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "deaf"}},
 	{name: "heartbeats lost", weight: 1, disturbs: true, away: true, fault: v1alpha1.Object{"kind": "silent"}},
 	{name: "install is slow", weight: 2, disturbs: true, fault: v1alpha1.Object{"kind": "latency", "delay": map[string]any{"min": "5s"}, "match": installs}},
 	{name: "install fails", weight: 3, disturbs: true, fault: v1alpha1.Object{"kind": "error", "code": "Arklet.InstallBizFailed", "match": installs}},
@@ -129,6 +152,25 @@ var all = []move{
 	{name: "API is a black hole", weight: 2, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIBlackHole}},
 	{name: "controller killed before a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillBefore, Resource: "pods"}},
 	{name: "controller killed after a write", weight: 3, disturbs: true, resource: "controller", rule: &v1alpha1.APIRule{Kind: v1alpha1.APIKillAfter, Resource: "pods"}},
+	{name: "controller cut off the broker", weight: 2, disturbs: true, away: true, moves: true, deaf: true, loses: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut}},
+	{name: "way from the controller held", weight: 2, disturbs: true, away: true, moves: true, deaf: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.ToBroker}},
+	{name: "way to the controller held", weight: 2, disturbs: true, away: true, moves: true, deaf: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker}},
+	{name: "way from the controller half-open", weight: 2, disturbs: true, away: true, moves: true, deaf: true, loses: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
+	{name: "way to the controller half-open", weight: 2, disturbs: true, away: true, moves: true, deaf: true, loses: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
+	{name: "way of the controller is slow", weight: 1, disturbs: true, deaf: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
+	{name: "command twice", weight: 2, disturbs: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.ToBroker}},
+	{name: "commands out of order", weight: 2, disturbs: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
+	{name: "controller killed before a command", weight: 2, disturbs: true, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillBefore, Messages: commands}},
+	{name: "controller killed after a command", weight: 2, disturbs: true, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillAfter, Messages: commands}},
+	{name: "base cut off at the broker", weight: 1, disturbs: true, deaf: true, away: true, moves: true, loses: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut}},
+	{name: "way from a base held", weight: 2, disturbs: true, deaf: true, away: true, moves: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.ToBroker}},
+	{name: "way to a base held", weight: 2, disturbs: true, deaf: true, away: true, moves: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker}},
+	{name: "way from a base half-open", weight: 2, disturbs: true, deaf: true, away: true, moves: true, loses: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
+	{name: "way to a base half-open", weight: 2, disturbs: true, deaf: true, away: true, moves: true, loses: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
+	{name: "way of a base is slow", weight: 1, disturbs: true, deaf: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
+	{name: "message to a base twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.FromBroker}},
+	{name: "messages to a base out of order", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.FromBroker}},
+	{name: "messages of a base out of order", weight: 1, disturbs: true, deaf: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
 	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
 }
 
@@ -151,6 +193,7 @@ const (
 // The resources of disturbances that render knows by name.
 const (
 	view              = "api"
+	way               = "way"
 	apiServer         = "apiserver"
 	controllerManager = "controllerManager"
 	scheduler         = "scheduler"

@@ -61,7 +61,10 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 	defer p.mu.Unlock()
 	if room == beside {
 		p.alone++
-		defer func() { p.alone-- }()
+		defer func() {
+			p.alone--
+			p.tell()
+		}()
 	}
 	for {
 		if b := p.fitting(room); b != nil {

@@ -70,7 +70,7 @@ func TestRoom(t *testing.T) {
 		leave(<-alone, beside)
 		synctest.Wait()
 		got = append(got, p.usedOf())
-		want := [][]int{{beside, 1}, {beside, 1}, {beside - 1, 1}, {beside - 1, beside}, {beside, 0}}
+		want := [][]int{{beside, 1}, {beside, 1}, {beside - 1, 1}, {beside, beside}, {beside, 0}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("used (-want +got):\n%s", diff)
 		}

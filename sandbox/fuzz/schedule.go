@@ -55,12 +55,18 @@ type Move struct {
 	Lasts int `json:"lasts,omitempty"`
 	// Skip is how many writes pass before one is struck, for disturbances that count them.
 	Skip int `json:"skip,omitempty"`
+	// Nth is for which command is waited, from 1, with the trigger Commanded.
+	Nth int `json:"nth,omitempty"`
 	// For is how long a disturbance lasts at least.
 	For time.Duration `json:"for,omitempty"`
 }
 
 func (m Move) String() string {
-	s := string(m.When) + ": " + m.Do
+	s := string(m.When)
+	if m.Nth > 1 {
+		s += fmt.Sprintf(" (%d)", m.Nth)
+	}
+	s += ": " + m.Do
 	switch {
 	case m.Base != "":
 		s += " " + m.Base
@@ -135,6 +141,9 @@ func (s Schedule) valid() bool {
 		if kind == nil || m.Workload >= len(s.Workloads) || m.Base != "" && !slices.Contains(bases, m.Base) || m.Replica > s.Replicas {
 			return false
 		}
+		if (kind.tunnel != "" || m.When == Commanded) && !s.reaches(m) {
+			return false
+		}
 		if kind.kinds != nil && !slices.Contains(kind.kinds, s.Workloads[m.Workload].Kind) {
 			return false
 		}
@@ -145,6 +154,17 @@ func (s Schedule) valid() bool {
 		}
 	}
 	return true
+}
+
+// reaches says whether there is what a move needs that is about a tunnel: its base has it, or any base.
+func (s Schedule) reaches(m Move) bool {
+	tunnel := moves[m.Do].tunnel
+	if tunnel == "" || m.When == Commanded {
+		tunnel = v1alpha1.TunnelMQTT
+	}
+	return slices.ContainsFunc(s.Bases, func(b Bases) bool {
+		return b.Tunnel == tunnel && (m.Base == "" || moves[m.Do].tunnel == "" || withinSet(m.Base, b))
+	})
 }
 
 // Trigger is what is waited for before a move. What is not seen within two seconds is not waited for
@@ -160,6 +180,8 @@ const (
 	NewReady     Trigger = "a new Pod is Ready"
 	Ending       Trigger = "a Pod is being deleted"
 	Settled      Trigger = "every Pod is Ready"
+	// Commanded is the n-th command, to install or to uninstall, that passes to the broker.
+	Commanded Trigger = "a command passes"
 )
 
-var triggers = []Trigger{AtOnce, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled}
+var triggers = []Trigger{AtOnce, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled, Commanded}

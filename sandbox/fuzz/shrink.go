@@ -73,7 +73,7 @@ func (s Schedule) smaller() (list []Schedule) {
 	}
 	for i, m := range s.Moves {
 		if m.When != AtOnce {
-			add(func(c *Schedule) { c.Moves[i].When = AtOnce })
+			add(func(c *Schedule) { c.Moves[i].When, c.Moves[i].Nth = AtOnce, 0 })
 		}
 		if m.Lasts > 0 {
 			add(func(c *Schedule) { c.Moves[i].Lasts = 0 })

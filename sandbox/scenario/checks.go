@@ -69,6 +69,15 @@ func (e *execution) apiRules(ctx context.Context) error {
 	return err
 }
 
+// mqttRules does the same for the rules of the way to the broker.
+func (e *execution) mqttRules(ctx context.Context) error {
+	rules, err := e.stage.MQTTRules(ctx)
+	for _, r := range rules {
+		e.check(fired("MQTT rule "+r.ID, string(r.Kind), r.Fired, r.MayNotFire))
+	}
+	return err
+}
+
 // faults does the same for the faults of bases.
 func (e *execution) faults() error {
 	list, err := e.stage.Faults(e.world.Events())

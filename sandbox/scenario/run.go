@@ -100,6 +100,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.awaitPods(last)
 	}
 	e.must(e.apiRules(last))
+	e.must(e.mqttRules(last))
 	end := time.Now()
 	if !blind {
 		e.must(e.catchUp(last))

@@ -31,6 +31,9 @@ const (
 	// API: a rule that disturbs what controllers see of the Kubernetes API was set, fired or ended.
 	// Name is its id, Code its kind.
 	API Kind = "api"
+	// MQTT: a rule that disturbs the way to the broker was set, fired or ended: that of Base, or else of
+	// the controllers. Name is its id, Code its kind.
+	MQTT Kind = "mqtt"
 	// Step: a step began or ended.
 	Step Kind = "step"
 	// Request: a request was lost. Name is its stream, State its result, Route what led it.
@@ -55,7 +58,7 @@ type Event struct {
 
 	// State is the new state, see the types BaseChange, ModuleState and so on: of a base up, ready,
 	// down, connected, disconnected, removed; of a module as arklet spells it, empty when it is
-	// gone; of a component running, paused, exited; of a fault or a rule of the API set, fired,
+	// gone; of a component running, paused, exited; of a fault or a rule set, fired,
 	// cleared; of a step began,
 	// passed, failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`

@@ -59,7 +59,8 @@ type ScenarioSpec struct {
 	// by its speed too.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Exclusive scenarios run alone. Default: true when a step acts on the controller, the broker,
-	// the API server or the view of it, or Controller is set; else false.
+	// the API server or the view of it, on the way of controllers to the broker, or Controller is set;
+	// else false.
 	Exclusive *bool `json:"exclusive,omitempty"`
 	// Timeout bounds the whole run without Finally.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2m" check:"positive"`
@@ -226,6 +227,8 @@ type Action struct {
 	Scheduler         *ComponentAction `json:"scheduler,omitempty" jsonschema:"oneof_required=scheduler"`
 	// API disturbs what the controllers see of the Kubernetes API.
 	API *APIAction `json:"api,omitempty" jsonschema:"oneof_required=api"`
+	// MQTT disturbs the way of controllers or bases to the broker.
+	MQTT *MQTTAction `json:"mqtt,omitempty" jsonschema:"oneof_required=mqtt"`
 	// Traffic starts or stops requests to modules.
 	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
 	// Script runs a shell script.

@@ -87,6 +87,9 @@ func setStepDefaults(step *Step, timeout time.Duration) {
 	if step.API != nil && step.API.Set != nil {
 		SetAPIRuleDefaults(step.API.Set)
 	}
+	if step.MQTT != nil && step.MQTT.Set != nil {
+		SetMQTTRuleDefaults(step.MQTT.Set)
+	}
 	if step.Controller != nil && step.Controller.Replica == nil {
 		first := 1
 		step.Controller.Replica = &first

@@ -20,7 +20,8 @@ func (a *Action) Kind() string {
 
 // DisturbsAll says that it strikes whatever runs in the sandbox at the time.
 func (a *Action) DisturbsAll() bool {
-	return a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.ControllerManager != nil || a.Scheduler != nil || a.API != nil
+	return a.Controller != nil || a.Broker != nil || a.APIServer != nil || a.ControllerManager != nil || a.Scheduler != nil || a.API != nil ||
+		a.MQTT != nil && a.MQTT.DisturbsAll()
 }
 
 // Inner are the steps that the action groups, with the name of their field; nil for all others.

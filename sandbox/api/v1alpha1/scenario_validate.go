@@ -20,7 +20,7 @@ const (
 // path; an empty list means that it can be run. Expressions are not looked into: a string that
 // still has one is taken as right.
 func ValidateScenario(s *Scenario) field.ErrorList {
-	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}, rules: map[string]string{}}
+	v := &validator{scenario: s, sets: map[string]*BaseSet{}, streams: map[string]string{}, outputs: map[string]string{}, rules: map[string]string{}, ways: map[string]string{}}
 	v.head(&s.TypeMeta, ScenarioKind, s)
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)

@@ -28,6 +28,9 @@ func (v *validator) collect(at *field.Path, step *Step) {
 	if step.API != nil && step.API.Set != nil {
 		v.unique(v.rules, at.Child("api", "set", "id"), step.API.Set.ID)
 	}
+	if step.MQTT != nil && step.MQTT.Set != nil {
+		v.unique(v.ways, at.Child("mqtt", "set", "id"), step.MQTT.Set.ID)
+	}
 	if step.Base != nil && step.Base.Add != nil && v.sets[step.Base.Add.Name] == nil {
 		v.sets[step.Base.Add.Name] = step.Base.Add
 	}
@@ -118,6 +121,8 @@ func (v *validator) action(a *Action, at *field.Path, s *Step) {
 		v.lone(a.Scheduler, at)
 	case a.API != nil:
 		v.apiAction(a.API, at)
+	case a.MQTT != nil:
+		v.mqttAction(a.MQTT, at)
 	case a.Traffic != nil:
 		v.traffic(a.Traffic, at)
 	case a.Wait != nil:

@@ -12,6 +12,8 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
@@ -44,6 +46,8 @@ type Options struct {
 	Passwords Passwords
 	// TLS of the TCP listener. Default: nil, plain TCP.
 	TLS *tls.Config
+	// View disturbs the connections. Default: nothing does.
+	View *mqttview.View
 	// Logger for what the broker has to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -98,8 +102,8 @@ func New(o Options) (*Broker, error) {
 	b := &Broker{
 		valve:     v,
 		server:    server,
-		tcp:       newGate("tcp", server, listener, v, log),
-		memory:    newGate("memory", &handle, nil, v, log),
+		tcp:       newGate("tcp", server, listener, through(v, o.View), log),
+		memory:    newGate("memory", &handle, nil, through(v, o.View), log),
 		passwords: passwords,
 	}
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
@@ -117,6 +121,16 @@ func New(o Options) (*Broker, error) {
 		return nil, fmt.Errorf("preparing the broker: %w", err)
 	}
 	return b, nil
+}
+
+// through leads connections of clients through a valve and, if there is one, a view.
+func through(v *valve.Valve, view *mqttview.View) func(net.Conn) net.Conn {
+	return func(conn net.Conn) net.Conn {
+		if conn = v.Through(conn); view != nil {
+			conn = view.Through(conn, v1alpha1.ToBroker)
+		}
+		return conn
+	}
 }
 
 // Start serves until ctx ends; then it cuts all connections and returns nil. It

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -38,6 +39,8 @@ type LinkOptions struct {
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// To is the broker of the user's that the link leads to. nil = a broker of the sandbox's own.
 	To *External
+	// View disturbs the connections, through all lives of the broker. Default: nothing does.
+	View *mqttview.View
 	// Note is the file that tells bases from outside how to reach the broker. Required.
 	Note string
 	// Logger for what the broker has to say. Required.
@@ -114,7 +117,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.controller = Login{e.Username, e.Password}
 		l.base = l.controller
 		l.open = func(addr string) (server, error) {
-			return NewRelay(RelayOptions{Addr: addr, TLS: serving, To: e, Logger: o.Logger})
+			return NewRelay(RelayOptions{Addr: addr, TLS: serving, To: e, View: o.View, Logger: o.Logger})
 		}
 		l.note["url"], l.note["username"] = e.URL(), e.Username
 		return l, nil
@@ -122,7 +125,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 	passwords := NewPasswords()
 	l.controller, l.base = Login{ControllerUser, passwords.Controller}, Login{BaseUser, passwords.Base}
 	l.open = func(addr string) (server, error) {
-		return New(Options{Addr: addr, Env: o.Env, Passwords: passwords, TLS: serving, Logger: o.Logger})
+		return New(Options{Addr: addr, Env: o.Env, Passwords: passwords, TLS: serving, View: o.View, Logger: o.Logger})
 	}
 	l.note["passwords"] = passwords
 	return l, nil

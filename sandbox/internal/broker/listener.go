@@ -8,8 +8,6 @@ import (
 
 	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/listeners"
-
-	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
 // errDown says that the broker takes no connections.
@@ -23,7 +21,7 @@ type gate struct {
 	addr      net.Addr
 	accept    net.Listener // nil = connections come through admit only
 	establish func(id string, conn net.Conn) error
-	valve     *valve.Valve
+	through   func(net.Conn) net.Conn
 	log       *slog.Logger
 
 	mu     sync.Mutex
@@ -34,8 +32,8 @@ type gate struct {
 
 var _ listeners.Listener = (*gate)(nil)
 
-func newGate(id string, server *mqtt.Server, accept net.Listener, v *valve.Valve, log *slog.Logger) *gate {
-	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, valve: v, log: log, conns: map[net.Conn]struct{}{}}
+func newGate(id string, server *mqtt.Server, accept net.Listener, through func(net.Conn) net.Conn, log *slog.Logger) *gate {
+	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, through: through, log: log, conns: map[net.Conn]struct{}{}}
 	if accept != nil {
 		g.addr = accept.Addr()
 	}
@@ -74,7 +72,7 @@ func (g *gate) admit(conn net.Conn) error {
 	if g.closed {
 		return errDown
 	}
-	conn = g.valve.Through(conn)
+	conn = g.through(conn)
 	g.conns[conn] = struct{}{}
 	g.wg.Go(func() {
 		if err := g.establish(g.id, conn); err != nil {

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
@@ -27,6 +29,8 @@ type RelayOptions struct {
 	TLS *tls.Config
 	// To is the user's broker. Required.
 	To *External
+	// View disturbs the connections. Default: nothing does.
+	View *mqttview.View
 	// Logger for what the relay has to say. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -40,6 +44,7 @@ type Relay struct {
 	to       *External
 	listener net.Listener
 	valve    *valve.Valve
+	view     *mqttview.View
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -59,7 +64,7 @@ func NewRelay(o RelayOptions) (*Relay, error) {
 	if o.TLS != nil {
 		listener = tls.NewListener(listener, o.TLS)
 	}
-	r := &Relay{to: o.To, listener: listener, valve: valve.New(nil), log: o.Logger, conns: map[*link]struct{}{}}
+	r := &Relay{to: o.To, listener: listener, valve: valve.New(nil), view: o.View, log: o.Logger, conns: map[*link]struct{}{}}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -116,7 +121,11 @@ func (r *Relay) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	link := &link{Conn: r.valve.Through(conn), relay: r}
+	conn = r.valve.Through(conn)
+	if r.view != nil {
+		conn = r.view.Through(conn, v1alpha1.FromBroker)
+	}
+	link := &link{Conn: conn, relay: r}
 	r.conns[link] = struct{}{}
 	return link, nil
 }

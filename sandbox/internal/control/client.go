@@ -153,6 +153,23 @@ func (c *Client) APIView(ctx context.Context, group string) (APIView, error) {
 	return apiView.Call(ctx, &c.rpc, groupRequest{group})
 }
 
+// SetMQTTRule disturbs the way of controllers or bases to the broker, and returns the id of the rule.
+func (c *Client) SetMQTTRule(ctx context.Context, r MQTTRuleRequest) (string, error) {
+	return setMQTTRule.Call(ctx, &c.rpc, r)
+}
+
+// ClearMQTTRule ends a rule of a group, or all if id is *; of any group if it is empty. One that has
+// ended is no error.
+func (c *Client) ClearMQTTRule(ctx context.Context, group, id string) error {
+	_, err := clearMQTTRule.Call(ctx, &c.rpc, ruleRequest{group, id})
+	return err
+}
+
+// MQTTRules tells the rules of a group, of all if it is empty, ended ones too.
+func (c *Client) MQTTRules(ctx context.Context, group string) ([]MQTTRule, error) {
+	return mqttRules.Call(ctx, &c.rpc, groupRequest{group})
+}
+
 // Watch calls sink for every event, in order and one at a time: first what is,
 // then one of kind Synced, then what changes. It blocks until ctx ends, and
 // returns its cause; until the daemon ends, and returns nil; or until sink was

@@ -46,6 +46,12 @@ type Service interface {
 	ClearAPIRule(group, id string) error
 	// APIView tells the rules of a group, of all if it is empty.
 	APIView(group string) (APIView, error)
+	// SetMQTTRule returns the id of the rule.
+	SetMQTTRule(r MQTTRuleRequest) (string, error)
+	// ClearMQTTRule ends a rule of a group, or all if id is *; of any group if it is empty.
+	ClearMQTTRule(group, id string) error
+	// MQTTRules tells the rules of a group, of all if it is empty.
+	MQTTRules(group string) ([]MQTTRule, error)
 	// Watch calls sink for every event, one at a time, until ctx or the daemon ends.
 	// A sink that is too slow ends it with an error.
 	Watch(ctx context.Context, r WatchRequest, sink func(timeline.Event)) error
@@ -104,6 +110,11 @@ func Handler(s Service) http.Handler {
 	clearAPIRule.Handle(mux, func(_ context.Context, r ruleRequest) (rpc.None, error) {
 		return rpc.None{}, s.ClearAPIRule(r.Group, r.ID)
 	})
+	setMQTTRule.Handle(mux, func(_ context.Context, r MQTTRuleRequest) (string, error) { return s.SetMQTTRule(r) })
+	clearMQTTRule.Handle(mux, func(_ context.Context, r ruleRequest) (rpc.None, error) {
+		return rpc.None{}, s.ClearMQTTRule(r.Group, r.ID)
+	})
+	mqttRules.Handle(mux, func(_ context.Context, r groupRequest) ([]MQTTRule, error) { return s.MQTTRules(r.Group) })
 	apiView.Handle(mux, func(_ context.Context, r groupRequest) (APIView, error) { return s.APIView(r.Group) })
 	watch.Handle(mux, s.Watch)
 	startTraffic.Handle(mux, func(ctx context.Context, r startTrafficRequest) (rpc.None, error) {

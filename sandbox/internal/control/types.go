@@ -9,6 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 )
 
 // Phase of a sandbox's life.
@@ -237,6 +238,21 @@ type APIRuleRequest struct {
 
 // APIView is what the proxy between controllers and API server has seen and done.
 type APIView = apiview.View
+
+// MQTTRuleRequest sets a rule that disturbs the way to the broker.
+type MQTTRuleRequest struct {
+	// Rule is given its defaults.
+	Rule v1alpha1.MQTTRule `json:"rule"`
+	// Bases that it is for, by their host names. Default: controllers.
+	Bases []string `json:"bases,omitempty"`
+	// Replica of the controller that it is for, from 1. Default: all.
+	Replica int `json:"replica,omitempty"`
+	// Group of bases; when its owner goes the rule ends. Default: nobody's.
+	Group string `json:"group,omitempty"`
+}
+
+// MQTTRule is a rule with what it has done.
+type MQTTRule = mqttview.Status
 
 // Fault is an injected fault.
 type Fault struct {

@@ -70,8 +70,9 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name st
 	}
 }
 
-// killController kills the n-th controller, as its rule wants.
+// killController kills the n-th controller, as its rule wants; the first if nobody knows which it is.
 func (d *Daemon) killController(n int) {
+	n = max(n, 1)
 	if err := d.Act(context.Background(), control.ActRequest{Component: runner.NameOf(n), Action: component.Kill}); err != nil {
 		d.log.Error("killing a controller", "controller", n, "err", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
@@ -41,6 +42,7 @@ type running struct {
 	flows   *flows
 	runner  ControllerRunner
 	view    *apiview.Proxy // which controllers go through when they are told to
+	ways    *mqttview.View // in all connections to the broker
 }
 
 // assembly is what assembling needs besides.
@@ -110,6 +112,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	n := nodes.New(client, a.config.Spec.Env)
 	s := &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
+		ways:  a.ways,
 		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
 		flows: &flows{here: traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost}), inside: noAgent{}},
 	}

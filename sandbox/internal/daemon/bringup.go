@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -78,6 +79,7 @@ type firstUp struct {
 	cluster  Cluster
 	external *broker.External // the user's broker, if there is one
 	link     *broker.Link
+	ways     *mqttview.View
 }
 
 // first are the steps before it is known where the controllers run.
@@ -146,7 +148,9 @@ func (b *firstUp) openBroker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.ways = mqttview.New(mqttview.Options{Who: d.party, Changed: d.streams.rule, Kill: d.killController})
 	o := broker.LinkOptions{
+		View: b.ways,
 		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}

@@ -11,6 +11,7 @@
 //	controller.go  how many controllers there are, and their variables
 //	repair.go      what a run has done to components and controllers is undone
 //	apiview.go     disturbs what controllers see of the Kubernetes API
+//	mqttview.go    disturbs the way to the broker
 //	bases.go       the bases: add, remove, restart, faults
 //	watch.go       everything that happens, as a stream; who owns a group of bases
 //	subscriber.go  the queue behind such a stream

@@ -75,6 +75,9 @@ type ControllerRunner interface {
 	Ensure(ctx context.Context, c v1alpha1.Controller) error
 	// End ends all controllers at once; abruptly if nothing that they would tidy up outlives them.
 	End(ctx context.Context, abruptly bool) error
+	// Replica is the number, from 1, of the controller with a client id; 0 = nobody knows it. It may be
+	// called concurrently.
+	Replica(clientID string) int
 	// Part shows them.
 	Part() component.Part
 }

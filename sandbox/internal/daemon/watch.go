@@ -40,6 +40,7 @@ func (d *Daemon) clear(running *running, group string) {
 	d.streams.disown(group)
 	running.flows.Drop(d.ending, group)
 	running.view.Drop(group)
+	running.ways.Drop(group)
 	if gone := running.fleet.RemoveGroup(group); len(gone) > 0 {
 		d.ended(d.ending, running, gone)
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))

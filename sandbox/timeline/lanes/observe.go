@@ -37,7 +37,7 @@ func (b *Board) Observe(e timeline.Event) {
 		b.node(e)
 	case timeline.Component:
 		b.span(spanKey{laneKey{Component, e.Name}, Process, e.Name}).turn(e.Time, e.State, e.Message)
-	case timeline.Fault, timeline.API:
+	case timeline.Fault, timeline.API, timeline.MQTT:
 		b.fault(e)
 	case timeline.Request:
 		if e.Base != "" {

@@ -41,6 +41,7 @@ type Options struct {
 type Runner struct {
 	o        Options
 	replicas []*replica
+	numbers  sync.Map // of all there have been, by client id
 }
 
 // replica is one of the controllers.
@@ -74,7 +75,9 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		r.replicas = r.replicas[:len(r.replicas)-1]
 	}
 	for len(r.replicas) < want {
-		r.replicas = append(r.replicas, &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: uuid.NewString()})
+		x := &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: uuid.NewString()}
+		r.replicas = append(r.replicas, x)
+		r.numbers.Store(x.clientID, len(r.replicas))
 	}
 	group, gctx := errgroup.WithContext(ctx)
 	for i, x := range r.replicas {
@@ -95,6 +98,13 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		group.Go(func() error { return r.start(gctx, x, instance, settings) })
 	}
 	return group.Wait()
+}
+
+// Replica is the number, from 1, of the controller with a client id; 0 = there was none.
+func (r *Runner) Replica(clientID string) int {
+	n, _ := r.numbers.Load(clientID)
+	number, _ := n.(int)
+	return number
 }
 
 func (r *Runner) runs(ctx context.Context, name string) bool {

@@ -41,5 +41,5 @@ func (s *Stage) component(ctx context.Context, name string, a *v1alpha1.Componen
 // Repair ends the rules of the API that the run has left, and undoes what it has done to components and
 // controllers.
 func (s *Stage) Repair(ctx context.Context) error {
-	return errors.Join(s.restoreAPI(ctx), s.o.Sandbox.Repair(ctx, s.o.Group))
+	return errors.Join(s.restoreAPI(ctx), s.restoreWays(ctx), s.o.Sandbox.Repair(ctx, s.o.Group))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +48,10 @@ type fakeSandbox struct {
 	view  control.APIView
 	busy  map[string]int // what controllers write each time
 	fired int            // of each rule
-	err   error          // of the next call
+	ways  []control.MQTTRule
+	// ending is how many looks at the rules of ways later all have ended; 0 = they do not.
+	ending int
+	err    error // of the next call
 }
 
 func (f *fakeSandbox) note(format string, args ...any) error {
@@ -134,6 +138,32 @@ func (f *fakeSandbox) APIView(context.Context, string) (control.APIView, error) 
 		view.Writes = map[int]map[string]int{1: maps.Clone(view.Writes[1])}
 	}
 	return view, f.note("view")
+}
+
+func (f *fakeSandbox) SetMQTTRule(_ context.Context, r control.MQTTRuleRequest) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ways = append(f.ways, control.MQTTRule{MQTTRule: r.Rule, Bases: r.Bases, Replica: r.Replica, Group: r.Group, Fired: f.fired})
+	return r.Rule.ID, f.note("MQTT rule %s %s of %v %d", r.Rule.ID, r.Rule.Kind, r.Bases, r.Replica)
+}
+
+func (f *fakeSandbox) ClearMQTTRule(_ context.Context, _, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.note("clear MQTT rule %s", id)
+}
+
+func (f *fakeSandbox) MQTTRules(context.Context, string) ([]control.MQTTRule, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending > 0 { // so many looks later all have ended
+		if f.ending--; f.ending == 0 {
+			for i := range f.ways {
+				f.ways[i].Ended = "over"
+			}
+		}
+	}
+	return slices.Clone(f.ways), f.note("MQTT rules")
 }
 
 func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {

@@ -9,6 +9,7 @@
 //	faults.go      fault: set, clear
 //	components.go  controller, broker, apiserver, controllerManager, scheduler
 //	apiview.go     api: set, clear; what the rules have done
+//	mqttview.go    mqtt: set, clear, await; what the rules have done
 //	traffic.go     traffic: start, stop, and its verdict
 //	script.go      script
 //	wait.go        wait: rollout, ready, gone
@@ -46,6 +47,9 @@ type Sandbox interface {
 	SetAPIRule(context.Context, control.APIRuleRequest) (string, error)
 	ClearAPIRule(ctx context.Context, group, id string) error
 	APIView(ctx context.Context, group string) (control.APIView, error)
+	SetMQTTRule(context.Context, control.MQTTRuleRequest) (string, error)
+	ClearMQTTRule(ctx context.Context, group, id string) error
+	MQTTRules(ctx context.Context, group string) ([]control.MQTTRule, error)
 	Act(context.Context, control.ActRequest) error
 	Repair(ctx context.Context, group string) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
@@ -85,6 +89,7 @@ type Stage struct {
 	streams  map[string]*Stream
 	order    []string // of streams
 	disturbs bool     // rules of the API were set
+	onTheWay bool     // rules of the way to the broker were set
 	faults   []FaultRun
 	releases []ReleaseRun
 	unnamed  int // faults that the scenario gave no id
@@ -137,6 +142,8 @@ func (s *Stage) Do(ctx context.Context, a *v1alpha1.Action) (string, error) {
 		return s.component(ctx, schedulerName, a.Scheduler)
 	case a.API != nil:
 		return s.api(ctx, a.API)
+	case a.MQTT != nil:
+		return s.mqtt(ctx, a.MQTT)
 	case a.Traffic != nil:
 		return s.traffic(ctx, a.Traffic)
 	case a.Script != nil:

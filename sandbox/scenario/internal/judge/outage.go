@@ -157,6 +157,8 @@ func (w *world) disturb(e change, o *Options) {
 		}
 	case timeline.API:
 		w.view(e, o)
+	case timeline.MQTT:
+		w.way(e, o)
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
 		case timeline.BaseDown, timeline.BaseRemoved, timeline.BaseUp: // that has rules of its own
@@ -220,6 +222,25 @@ func (w *world) view(e change, o *Options) {
 		w.outages = append(w.outages, x)
 	case change == timeline.FaultCleared:
 		w.outages.end(x.what, "", e.Time)
+	}
+}
+
+// way notes that the way of a base to the broker is disturbed, or that of the controllers: words come
+// late, twice, or not at all. What comes after that is over counts from the next list.
+func (w *world) way(e change, o *Options) {
+	kind := v1alpha1.MQTTRuleKind(e.Code)
+	if kind == v1alpha1.MQTTNote || kind.Kills() { // a controller that ends has rules of its own
+		return
+	}
+	x := outage{what: "MQTT rule " + e.Name, base: e.Base, from: e.Time, recovery: o.recovery(), listed: map[string]time.Time{}, hides: true}
+	switch change := timeline.FaultChange(e.State); {
+	case change == timeline.FaultSet && kind.Lasts():
+		w.outages.begin(x)
+	case change == timeline.FaultFired && !kind.Lasts():
+		x.to = e.Time
+		w.outages = append(w.outages, x)
+	case change == timeline.FaultCleared:
+		w.outages.end(x.what, e.Base, e.Time)
 	}
 }
 

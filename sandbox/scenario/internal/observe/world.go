@@ -224,7 +224,7 @@ func Describe(e timeline.Event) string {
 		return fmt.Sprintf("Service %s has %d endpoints, %d of them ready", e.Name, len(e.Endpoints), e.ReadyEndpoints())
 	case timeline.Node:
 		subject = "Node of " + e.Base
-	case timeline.Component, timeline.Fault, timeline.Step, timeline.API:
+	case timeline.Component, timeline.Fault, timeline.Step, timeline.API, timeline.MQTT:
 		subject += " " + e.Name
 	case timeline.Request:
 		subject = fmt.Sprintf("a request of %s to %s", e.Name, e.Base)

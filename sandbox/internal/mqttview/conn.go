@@ -1,0 +1,160 @@
+package mqttview
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mochi-mqtt/server/v2/packets"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// conn is a connection as a view lets it be seen.
+type conn struct {
+	net.Conn
+	view *View
+	// in is what Read reads, out what Write writes.
+	in, out *lane
+
+	tapped atomic.Bool // a rule was for it: everything goes through the lanes
+	closes sync.Once
+	closed chan struct{}
+
+	// View.mu guards what follows.
+	identity string // empty until the client has said it
+	known    bool   // party is
+	party    Party
+	version  byte
+}
+
+// Through returns a connection as it is under the rules. reads is the direction of what is read from it:
+// toBroker at the broker's end, fromBroker at the client's.
+func (v *View) Through(inner net.Conn, reads v1alpha1.Direction) net.Conn {
+	c := &conn{Conn: inner, view: v, closed: make(chan struct{})}
+	writes := v1alpha1.FromBroker
+	if reads == v1alpha1.FromBroker {
+		writes = v1alpha1.ToBroker
+	}
+	c.in, c.out = newLane(c, reads), newLane(c, writes)
+	c.out.deliver = inner.Write
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.conns[c] = struct{}{}
+	return c
+}
+
+func (c *conn) lanes() []*lane { return []*lane{c.in, c.out} }
+
+// greet notes who the client is, by its first packet.
+func (c *conn) greet(first []byte) {
+	identity, version := client(first)
+	v := c.view
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	c.identity, c.version = identity, version
+	v.arm(c)
+	for _, x := range v.rules {
+		if x.live() && x.Kind == v1alpha1.MQTTCut && c.known && x.meets(c.party) {
+			v.fired(x, c.party, "a connection")
+			c.shut()
+		}
+	}
+}
+
+// Read is that of net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.in.busy() {
+		return c.in.read(p)
+	}
+	n, err := c.Conn.Read(p)
+	if c.in.passes(p[:n]) {
+		if c.in.ended() {
+			return 0, io.EOF
+		}
+		return n, err
+	}
+	c.in.feed(p[:n], err)
+	if err == nil {
+		_ = c.Conn.SetReadDeadline(time.Time{}) // it is the lane's from now on
+		go c.pump()
+	}
+	return c.in.read(p)
+}
+
+// pump reads ahead, so that it is known when what waits has come. It ends with the connection.
+func (c *conn) pump() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := c.Conn.Read(buffer)
+		c.in.feed(buffer[:n], err)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Write is that of net.Conn. What has to wait counts as written, as in the buffers of a network.
+func (c *conn) Write(p []byte) (int, error) {
+	passes := c.out.passes(p)
+	switch {
+	case c.out.ended():
+		return 0, net.ErrClosed
+	case passes:
+		return c.Conn.Write(p)
+	default:
+		c.out.feed(p, nil)
+		return len(p), nil
+	}
+}
+
+// Close closes at once; what waits is lost.
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.closes.Do(func() {
+		close(c.closed)
+		c.out.end()
+		c.view.mu.Lock()
+		delete(c.view.conns, c)
+		c.view.mu.Unlock()
+	})
+	return err
+}
+
+// shut ends the connection as the network does.
+func (c *conn) shut() {
+	_ = c.Conn.Close() // its user learns it by the next Read
+	c.in.end()
+	c.out.end()
+}
+
+// SetDeadline is that of net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	if c.in.setDeadline(t) {
+		return c.Conn.SetWriteDeadline(t)
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// SetReadDeadline is that of net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	if c.in.setDeadline(t) {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// acknowledged tells whether the acknowledgement of a message passes: that of one which was delivered
+// twice comes twice, and its sender knows of one delivery.
+func (c *conn) acknowledged(l *lane, m *packet) bool {
+	if m.kind != packets.Puback {
+		return true
+	}
+	other := c.in
+	if l == c.in {
+		other = c.out
+	}
+	return !other.doubled(m.id)
+}
