@@ -170,6 +170,15 @@ func TestDisturbancesEnd(t *testing.T) {
 	}
 }
 
+// Where a base may get a command twice, nothing is said of installations that come twice; else it is.
+func TestWhatHoldsBesideDuplicates(t *testing.T) {
+	for do, want := range map[string]v1alpha1.Expectation{"command twice": v1alpha1.Ignored, "message to a base twice": v1alpha1.Ignored, "commands out of order": ""} {
+		if got := (Schedule{Moves: []Move{{Do: do}}}).checks().InstalledOnce; got != want {
+			t.Errorf("%s: installedOnce %q, want %q", do, got, want)
+		}
+	}
+}
+
 // A failure is reduced to the moves without which it does not fail, and those of a kind become one.
 func TestReduce(t *testing.T) {
 	var tries atomic.Int64

@@ -44,6 +44,8 @@ type move struct {
 	// way is what happens on the way to the broker, of a base if it has no resource, else of a
 	// controller; nil = nothing.
 	way *v1alpha1.MQTTRule
+	// doubles says that a base may get a command twice, whatever the controller does.
+	doubles bool
 	// loses says that a command may get lost, so that its answer is waited for in vain.
 	loses bool
 	// tunnel that the base must have; empty = any.
@@ -158,7 +160,7 @@ var all = []move{
 	{name: "way from the controller half-open", weight: 2, disturbs: true, away: true, moves: true, deaf: true, loses: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
 	{name: "way to the controller half-open", weight: 2, disturbs: true, away: true, moves: true, deaf: true, loses: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
 	{name: "way of the controller is slow", weight: 1, disturbs: true, deaf: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
-	{name: "command twice", weight: 2, disturbs: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.ToBroker}},
+	{name: "command twice", weight: 2, disturbs: true, doubles: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.ToBroker}},
 	{name: "commands out of order", weight: 2, disturbs: true, resource: way, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
 	{name: "controller killed before a command", weight: 2, disturbs: true, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillBefore, Messages: commands}},
 	{name: "controller killed after a command", weight: 2, disturbs: true, resource: "controller", tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTKillAfter, Messages: commands}},
@@ -168,7 +170,7 @@ var all = []move{
 	{name: "way from a base half-open", weight: 2, disturbs: true, deaf: true, away: true, moves: true, loses: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.ToBroker}},
 	{name: "way to a base half-open", weight: 2, disturbs: true, deaf: true, away: true, moves: true, loses: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHalfOpen, Direction: v1alpha1.FromBroker}},
 	{name: "way of a base is slow", weight: 1, disturbs: true, deaf: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDelay, Delay: &metav1.Duration{Duration: 400 * time.Millisecond}}},
-	{name: "message to a base twice", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.FromBroker}},
+	{name: "message to a base twice", weight: 1, disturbs: true, doubles: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTDuplicate, Direction: v1alpha1.FromBroker}},
 	{name: "messages to a base out of order", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.FromBroker}},
 	{name: "messages of a base out of order", weight: 1, disturbs: true, deaf: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
 	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},

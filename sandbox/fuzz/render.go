@@ -151,6 +151,9 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	if s.has(func(m *move) bool { return m.takes }) {
 		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
 	}
+	if s.has(func(m *move) bool { return m.doubles }) {
+		c.InstalledOnce = v1alpha1.Ignored
+	}
 	if s.has(func(m *move) bool { return m.untold }) && s.has(func(m *move) bool { return m.deaf || m.name == forceDelete || m.name == recreate }) {
 		c.Truth = v1alpha1.Ignored // the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
 	}

@@ -46,12 +46,17 @@ func component(ms int, name, state string) timeline.Event {
 	return timeline.Event{Time: at(ms), Kind: timeline.Component, Name: name, State: state}
 }
 
-// onNode puts Pods on a Node.
 // rule is what a rule of the API does.
 func rule(ms int, kind, state string) timeline.Event {
 	return timeline.Event{Time: at(ms), Kind: timeline.API, Name: "r", Code: kind, State: state}
 }
 
+// way is what a rule of the way to the broker does: that of a base, or of the controllers.
+func way(ms int, base, kind, state string) timeline.Event {
+	return timeline.Event{Time: at(ms), Kind: timeline.MQTT, Name: "w", Base: base, Code: kind, State: state}
+}
+
+// onNode puts Pods on a Node.
 func onNode(node string, events list) list {
 	out := slices.Clone(events)
 	for i := range out {

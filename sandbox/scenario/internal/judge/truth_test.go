@@ -163,6 +163,21 @@ var truthCases = map[string]checkCase{
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 6s, 5s of it while something was away"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 6s" + allowed, nil},
 	},
+	"truth: the way of its base to the broker is held": {
+		check: Truth, events: script(up, way(500, "a", "hold", "set"), uninstalled(1000, "1@a"), way(3000, "a", "hold", "cleared"), vpod(23_000, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 22s, 22s of it while something was away"},
+			"1 time something became Ready; Ready without its module 1 time, the longest 22s" + allowed, nil},
+	},
+	"truth: the way of another base is held": {
+		check: Truth, events: script(up, way(500, "b", "hold", "set"), uninstalled(1000, "1@a"), way(3000, "b", "hold", "cleared"), vpod(2001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.001s"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 1.001s" + allowed, nil},
+	},
+	"truth: messages of the controllers are only counted": {
+		check: Truth, events: script(up, way(500, "", "note", "set"), uninstalled(1000, "1@a"), way(1000, "", "note", "fired"), vpod(2001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.001s"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 1.001s" + allowed, nil},
+	},
 	"truth: the broker never returns": {
 		check: Truth, events: script(up, component(500, "broker", "exited"), uninstalled(1000, "1@a")),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 59s, 59s of it while something was away"},
