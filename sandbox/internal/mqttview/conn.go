@@ -125,9 +125,9 @@ func (c *conn) Close() error {
 
 // shut ends the connection as the network does.
 func (c *conn) shut() {
-	_ = c.Conn.Close() // its user learns it by the next Read
-	c.in.end()
+	c.in.end() // first, so that its user reads that, and not that it was closed here
 	c.out.end()
+	_ = c.Conn.Close() // nothing that was to come is missed
 }
 
 // SetDeadline is that of net.Conn.

@@ -124,7 +124,9 @@ func (l *lane) feed(data []byte, err error) {
 	if err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.err = err
+		if !l.cut { // else the network has ended it, and its user reads that
+			l.err = err
+		}
 		l.tell()
 	}
 }

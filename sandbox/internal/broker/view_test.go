@@ -1,0 +1,95 @@
+package broker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
+	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// On the way to the user's broker, too, each direction is disturbed by itself, for clients over TCP and
+// for those of this process.
+func TestRelayUnderRules(t *testing.T) {
+	b, settings := theirs(t, broker.Options{})
+	view := mqttview.New(mqttview.Options{
+		Who: func(identity string) mqttview.Party { return mqttview.Party{Base: identity} }, Changed: func(string, timeline.Event) {}, Kill: func(int) {},
+	})
+	r, err := broker.NewRelay(broker.RelayOptions{To: external(t, settings), View: view})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(ctx) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	outside := connect(t, options(b, controller(b)))
+	listened := make(chan string, 10)
+	if err := done(outside.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) { listened <- string(m.Payload()) })); err != nil {
+		t.Fatal(err)
+	}
+	for name, memory := range map[string]bool{"tcp": false, "memory": true} {
+		t.Run(name, func(t *testing.T) {
+			heard, lost := make(chan string, 10), make(chan error, 1)
+			c := connect(t, throughRelay(t, b, r, name, memory).SetAutoReconnect(false).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
+			if err := done(c.Subscribe("koupleless_dev/"+name+"/+", 1, func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
+				t.Fatal(err)
+			}
+			next := func(from <-chan string, want string) {
+				t.Helper()
+				select {
+				case got := <-from:
+					if got != want {
+						t.Errorf("heard %q, want %q", got, want)
+					}
+				case <-time.After(patience):
+					t.Fatalf("not heard: %q", want)
+				}
+			}
+			set := func(rule v1alpha1.MQTTRule) {
+				t.Helper()
+				v1alpha1.SetMQTTRuleDefaults(&rule)
+				if err := view.Set(mqttview.Status{MQTTRule: rule, Bases: []string{name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(v1alpha1.MQTTRule{Kind: v1alpha1.MQTTHold, Direction: v1alpha1.FromBroker})
+			if err := done(outside.Publish("koupleless_dev/"+name+"/installBiz", 1, false, "held")); err != nil {
+				t.Fatal(err)
+			}
+			said := c.Publish("koupleless_dev/"+name+"/base/heart", 1, false, "said")
+			next(listened, "said")
+			select {
+			case text := <-heard:
+				t.Errorf("heard %q", text)
+			case <-said.Done():
+				t.Error("the acknowledgement passed")
+			case <-time.After(pauseSeen):
+			}
+			if err := view.Clear("", "hold"); err != nil {
+				t.Fatal(err)
+			}
+			next(heard, "held")
+			if err := done(said); err != nil {
+				t.Error(err)
+			}
+			set(v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut})
+			select {
+			case <-lost:
+			case <-time.After(patience):
+				t.Error("the connection stays")
+			}
+			view.Drop("")
+		})
+	}
+}
