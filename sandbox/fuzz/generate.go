@@ -47,7 +47,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 	// Those that disturb only what is their own run beside each other, so most are such.
 	beside := g.only == nil && r.IntN(5) < 3
 	s := Schedule{Replicas: 1}
-	if !beside && r.IntN(4) == 0 {
+	if !beside && r.IntN(2) == 0 {
 		s.Replicas = 2
 	}
 	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
