@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,7 +29,7 @@ func TestVersionsRefuseEachOther(t *testing.T) {
 	// run runs koupsandbox of a version, and fails unless it ends with that status and says that.
 	run := func(v string, code int, says string, args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), filepath.Join(folders[v], "koupsandbox"), append([]string{"--home", home}, args...)...)
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(folders[v], "koupsandbox"), append([]string{"--home", home}, args...)...)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
