@@ -11,6 +11,7 @@ NAME       ?= koup
 BASES      ?= 3
 ENGINE     ?= docker
 IMAGE      ?= koupsandbox/fakebase:$(VERSION)
+SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
@@ -38,11 +39,17 @@ down: ## Take it down, with everything that it left
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross release images image-controller image-fakebase node-image
-build: $(BIN)/koup-controlplane ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $(BIN)/koupsandbox ./sandbox/cmd/koupsandbox
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/module-controller ./controller/cmd/module-controller
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $(BIN)/fakebase ./fakebase/cmd/fakebase
+.PHONY: build cross release images image-sandbox image-controller image-fakebase node-image
+build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase) ## Build the programs into bin/
+
+# Go knows what has to be compiled anew.
+.PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)
+$(BIN)/koupsandbox:
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
+$(BIN)/module-controller:
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
+$(BIN)/fakebase:
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
 # The upstream control plane: some minutes from an empty cache, then only when its versions change.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
@@ -69,23 +76,35 @@ release: ## Write what one release consists of: make release VERSION=v1.2.3
 release-check: ## Make a release twice in two folders, compiled for all systems, and compare
 	RELEASE_WHOLE=1 go test -count=1 -timeout 120m -run TestReleaseIsTheSame ./e2e/release
 
-images: image-controller image-fakebase ## Build the container images of the controller and of fakebase
+# Of static programs and nothing else, from nothing but this repository. An engine that answers gets those of its own architecture.
+ARCHES ?= amd64 arm64
+IMAGES ?= dist/images
+images: image-sandbox image-controller image-fakebase ## Write the container images to dist/images, and load them if docker answers
+
+image-sandbox: PROGRAM := koupsandbox
+image-sandbox: EXTRA := koup-controlplane module-controller fakebase
+image-sandbox: SETTINGS := --env KOUPSANDBOX_FOREGROUND=true --env KOUPSANDBOX_API_LISTEN=0.0.0.0:8443
+image-sandbox: ## Build an image with a whole sandbox: make image-sandbox SANDBOX_IMAGE=NAME
+	$(call image,$(SANDBOX_IMAGE))
 
 image-controller: PROGRAM := module-controller
-image-controller: FOLDER := controller
 image-controller: ## Build an image with the module controller alone: make image-controller CONTROLLER_IMAGE=NAME
 	$(call image,$(CONTROLLER_IMAGE))
 
 image-fakebase: PROGRAM := fakebase
-image-fakebase: FOLDER := fakebase
 image-fakebase: ## Build an image with the fakebase program alone: make image-fakebase IMAGE=NAME
 	$(call image,$(IMAGE))
 
-# A static program in an image of its own, from nothing but this repository.
 define image
-	@docker info >/dev/null 2>&1 || { echo "make $@ needs docker and its daemon; without them: make build, then run bin/$(PROGRAM)" >&2; exit 1; }
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o dist/$(PROGRAM)/$(PROGRAM) ./$(FOLDER)/cmd/$(PROGRAM)
-	docker build -f $(FOLDER)/Dockerfile -t $(1) dist/$(PROGRAM)
+	mkdir -p $(IMAGES)
+	for arch in $(ARCHES); do \
+	  bin=$(CURDIR)/$(BUILDS)/linux_$$arch; \
+	  GOOS=linux GOARCH=$$arch $(MAKE) --no-print-directory BIN=$$bin $(addprefix $$bin/,$(PROGRAM) $(EXTRA)); \
+	  CGO_ENABLED=0 go run -trimpath ./sandbox/internal/image/cmd/program-image --name $(1) --arch $$arch $(SETTINGS) \
+	    --output $(IMAGES)/$(PROGRAM)_$$arch.tar $(addprefix $$bin/,$(PROGRAM) $(EXTRA)); \
+	done
+	@arch=$$(docker version --format '{{.Server.Arch}}' 2>/dev/null) || { echo "docker does not answer, so nothing was loaded into it"; exit 0; }; \
+	  ! [ -f $(IMAGES)/$(PROGRAM)_$$arch.tar ] || docker load --input $(IMAGES)/$(PROGRAM)_$$arch.tar
 endef
 
 node-image: ## Build the image of a kind node without a registry: make node-image ENGINE=podman

@@ -72,6 +72,9 @@ type Spec struct {
 	// Cluster names the cluster of the provider existing; it must be empty for every other
 	// provider.
 	Cluster Cluster `json:"cluster,omitzero"`
+	// API says where the Kubernetes API of the provider embedded listens; it must be empty for every
+	// other provider.
+	API API `json:"api,omitzero"`
 	// Speed divides every period of the system: heartbeats, silence, leases, timeouts, drains, pauses
 	// between attempts, the times of bases and of their faults, and those of Kubernetes' node
 	// lifecycle. It makes outages of minutes testable in seconds, and needs the provider embedded.
@@ -128,6 +131,13 @@ type Cluster struct {
 	// Consent allows the use of a cluster that does not bear the sandbox's mark yet. Default:
 	// false.
 	Consent bool `json:"consent,omitempty"`
+}
+
+// API is the listener of a Kubernetes API.
+type API struct {
+	// Listen is ADDRESS:PORT. Kubeconfigs name 127.0.0.1 and the port, which must lead to it. Who is let in
+	// shows a certificate, from wherever it comes. Default: 127.0.0.1 and any free port.
+	Listen string `json:"listen,omitempty"`
 }
 
 // Bases are the simulated bases of a sandbox; all have the same settings.

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,6 +52,12 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	}
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
 		v.invalid(path.Child("speed"), s.Speed, "is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to embedded, or remove this")
+	}
+	if at, err := netip.ParseAddrPort(s.API.Listen); s.API.Listen != "" && (err != nil || at.Port() == 0) {
+		v.invalid(path.Child("api", "listen"), s.API.Listen, "must be an address and a port, such as 0.0.0.0:8443")
+	}
+	if s.API != (API{}) && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
+		v.forbid(path.Child("api"), "is for the provider embedded only: set spec.provider to embedded, or remove it")
 	}
 	if s.Provider != ProviderKind {
 		for _, name := range given(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image, Version: s.Kind.Version}) {

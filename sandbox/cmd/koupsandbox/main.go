@@ -13,6 +13,9 @@ import (
 )
 
 func main() {
+	if os.Getpid() == 1 {
+		os.Exit(first())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	s := cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}

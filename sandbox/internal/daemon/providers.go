@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
@@ -72,6 +73,7 @@ func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error 
 }
 
 func openEmbedded(o clusterOptions) (Cluster, error) {
+	listen, _ := netip.ParseAddrPort(o.config.Spec.API.Listen) // it has been checked
 	c, err := embedded.New(embedded.Options{
 		Sandbox:    o.config.Metadata.Name,
 		Dir:        string(o.dir),
@@ -79,6 +81,7 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		Supervisor: o.supervisor,
 		Durable:    o.config.Spec.Durable,
 		Speed:      o.config.Spec.Speed,
+		Listen:     listen,
 		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
 		LogDir:     o.dir.Logs(),
 		Kubeconfig: o.dir.Kubeconfig(),

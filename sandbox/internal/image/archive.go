@@ -17,7 +17,7 @@ import (
 // image; that of the specification is a tag.
 const containerdName = "io.containerd.image.name"
 
-// Image is an image for Linux on the architecture that this program was built for.
+// Image is an image for Linux.
 type Image struct {
 	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman understand a short one;
 	// for containerd it is the whole, with the host of a registry.
@@ -27,11 +27,16 @@ type Image struct {
 	config, manifest blob
 }
 
-// New describes an image of layers that lie on disk, the lowest first. config says what runs in it;
-// its zero value: nothing.
+// New describes an image of layers that lie on disk, the lowest first, for the architecture that this
+// program was built for. config says what runs in it; its zero value: nothing.
 func New(name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
+	return NewFor(runtime.GOARCH, name, config, layers...)
+}
+
+// NewFor is New for an architecture, as Go names it.
+func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	whole := ocispec.Image{
-		Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
+		Platform: ocispec.Platform{OS: "linux", Architecture: architecture},
 		Config:   config,
 		RootFS:   ocispec.RootFS{Type: "layers"},
 	}

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	_ "crypto/sha256" // the digests of go-digest need it
 	"errors"
 	"fmt"
 	"io"
@@ -106,6 +107,11 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 		return 0, err
 	}
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
+}
+
+// Folder adds an empty folder.
+func (f *Files) Folder(name string, mode int64) error {
+	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 
 // Link adds a symbolic link.

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// nobody is the user and group of programs, as in images of distroless.
-	nobody = "65532:65532"
+	// Nobody is the user and group of programs, as in images of distroless.
+	Nobody = "65532:65532"
 	// tagLength is how much of a layer's digest makes a tag.
 	tagLength = 12
 )
@@ -30,7 +30,7 @@ func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	if !tagged {
 		name += ":" + layer.Digest.Encoded()[:tagLength]
 	}
-	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: nobody}, layer)
+	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: Nobody}, layer)
 }
 
 // IsStatic says why a file is no program that runs on Linux by itself, in an image without anything

@@ -88,7 +88,11 @@ func (c *ControlPlane) etcdFlags() flags {
 
 func (c *ControlPlane) apiserverFlags() flags {
 	var f flags
-	f.add("bind-address", "127.0.0.1")
+	bind := "127.0.0.1"
+	if c.o.Listen.IsValid() {
+		bind = c.o.Listen.Addr().String()
+	}
+	f.add("bind-address", bind)
 	f.add("secure-port", c.port(apiserver))
 	// Without an address the server looks for a network interface with a default route, which a
 	// laptop on a train lacks.

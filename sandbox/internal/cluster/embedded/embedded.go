@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,9 @@ type Options struct {
 	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the
 	// machine; false is faster, and survives the end of the processes only.
 	Durable bool
+	// Listen is where the API server listens; its port is never another. Default: 127.0.0.1 and any free
+	// port.
+	Listen netip.AddrPort
 	// Speed divides the periods of the node lifecycle; 0 means 1.
 	Speed int
 	// Wipe throws the data of an earlier start away; false keeps it.
@@ -182,8 +186,14 @@ func (c *ControlPlane) prepare(context.Context) error {
 // them. The ports that the others have, or these had last, are in known.
 func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 	known = maps.Clone(known)
+	if c.o.Listen.IsValid() {
+		known[apiserver] = int(c.o.Listen.Port())
+	}
 	if err := known.pick(names...); err != nil {
 		return err
+	}
+	if c.o.Listen.IsValid() && known[apiserver] != int(c.o.Listen.Port()) {
+		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is taken; choose another", c.o.Listen)
 	}
 	if err := known.save(c.o.Dir); err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestMistakes(t *testing.T) {
 			`--image: Forbidden: is for the provider kind only: set spec.provider to kind, or remove it` + see("up")}},
 		{[]string{"up", "--config", "HOME/bad.yaml"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			"HOME/bad.yaml:3: spec.wait: the number 5 cannot be read as a time with its unit, such as 90s or 2m\n" +
-			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: bases, broker, cluster, controller, durable, env, kind, provider, speed, wait" + see("up")}},
+			"HOME/bad.yaml:4: spec.base: is not a field; the fields here are: api, bases, broker, cluster, controller, durable, env, kind, provider, speed, wait" + see("up")}},
 		{[]string{"up", "--config", "HOME/missing.yaml"}, result{1, "",
 			"koupsandbox: reading the settings: open HOME/missing.yaml: no such file or directory\n"}},
 		{[]string{"up", "now"}, result{2, "", "koupsandbox: up takes no arguments" + see("up")}},

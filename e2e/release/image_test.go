@@ -1,0 +1,69 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+)
+
+// patience is how long an up may take on a busy machine.
+const patience = 3 * time.Minute
+
+// docker runs a command of docker's, and returns what it prints.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", args...)
+	var problems bytes.Buffer
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("docker %s: %v\n%s%s", strings.Join(args, " "), err, out, problems.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// The image brings a sandbox up that is reached from outside, and a SIGTERM takes it down.
+func TestImage(t *testing.T) {
+	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
+		t.Skip("docker does not answer")
+	}
+	images, builds, name := t.TempDir(), "dist/image-test", "koupsandbox/koupsandbox:test"
+	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repository, builds)) })
+	place(t, filepath.Join(repository, "bin/koup-controlplane"), filepath.Join(repository, builds, "linux_"+runtime.GOARCH, "koup-controlplane"))
+	build(t.Context(), t, repository, "image-sandbox", "ARCHES="+runtime.GOARCH, "IMAGES="+images, "BUILDS="+builds, "SANDBOX_IMAGE="+name)
+	box := docker(t, "run", "-d", "-p", "127.0.0.1::8443", name, "up", "--bases", "2")
+	t.Cleanup(func() { docker(t, "rm", "-f", box) })
+	check.Eventually(t.Context(), t, patience, "the sandbox is up", func(ctx context.Context) error {
+		return exec.CommandContext(ctx, "docker", "exec", box, "/koupsandbox", "status").Run()
+	})
+	// A person maps the port to the same one; a test takes any.
+	text := docker(t, "exec", box, "/koupsandbox", "kubeconfig")
+	text = regexp.MustCompile(`https://127\.0\.0\.1:8443`).ReplaceAllString(text, "https://"+docker(t, "port", box, "8443/tcp"))
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
+	check.Must(t, err)
+	nodes, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	check.Must(t, err)
+	if len(nodes.Items) != 2 {
+		t.Errorf("from outside there are %d Nodes, want 2", len(nodes.Items))
+	}
+	if user := docker(t, "inspect", "--format", "{{.Config.User}}", box); user != "65532:65532" {
+		t.Errorf("it runs as %s", user)
+	}
+	docker(t, "stop", "--time", "60", box)
+	if status := docker(t, "inspect", "--format", "{{.State.ExitCode}}", box); status != "0" {
+		t.Errorf("SIGTERM ended it with %s, want 0, which is that of a sandbox that was taken down", status)
+	}
+}

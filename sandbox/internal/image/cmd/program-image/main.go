@@ -1,0 +1,63 @@
+// Command program-image writes the container image of static programs to a file: make images.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "program-image:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	name := flag.String("name", "", "`NAME` of the image, with its tag")
+	arch := flag.String("arch", "", "`ARCHITECTURE` of the programs, as Go names it")
+	output := flag.String("output", "", "`FILE` that gets the image, for docker load")
+	// Whoever the user is may write in /tmp; what a person mounts is in the folder of work.
+	config := ocispec.ImageConfig{User: image.Nobody, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
+	flag.Func("env", "`NAME=VALUE` of the environment; may be repeated", func(v string) error {
+		config.Env = append(config.Env, v)
+		return nil
+	})
+	flag.Parse()
+	programs := flag.Args()
+	if *name == "" || *arch == "" || *output == "" || len(programs) == 0 {
+		return errors.New("it takes --name, --arch, --output and programs, the first of which the image runs")
+	}
+	layer, err := image.WriteLayer(*output+".layer", false, func(f *image.Files) error {
+		errs := []error{f.Folder("tmp", 0o1777), f.Folder("work", 0o1777)}
+		for _, program := range programs {
+			if err := image.IsStatic(program); err != nil {
+				return fmt.Errorf("%s: %w", program, err)
+			}
+			errs = append(errs, f.Copy(filepath.Base(program), 0o755, program))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(*output + ".layer") }() // it is in the image
+	config.Entrypoint = []string{path.Join("/", filepath.Base(programs[0]))}
+	i, err := image.NewFor(*arch, *name, config, layer)
+	if err != nil {
+		return err
+	}
+	if err := image.WriteFile(*output, i); err != nil {
+		return fmt.Errorf("writing the image: %w", err)
+	}
+	fmt.Printf("%s for %s, %d MB, is in %s\n", i.Name, *arch, i.Size()/1e6, *output)
+	return nil
+}
