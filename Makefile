@@ -53,7 +53,9 @@ $(BIN)/fakebase:
 
 # The upstream control plane: some minutes from an empty cache, then only when its versions change.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
-	$(KUBE_GO) build -ldflags "$(KUBE_LDFLAGS)" -o $@ .
+	@echo "Compiling Kubernetes: some minutes the first time."
+	@all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
+	  awk -v all="$$all" '/^[A-Za-z0-9._~\/-]+$$/ {if (++n % 100 == 0) {print "  " n " of at most " all " packages"; fflush()}; next} {print; fflush()}'
 	touch $@
 
 cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
