@@ -3,8 +3,8 @@ package version
 
 import (
 	"fmt"
+	"regexp"
 	"runtime/debug"
-	"slices"
 )
 
 // What the linker sets; empty in other builds.
@@ -28,10 +28,17 @@ func Commit() string { return commit }
 // Kubernetes is the version of the control plane that belongs to this version; empty if nothing tells.
 func Kubernetes() string { return kubernetes }
 
+// released is the version of a release, and nothing that git describes between two.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
+
+// Released tells whether a version is that of a release.
+func Released(version string) bool { return released.MatchString(version) }
+
 // Agree says in a sentence why the thing called what, which is of the version theirs, does not go together
-// with what is of the version ours. A version that nobody has set goes together with all.
+// with what is of the version ours. Versions of builds between releases go together with all: who builds
+// programs one by one knows what goes together.
 func Agree(what, theirs, ours string) error {
-	if unset := []string{"", "dev"}; slices.Contains(unset, theirs) || slices.Contains(unset, ours) || theirs == ours {
+	if !Released(theirs) || !Released(ours) || theirs == ours {
 		return nil
 	}
 	return fmt.Errorf("%s is of version %s, and this koupsandbox needs %s", what, theirs, ours)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -48,7 +47,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("--ci %q is not one of: github, gitlab, none", ci)}
 	}
 	o := examples.Options{Name: name, CI: ci}
-	if v := version.Of(); released.MatchString(v) {
+	if v := version.Of(); version.Released(v) {
 		o.Version = v
 	}
 	files, err := examples.Module(o)
@@ -72,9 +71,6 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	return nil
 }
-
-// released is the version of a release; that of a build between two has a commit in it.
-var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
 
 // moduleName is the name that the user gives, or that of the folder.
 func moduleName(given, folder string) (string, error) {
