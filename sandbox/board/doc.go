@@ -16,4 +16,12 @@
 // cannot be done now, 502 if the sandbox or the API refuses.
 //
 //	wire.go  what is said to the page: rows, log entries, messages
+//
+// The page is made by `go generate` (internal/bundle, which needs no Node): web/src/main.tsx and
+// web/src/style.css become web/dist/app.js and app.css, and the files of web/static, index.html
+// among them, are copied to web/dist. `preact`, `preact/hooks` and `preact/jsx-runtime` come from
+// internal/bundle/preact, version 11.2.0; nothing else can be imported from outside web/src.
+// index.html loads /app.js (a module) and /app.css; there is no inline code and no inline style,
+// since the content security policy forbids both. The opened URL is /#token=TOKEN: the page posts
+// the token to /api/session, and then takes it out of its address.
 package board
