@@ -11,7 +11,7 @@
 //	POST /api/actions/ID   an Action's parameters as a JSON object of strings: ActionResult
 //	POST /api/session      {"token": "..."} of the opened URL, exchanged for a cookie
 //
-// An error is a JSON object {"error": "one sentence"} with an HTTP status: 401 without a session,
+// An error is a Problem in JSON with an HTTP status: 401 without a session,
 // 403 for a foreign Host or Origin or without the right, 404, 400 for bad parameters, 409 for what
 // cannot be done now, 502 if the sandbox or the API refuses.
 //

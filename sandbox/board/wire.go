@@ -171,11 +171,14 @@ type BaseRow struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Controller that serves it; empty = none, or not known.
 	Controller string `json:"controller,omitempty"`
-	// Metaspace in bytes, and how much of it the base uses beyond what Pods request; Max 0 = no limit
-	// or not known. Pressure tells that more than nine tenths are in use.
+	// Metaspace in bytes: its limit (0 = none, or not known), and what is in use or requested by the
+	// Pods on the base, whichever is more. Pressure tells that more than nine tenths are in use.
 	MetaspaceMax  int64 `json:"metaspaceMax,omitempty"`
 	MetaspaceUsed int64 `json:"metaspaceUsed,omitempty"`
 	Pressure      bool  `json:"pressure,omitempty"`
+	// Leak is how many bytes more are in use than when the same modules were on it before, since its
+	// process started: what releases have left behind.
+	Leak int64 `json:"leak,omitempty"`
 	// Modules that are on it, by name and version.
 	Modules []ModuleOnBase `json:"modules"`
 	// Started is when its process started, or was first seen.
@@ -477,4 +480,7 @@ type Chunk struct {
 type Problem struct {
 	// Error in one sentence.
 	Error string `json:"error"`
+	// Code of the documents (5.6), such as KouplelessBoard.OperationPlanMutualExclusion; empty where
+	// nothing was to be done.
+	Code string `json:"code,omitempty"`
 }

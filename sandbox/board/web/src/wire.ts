@@ -148,11 +148,14 @@ export interface BaseRow {
   cordoned?: boolean;
   // Controller that serves it; empty = none, or not known.
   controller?: string;
-  // Metaspace in bytes, and how much of it the base uses beyond what Pods request; Max 0 = no limit
-  // or not known. Pressure tells that more than nine tenths are in use.
+  // Metaspace in bytes: its limit (0 = none, or not known), and what is in use or requested by the
+  // Pods on the base, whichever is more. Pressure tells that more than nine tenths are in use.
   metaspaceMax?: number;
   metaspaceUsed?: number;
   pressure?: boolean;
+  // Leak is how many bytes more are in use than when the same modules were on it before, since its
+  // process started: what releases have left behind.
+  leak?: number;
   // Modules that are on it, by name and version.
   modules: ModuleOnBase[];
   // Started is when its process started, or was first seen.
@@ -428,4 +431,7 @@ export interface Chunk {
 export interface Problem {
   // Error in one sentence.
   error: string;
+  // Code of the documents (5.6), such as KouplelessBoard.OperationPlanMutualExclusion; empty where
+  // nothing was to be done.
+  code?: string;
 }
