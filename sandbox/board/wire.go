@@ -280,8 +280,10 @@ type ReleaseBatch struct {
 type ServiceRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Ready     int    `json:"ready"`
-	Total     int    `json:"total"`
+	// Module of its Pods; empty = not known.
+	Module string `json:"module,omitempty"`
+	Ready  int    `json:"ready"`
+	Total  int    `json:"total"`
 	// Bases behind its Ready endpoints, sorted.
 	Bases []string `json:"bases,omitempty"`
 }
