@@ -2,10 +2,10 @@ package board
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
@@ -52,10 +52,10 @@ func (b *Board) run(scenarios []*source.Scenario) {
 	r, err := scenario.Execute(b.acts.ctx, scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
 	switch {
 	case err != nil:
-		b.tellStep("scenario", "failed", err.Error())
+		b.tellStep(b.now(), "scenario", "failed", err.Error())
 	default:
 		for _, run := range r.Runs {
-			b.tellStep(run.Scenario, string(run.Verdict), run.Failure)
+			b.tellStep(b.now(), run.Namespace, string(run.Verdict), run.Failure)
 		}
 	}
 }
@@ -64,12 +64,14 @@ func (b *Board) run(scenarios []*source.Scenario) {
 func (b *Board) tellRun(e scenario.Event) {
 	switch e.Kind {
 	case scenario.RunBegan:
-		b.tellStep(e.Run.Scenario, "began", fmt.Sprintf("in namespace %s", e.Run.Namespace))
+		b.tellStep(e.Run.Started, e.Run.Namespace, stepBegan, e.Run.Scenario)
 	case scenario.StepEnded:
-		b.tellStep(e.Run.Scenario+": "+e.Step.Name, string(e.Step.Verdict), e.Step.Message)
+		name := e.Run.Namespace + ": " + e.Step.Name
+		b.tellStep(e.Step.Started, name, stepBegan, "")
+		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, string(e.Step.Verdict), e.Step.Message)
 	}
 }
 
-func (b *Board) tellStep(name, state, message string) {
-	b.world.note(timeline.Event{Time: b.now(), Kind: timeline.Step, Name: name, State: state, Message: message})
+func (b *Board) tellStep(at time.Time, name, state, message string) {
+	b.world.note(timeline.Event{Time: at, Kind: timeline.Step, Name: name, State: state, Message: message})
 }

@@ -147,13 +147,32 @@ func (s *daemonSource) status(ctx context.Context) {
 
 // traffic reads the figures of all streams of requests.
 func (s *daemonSource) traffic(ctx context.Context) {
+	there := map[string]bool{}
 	for _, group := range s.world.groups() {
 		all, err := s.daemon.Traffic(ctx, group)
 		if err != nil {
 			return
 		}
 		for _, summary := range all {
+			there[streamKey(group, summary.Name)] = true
 			s.world.streamChanged(group, summary, s.now())
+		}
+	}
+	s.world.streamsLeft(there, s.now())
+}
+
+func streamKey(group, name string) string { return group + "/" + name }
+
+// streamsLeft ends the streams that the daemon has forgotten with their groups.
+func (w *world) streamsLeft(there map[string]bool, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, row := range w.streams {
+		if row.Ended == 0 && !there[key] {
+			row.Ended, row.Rate, row.LostRate, row.Versions, row.Open = millis(now), 0, 0, nil, 0
+			w.streams[key] = row
+			delete(w.looks, key)
+			w.mark(kindStream, key)
 		}
 	}
 }
@@ -175,7 +194,7 @@ func (w *world) groups() []string {
 func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := group + "/" + s.Name
+	key := streamKey(group, s.Name)
 	row := streamRow(group, s)
 	before, known := w.streams[key]
 	if known && before.Ended > 0 && before.Ended == row.Ended {

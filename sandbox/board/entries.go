@@ -37,6 +37,9 @@ func (w *world) tell(e timeline.Event) {
 		entry.Kind, entry.Name, entry.State = LogFault, "api/"+e.Name, e.State
 		entry.Text = timeline.Join(": ", e.Code, e.Message)
 	case timeline.Step:
+		if e.State == stepBegan && e.Message == "" {
+			return // its end tells more
+		}
 		entry.Kind, entry.Name, entry.State, entry.Bad = LogStep, e.Name, e.State, e.State == "failed"
 	case timeline.Request:
 		entry.Kind, entry.Name, entry.State, entry.Took, entry.Bad = LogRequest, e.Name, e.State, inMillis(e.Elapsed), true

@@ -45,6 +45,9 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 // unlimited is the memory of a Node whose base has no limit of its metaspace.
 const unlimited = 1 << 40
 
+// tunnelSuffix ends the names of tunnels in labels: mqtt_tunnel_provider.
+const tunnelSuffix = "_tunnel_provider"
+
 // nodeChanged takes a Node; one that is no base's is left alone.
 func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if labels.Value(o.Labels, labels.Component) != labels.Vnode {
@@ -107,7 +110,7 @@ func (w *world) baseByNode(n node, gone bool, now time.Time) {
 func nodeOf(o *corev1.Node) node {
 	n := node{
 		name: o.Name, base: cmp.Or(o.Labels[labels.BaseHost], o.Name), identity: o.Annotations[labels.Identity], group: o.Labels[labels.BaseCluster],
-		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]), tunnel: o.Labels[labels.Tunnel],
+		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]), tunnel: strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
 		version: cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]), holder: o.Annotations[labels.Holder],
 		cordoned: o.Spec.Unschedulable, state: timeline.NodeUnknown,
 	}

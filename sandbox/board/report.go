@@ -151,7 +151,7 @@ func merge(a, b []second) []second {
 func (w *world) setStream(row StreamRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := row.Group + "/" + row.Name
+	key := streamKey(row.Group, row.Name)
 	w.streams[key] = row
 	w.mark(kindStream, key)
 }

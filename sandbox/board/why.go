@@ -43,11 +43,17 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 		access.Deny(w, http.StatusNotFound, err.Error())
 		return
 	}
-	answer(w, b.explained(why.Explain(snapshot, b.now())))
+	explained := why.Explain(snapshot, b.now())
+	object := explained.Target.Name
+	if target.Kind == why.KindNode && snapshot.Node != nil {
+		object = snapshot.Node.Name
+	}
+	answer(w, b.explained(explained, object))
 }
 
-// explained is an answer with the commands that show the same.
-func (b *Board) explained(a why.Answer) Why {
+// explained is an answer with the commands that show the same; object is what kubectl calls the
+// target.
+func (b *Board) explained(a why.Answer, object string) Why {
 	t := a.Target
 	out := Why{
 		Kind: string(t.Kind), Namespace: t.Namespace, Name: t.Name, Ready: a.Ready, Reason: string(a.Reason), Cause: a.Cause, Advice: a.Advice,
@@ -62,7 +68,7 @@ func (b *Board) explained(a why.Answer) Why {
 	}
 	out.Commands = []string{
 		b.koupsandbox(append([]string{"why", t.String()}, in...)...),
-		b.kubectl(append([]string{"describe", string(t.Kind), t.Name}, in...)...),
+		b.kubectl(append([]string{"describe", string(t.Kind), object}, in...)...),
 	}
 	if t.Kind == why.KindPod {
 		out.Commands = append(out.Commands, b.kubectl(append([]string{"logs", t.Name, "--all-containers"}, in...)...))

@@ -221,9 +221,12 @@ func (w *world) ruleChanged(e timeline.Event) {
 	w.mark(kindFault, key)
 }
 
+// stepBegan is the state of a step that goes on.
+const stepBegan = "began"
+
 // stepChanged follows the steps of a scenario, which the State has not either.
 func (w *world) stepChanged(e timeline.Event) {
-	if e.State == "began" {
+	if e.State == stepBegan {
 		n := len(w.steps) + 1
 		key := itoa(n)
 		w.stepKeys[e.Name] = key

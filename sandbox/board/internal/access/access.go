@@ -31,12 +31,26 @@ const (
 	maxToken = 16 << 10
 )
 
-// ErrDenied is returned, wrapped, by Tokens for a token that is not right, or whose user may not look.
-var ErrDenied = errors.New("denied")
+// DeniedError is returned by Tokens for a token that is not right, or whose user may not look.
+type DeniedError struct {
+	// Message says so in a sentence, to the user.
+	Message string
+}
+
+// Error returns the message.
+func (e *DeniedError) Error() string { return e.Message }
+
+func denied(format string, values ...any) error { return &DeniedError{fmt.Sprintf(format, values...)} }
+
+// isDenied tells whether an error says so, and is not one of the way there.
+func isDenied(err error) bool {
+	var d *DeniedError
+	return errors.As(err, &d)
+}
 
 // Tokens decides about tokens.
 type Tokens interface {
-	// Exchange says whom a token is of. An error that wraps ErrDenied is told to the user.
+	// Exchange says whom a token is of. A *DeniedError is told to the user.
 	Exchange(ctx context.Context, token string) (user string, err error)
 	// Check says whether a session that a token began may go on. It is called for every request.
 	Check(ctx context.Context, token string) error
@@ -106,7 +120,7 @@ func (g *Guard) Data(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		user, err := g.Check(r)
 		switch {
-		case errors.Is(err, ErrDenied):
+		case isDenied(err):
 			Deny(w, http.StatusUnauthorized, err.Error())
 		case err != nil:
 			Deny(w, http.StatusBadGateway, err.Error())
@@ -116,12 +130,12 @@ func (g *Guard) Data(next http.Handler) http.Handler {
 	}))
 }
 
-// Check says whose session a request has, and an error that wraps ErrDenied if it has none that may go
+// Check says whose session a request has, and a *DeniedError if it has none that may go
 // on. What answers for long calls it now and then.
 func (g *Guard) Check(r *http.Request) (user string, err error) {
 	s, ok := g.session(r)
 	if !ok {
-		return "", fmt.Errorf("%w: there is no session: open the address that the board has printed", ErrDenied)
+		return "", denied("there is no session: open the address that the board has printed")
 	}
 	return s.user, g.o.Tokens.Check(r.Context(), s.token)
 }
@@ -139,7 +153,7 @@ func (g *Guard) Begin() http.Handler {
 		}
 		user, err := g.o.Tokens.Exchange(r.Context(), body.Token)
 		switch {
-		case errors.Is(err, ErrDenied):
+		case isDenied(err):
 			Deny(w, http.StatusUnauthorized, err.Error())
 			return
 		case err != nil:

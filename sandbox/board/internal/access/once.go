@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
-	"fmt"
 	"sync"
 )
 
@@ -36,7 +35,7 @@ func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.token)) != 1 {
-		return "", fmt.Errorf("%w: this address was used already, or is of another board: open the one that the board has printed last", ErrDenied)
+		return "", denied("this address was used already, or is of another board: open the one that the board has printed last")
 	}
 	o.renew()
 	return o.user, nil

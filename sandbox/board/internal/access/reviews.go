@@ -3,7 +3,6 @@ package access
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -58,7 +57,7 @@ func NewReviews(client kubernetes.Interface, now func() time.Time) *Reviews {
 // Exchange asks the API about a token.
 func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	answer := r.ask(ctx, token)
-	if answer.err == nil || errors.Is(answer.err, ErrDenied) {
+	if answer.err == nil || isDenied(answer.err) {
 		r.keep(token, answer)
 	}
 	return answer.user, answer.err
@@ -96,7 +95,7 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 		return review{err: fmt.Errorf("asking the Kubernetes API whose token this is: %w", err), at: at}
 	}
 	if !asked.Status.Authenticated {
-		return review{err: fmt.Errorf("%w: the Kubernetes API does not know this token", ErrDenied), at: at}
+		return review{err: denied("the Kubernetes API does not know this token"), at: at}
 	}
 	u := asked.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
@@ -111,7 +110,7 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 			return review{err: fmt.Errorf("asking the Kubernetes API what %s may do: %w", u.Username, err), at: at}
 		}
 		if !answer.Status.Allowed {
-			return review{err: fmt.Errorf("%w: %s may not list %s in all namespaces, which the board shows", ErrDenied, u.Username, what.Resource), at: at}
+			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username, what.Resource), at: at}
 		}
 	}
 	return review{user: u.Username, at: at}
