@@ -1,0 +1,54 @@
+import { h } from "preact";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+
+// Virtual is a table of many rows of one height, of which only those in view are there. It says how
+// many there are, so that screen readers do not count what they find.
+export function Virtual<T>({ rows, height, head, draw, label, keyOf, stick }: {
+  rows: readonly T[];
+  height: number;
+  head: ComponentChildren;
+  draw: (row: T, i: number) => ComponentChildren;
+  keyOf: (row: T) => string | number;
+  label: string;
+  // stick keeps the end in view as long as somebody has not scrolled away from it.
+  stick?: boolean;
+}): h.JSX.Element {
+  const ref = useRef<HTMLDivElement>(null);
+  const [[top, room], set] = useState<[number, number]>([0, 800]);
+  const atEnd = useRef(true);
+  useEffect(() => {
+    const element = ref.current!;
+    const measure = (): void => {
+      atEnd.current = element.scrollTop + element.clientHeight >= element.scrollHeight - 2 * height;
+      set([element.scrollTop, element.clientHeight]);
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    element.addEventListener("scroll", measure, { passive: true });
+    measure();
+    return () => {
+      observer.disconnect();
+      element.removeEventListener("scroll", measure);
+    };
+  }, [height]);
+  useEffect(() => {
+    if (stick && atEnd.current) ref.current!.scrollTop = ref.current!.scrollHeight;
+  }, [rows, stick]);
+  const first = Math.max(Math.floor(top / height) - 8, 0);
+  const last = Math.min(Math.ceil((top + room) / height) + 8, rows.length);
+  const columns = Array.isArray(head) ? head.length : 1;
+  const gap = (n: number): ComponentChildren => n > 0 && <tr aria-hidden="true" class="gap"><td colSpan={columns} style={{ height: `${n * height}px` }} /></tr>;
+  return (
+    <div class="virtual" ref={ref} tabIndex={0} role="region" aria-label={label}>
+      <table aria-rowcount={rows.length + 1} aria-label={label}>
+        <thead><tr>{head}</tr></thead>
+        <tbody>
+          {gap(first)}
+          {rows.slice(first, last).map((row, i) => <tr key={keyOf(row)} aria-rowindex={first + i + 2} style={{ height: `${height}px` }}>{draw(row, first + i)}</tr>)}
+          {gap(rows.length - last)}
+        </tbody>
+      </table>
+    </div>
+  );
+}
