@@ -61,6 +61,7 @@ export const texts = {
   exited: ["exited", "已退出"],
   notWell: ["not well", "异常"],
   badReason: ["not as it should be", "状态不正常"],
+  brokenModule: ["a module is broken", "有模块损坏"],
   pressure: ["metaspace is nearly full", "元空间即将用尽"],
 
   // The overview.
@@ -174,6 +175,17 @@ export const texts = {
   k_node: ["Nodes", "节点"],
   k_component: ["components", "组件"],
   k_finding: ["findings", "问题"],
+  e_command: ["command", "命令"],
+  e_event: ["Event", "事件"],
+  e_request: ["request", "请求"],
+  e_fault: ["fault", "故障"],
+  e_action: ["action", "操作"],
+  e_step: ["step", "步骤"],
+  e_base: ["base", "基座"],
+  e_module: ["module", "模块"],
+  e_node: ["Node", "节点"],
+  e_component: ["component", "组件"],
+  e_finding: ["finding", "问题"],
   onlyBad: ["only what went wrong", "仅异常"],
   nEntries: ["{n|entry|entries}", "{n} 条"],
   noEntries: ["Nothing has happened that the filters let through.", "没有符合筛选条件的记录。"],
@@ -196,6 +208,7 @@ export const texts = {
   // Lanes.
   zoomIn: ["Zoom in", "放大"],
   zoomOut: ["Zoom out", "缩小"],
+  dense: ["Compact", "紧凑"],
   lanesHint: ["Drag to move, Ctrl and wheel to zoom, click for why.", "拖动平移,Ctrl 加滚轮缩放,点击查看原因。"],
   lanesLabel: ["Lanes of bases over time. Arrow keys choose a lane, Enter shows it, plus and minus zoom. The views Overview and Log say the same in words.", "基座随时间变化的泳道。方向键选择泳道,回车查看,加减号缩放。总览和日志视图以文字呈现相同内容。"],
   laneComponents: ["components", "组件"],
@@ -266,7 +279,6 @@ export const texts = {
   namespace: ["Namespace", "命名空间"],
   logOfBase: ["Its log", "其日志"],
   laneOfBase: ["Its lane", "其泳道"],
-  tunnel: ["Tunnel", "通道"],
   advice: ["What to do", "建议"],
 
   // Actions.

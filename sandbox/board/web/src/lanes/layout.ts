@@ -10,6 +10,10 @@ export const COMMANDS = 10;
 export const PAD = 5;
 export const HEIGHTS: Record<Thing, number> = { life: 9, node: 4, module: 14, pod: 10, process: 13, fault: 13, endpoints: 13, step: 14 };
 
+// DENSE are heights where many bases are to be seen at once; Pods are left out, what a module is says
+// its colour.
+const DENSE: Partial<Record<Thing, number>> = { life: 5, node: 2, module: 5, pod: 0 };
+
 export interface PlacedRow {
   row: BarRow;
   y: number;
@@ -29,7 +33,8 @@ export interface Placed {
 const LABELS = { life: "rowLife", module: "rowModules", pod: "rowPods" } as const;
 
 // place puts the rows of a lane beneath each other.
-export function place(lane: Lane, y: number): Placed {
+export function place(lane: Lane, y: number, dense = false): Placed {
+  if (dense && lane.kind === "base") return placeDense(lane, y);
   const placed: Placed = { lane, y, height: 0, rows: [], commands: null, labels: [] };
   let inside = PAD;
   for (const row of lane.rows) {
@@ -45,6 +50,19 @@ export function place(lane: Lane, y: number): Placed {
     inside += height + 1;
   }
   placed.height = Math.max(inside + PAD, 20);
+  return placed;
+}
+
+function placeDense(lane: Lane, y: number): Placed {
+  const placed: Placed = { lane, y, height: 0, rows: [], commands: null, labels: [] };
+  let inside = 3;
+  for (const row of lane.rows) {
+    const height = DENSE[row.thing] ?? HEIGHTS[row.thing];
+    if (height === 0) continue;
+    placed.rows.push({ row, y: inside, height });
+    inside += height + (row.thing === "life" ? 0 : 1);
+  }
+  placed.height = Math.max(inside + 3, 18);
   return placed;
 }
 

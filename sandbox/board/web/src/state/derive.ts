@@ -12,7 +12,7 @@ export type Health = "good" | "busy" | "warn" | "bad";
 export function healthOf(b: BaseRow): Health {
   switch (b.state) {
     case "running":
-      return b.bad || b.pressure ? "warn" : "good";
+      return b.bad || b.pressure || broken(b) ? "warn" : "good";
     case "starting":
       return "busy";
     case "crashed":
@@ -21,6 +21,9 @@ export function healthOf(b: BaseRow): Health {
       return "warn";
   }
 }
+
+// broken tells whether a module on a base is.
+export const broken = (b: BaseRow): boolean => b.modules.some((m) => m.state === "BROKEN");
 
 export interface Zone {
   name: string;

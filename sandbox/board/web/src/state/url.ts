@@ -18,6 +18,8 @@ export interface Place {
   bad: boolean;
   // sel is what the panel shows, as KIND:KEY; empty = it is closed.
   sel: string;
+  // dense draws lanes small; empty = where there are many.
+  dense: "" | "0" | "1";
   // t is the moment that is shown, in milliseconds; null = live. span is how much lanes show.
   t: number | null;
   span: number | null;
@@ -28,7 +30,7 @@ export interface Place {
 
 export const home: Place = {
   view: "overview", q: "", zone: "", base: "", module: "", version: "", state: "", kinds: [], bad: false,
-  sel: "", t: null, span: null, lang: "", theme: "",
+  sel: "", dense: "", t: null, span: null, lang: "", theme: "",
 };
 
 const oneOf = <T extends string>(value: string | null, list: readonly T[], otherwise: T): T => list.find((v) => v === value) ?? otherwise;
@@ -48,6 +50,7 @@ export function read(search: string): Place {
     kinds: text("kinds").split(",").filter((k) => /^[a-z]+$/.test(k)),
     bad: p.get("bad") === "1",
     sel: text("sel"),
+    dense: oneOf(p.get("dense"), ["", "0", "1"] as const, ""),
     t: whole(p.get("t")),
     span: whole(p.get("span")),
     lang: oneOf(p.get("lang"), ["", "en", "zh"] as const, ""),

@@ -32,16 +32,35 @@ export function intern(s: string): string {
   return s;
 }
 
+// OWN are fields that no two rows have in common.
+const OWN = new Set(["uid", "name", "identity", "node", "ip"]);
+
+// adopt makes equal strings of a new row the same.
+function adopt(row: Record<string, unknown>): void {
+  for (const key in row) {
+    const value = row[key];
+    if (typeof value === "string") {
+      if (!OWN.has(key)) row[key] = intern(value);
+    } else if (Array.isArray(value)) {
+      for (const item of value) if (typeof item === "object" && item !== null) for (const k in item) if (typeof item[k] === "string") item[k] = intern(item[k]);
+    }
+  }
+}
+
 // share returns next with all parts that equal those of before taken from before, and before itself
 // if nothing differs: rows of the past cost only what has changed.
 export function share<T>(before: unknown, next: T): T {
   if (before === next) return before as T;
-  if (typeof next === "string") return (typeof before === "string" && before === next ? before : intern(next)) as T;
+  if (typeof next === "string") return intern(next) as T;
   if (typeof next !== "object" || next === null) return next;
   if (Array.isArray(next)) return shareList(Array.isArray(before) ? before : [], next) as T;
-  const old = (typeof before === "object" && before !== null ? before : {}) as Record<string, unknown>;
   const row = next as Record<string, unknown>;
-  let same = typeof before === "object" && before !== null;
+  if (typeof before !== "object" || before === null) {
+    adopt(row);
+    return next;
+  }
+  const old = before as Record<string, unknown>;
+  let same = true;
   let fields = 0;
   for (const key in row) {
     fields++;

@@ -1,26 +1,25 @@
 import { h } from "preact";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 // Virtual is a table of many rows of one height, of which only those in view are there. It says how
 // many there are, so that screen readers do not count what they find.
-export function Virtual<T>({ rows, height, head, draw, label, keyOf, stick }: {
+export function Virtual<T>({ rows, height, head, draw, label, keyOf, grows }: {
   rows: readonly T[];
   height: number;
   head: ComponentChildren;
   draw: (row: T, i: number) => ComponentChildren;
   keyOf: (row: T) => string | number;
   label: string;
-  // stick keeps the end in view as long as somebody has not scrolled away from it.
-  stick?: boolean;
+  // grows tells that new rows come at the top: who has scrolled to others goes on to see them.
+  grows?: boolean;
 }): h.JSX.Element {
   const ref = useRef<HTMLDivElement>(null);
   const [[top, room], set] = useState<[number, number]>([0, 800]);
-  const atEnd = useRef(true);
+  const before = useRef<T | undefined>(undefined);
   useEffect(() => {
     const element = ref.current!;
     const measure = (): void => {
-      atEnd.current = element.scrollTop + element.clientHeight >= element.scrollHeight - 2 * height;
       set([element.scrollTop, element.clientHeight]);
     };
     const observer = new ResizeObserver(measure);
@@ -32,9 +31,11 @@ export function Virtual<T>({ rows, height, head, draw, label, keyOf, stick }: {
       element.removeEventListener("scroll", measure);
     };
   }, [height]);
-  useEffect(() => {
-    if (stick && atEnd.current) ref.current!.scrollTop = ref.current!.scrollHeight;
-  }, [rows, stick]);
+  useLayoutEffect(() => {
+    const fresh = grows && before.current !== undefined && top > 0 ? rows.indexOf(before.current) : 0;
+    if (fresh > 0) ref.current!.scrollTop += fresh * height;
+    before.current = rows[0];
+  }, [rows]);
   const first = Math.max(Math.floor(top / height) - 8, 0);
   const last = Math.min(Math.ceil((top + room) / height) + 8, rows.length);
   const columns = Array.isArray(head) ? head.length : 1;

@@ -3,7 +3,7 @@ import type { BaseRow } from "../wire";
 import { memo, model, t } from "../app";
 import { percent, size } from "../format";
 import type { VersionNumbers } from "../lanes/look";
-import { healthOf, trendOf } from "../state/derive";
+import { broken, healthOf, trendOf } from "../state/derive";
 import type { Track } from "../state/history";
 import { Dot, Swatch } from "../ui/bits";
 
@@ -14,7 +14,7 @@ const MOST_MODULES = 6;
 export const lookOfModule = (state: string): string => (state === "ACTIVATED" ? "" : state === "BROKEN" ? "broken" : state === "RESOLVED" ? "installing" : "inactive");
 
 // stateWord says in a word how a base is.
-export const stateWord = (b: BaseRow): string => (b.state === "running" && b.pressure ? t("pressure") : b.state === "running" && b.bad ? t("badReason") : t(b.state));
+export const stateWord = (b: BaseRow): string => (b.state !== "running" ? t(b.state) : b.pressure ? t("pressure") : broken(b) ? t("brokenModule") : b.bad ? t("badReason") : t("running"));
 
 export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): h.JSX.Element | null {
   const trend = trendOf(row, track);

@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { BaseRow } from "../wire";
+import type { BaseRow, ModuleOnBase } from "../wire";
 import { model, t } from "../app";
 import { coloursOf } from "../lanes/look";
 import type { Colours, VersionNumbers } from "../lanes/look";
@@ -100,11 +100,15 @@ function drawBase(g: CanvasRenderingContext2D, c: Colours, b: BaseRow, x: number
     g.globalAlpha = 1;
   } else {
     const width = cell / Math.max(b.modules.length, 1);
-    b.modules.forEach((m, i) => {
+    const like = (a: ModuleOnBase, b: ModuleOnBase | undefined): boolean => a.version === b?.version && a.state === b.state;
+    for (let i = 0; i < b.modules.length;) { // modules beside each other that look alike are one stripe
+      const m = b.modules[i]!;
+      const first = i++;
+      while (like(m, b.modules[i])) i++;
       g.fillStyle = m.state === "BROKEN" ? c.bad : c.version(versions.of(m.version));
-      g.globalAlpha = m.state === "ACTIVATED" || m.state === "BROKEN" ? 0.9 : 0.4;
-      g.fillRect(x + i * width, y, width + 0.25, tall);
-    });
+      g.globalAlpha = m.state === "ACTIVATED" || m.state === "BROKEN" ? 1 : 0.4;
+      g.fillRect(x + first * width, y, (i - first) * width, tall);
+    }
     g.globalAlpha = 1;
   }
   const share = (b.metaspaceUsed ?? 0) / (b.metaspaceMax || Infinity);

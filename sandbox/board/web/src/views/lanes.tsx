@@ -20,6 +20,9 @@ const SPAN = 120e3;
 const ROOM = 0.03;
 const SHORTEST = 200;
 
+// MANY is from how many bases on lanes are small.
+const MANY = 12;
+
 export function Lanes({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
   const { history, world, builder, place, live, time, versions } = frame;
   const [box, width, room] = useSize<HTMLDivElement>();
@@ -39,7 +42,11 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): h.JSX.
   }, [history, history.tracks.base.size, place.q, place.zone, place.base, place.module, place.version]);
   const filtered = Boolean(place.q || place.zone || place.base || place.module || place.version);
   const heads = filtered ? [] : builder.heads();
-  const stack = useMemo(() => new Stack((name) => 26 + 16 * Math.min(history.now.base.get(name)?.modules.length ?? 2, 12) + 11 * 2), [history]);
+  const dense = place.dense === "" ? names.length > MANY : place.dense === "1";
+  const stack = useMemo(() => {
+    const modules = (name: string): number => Math.min(history.now.base.get(name)?.modules.length ?? 2, 12);
+    return new Stack((name) => (dense ? 14 + 6 * modules(name) : 34 + 26 * modules(name)));
+  }, [history, dense]);
   stack.set(names);
 
   const head: Head[] = [];
@@ -70,7 +77,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): h.JSX.
   const first = Math.max(stack.at(top - above), 0);
   y = headHeight + above + stack.top(first) - top;
   for (let i = first; i < names.length && y < room; i++) {
-    const p = placeLane(builder.base(names[i]!), y);
+    const p = placeLane(builder.base(names[i]!), y, dense);
     stack.learn(names[i]!, p.height);
     placed.push(p);
     y += p.height;
@@ -153,6 +160,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): h.JSX.
         <button type="button" class="icon" aria-label={t("zoomIn")} title={t("zoomIn")} onClick={() => show(span * 0.5, right === null ? time : (from + to) / 2)}>+</button>
         <button type="button" class="icon" aria-label={t("zoomOut")} title={t("zoomOut")} onClick={() => show(span * 2, right === null ? time : (from + to) / 2)}>−</button>
         <span class="nowrap">{lasting(span)}</span>
+        <label class="chip"><input type="checkbox" checked={dense} onChange={() => model.go({ dense: dense ? "0" : "1" }, true)} />{t("dense")}</label>
         <details class="legend"><summary>{t("legend")}</summary><Legend theme={theme} /></details>
         <small>{t("lanesHint")}</small>
         <Versions frame={frame} />

@@ -1,7 +1,7 @@
 import { h } from "preact";
 import { useMemo } from "preact/hooks";
 import type { LogEntry, LogKind } from "../wire";
-import { model, t } from "../app";
+import { maybe, model, t } from "../app";
 import { lasting, moment } from "../format";
 import { matchesEntry } from "../state/derive";
 import type { Frame } from "../state/model";
@@ -15,7 +15,7 @@ export function Log({ frame }: { frame: Frame }): h.JSX.Element {
   const until = live ? log.entries.length : log.until(time);
   const rows = useMemo(() => {
     const list: LogEntry[] = [];
-    for (let i = 0; i < until; i++) if (matchesEntry(log.entries[i]!, place)) list.push(log.entries[i]!);
+    for (let i = until - 1; i >= 0; i--) if (matchesEntry(log.entries[i]!, place)) list.push(log.entries[i]!);
     return list;
   }, [log, log.version, until, place.q, place.base, place.module, place.version, place.bad, place.kinds.join()]);
   const toggle = (kind: string): void => model.go({ kinds: place.kinds.includes(kind) ? place.kinds.filter((k) => k !== kind) : [...place.kinds, kind] });
@@ -27,7 +27,7 @@ export function Log({ frame }: { frame: Frame }): h.JSX.Element {
         <small>{t("nEntries", { n: rows.length })}</small>
       </div>
       {rows.length === 0 ? <Empty>{t("noEntries")}</Empty> : (
-        <Virtual rows={rows} height={26} label={t("log")} keyOf={(e) => e.id} stick
+        <Virtual rows={rows} height={26} label={t("log")} keyOf={(e) => e.id} grows
           head={[<th class="time">{t("when")}</th>, <th>{t("kind")}</th>, <th>{t("base")}</th>, <th>{t("about")}</th>, <th class="rest">{t("what")}</th>, <th class="number">{t("took")}</th>]}
           draw={(e) => entry(e, frame)} />
       )}
@@ -38,10 +38,10 @@ export function Log({ frame }: { frame: Frame }): h.JSX.Element {
 function entry(e: LogEntry, { versions }: Frame): h.JSX.Element[] {
   return [
     <td class="time">{moment(e.time)}</td>,
-    <td class="nowrap">{e.bad ? <Dot health="bad" label={t("onlyBad")} /> : <Dot health="none" />} {t(`k_${e.kind}`)}</td>,
+    <td class="nowrap">{e.bad ? <Dot health="bad" label={t("onlyBad")} /> : <Dot health="none" />} {t(`e_${e.kind}`)}</td>,
     <td class="nowrap">{e.base && <Open sel={`base:${e.base}`}>{e.base}</Open>}</td>,
     <td class="nowrap">{e.name} {e.module && <span class="version">{e.version && <Swatch n={versions.of(e.version)} />}{e.module}{e.version && `:${e.version}`}</span>}</td>,
-    <td class="rest" title={e.text}><span>{e.code && <b class="badly">{e.code} </b>}{e.state && <b>{e.state} </b>}{e.user && <b>{e.user}: </b>}{e.text ?? (e.kind === "command" && !e.code ? t("answered") : "")}</span></td>,
+    <td class="rest" title={e.text}><span>{e.code && <b class="badly">{e.code} </b>}{e.state && <b>{e.kind === "module" ? maybe(e.state, e.state) : e.state} </b>}{e.user && <b>{e.user}: </b>}{e.text ?? (e.kind === "command" && !e.code ? t("answered") : "")}</span></td>,
     <td class="number nowrap">{e.took !== undefined && lasting(e.took)}</td>,
   ];
 }

@@ -25,7 +25,7 @@ export function Modules({ frame, theme }: { frame: Frame; theme: string }): h.JS
   if (rows.length === 0) return <Empty>{world.base.size > 0 && place.q ? t("noneMatch") : t("noModules")}</Empty>;
   return (
     <div class="fill split">
-      <Section title={t("moduleVersions")} aside={count(rows.length)} class="grow">
+      <Section title={t("moduleVersions")} aside={count(rows.length)} class="half">
         <Virtual rows={rows} height={30} label={t("moduleVersions")} keyOf={(m) => m.name}
           head={[<th>{t("module")}</th>, <th class="number">{t("onBases")}</th>, <th class="track">{t("byVersion")}</th>, <th>{t("versions")}</th>]}
           draw={(m) => [
@@ -101,6 +101,10 @@ function Matrix({ modules, bases, versions, theme }: { modules: readonly ModuleC
       for (const m of b.modules) {
         const y = numbers.get(m.name);
         if (y === undefined || y < first || y >= last) continue;
+        if (m.state === "RESOLVED") { // it stands beneath the version that still serves
+          g.fillStyle = c.panel;
+          g.fillRect(TITLES + x * wide, y * tall - top + tall / 2, Math.max(wide - gap, 1), tall / 2 - 1);
+        }
         g.fillStyle = m.state === "BROKEN" ? c.bad : c.version(versions.of(m.version));
         g.globalAlpha = m.state === "RESOLVED" || m.state === "DEACTIVATED" ? 0.45 : 1;
         const half = m.state === "RESOLVED" || m.state === "DEACTIVATED" ? tall / 2 - 1 : 0; // two versions at once: one above the other

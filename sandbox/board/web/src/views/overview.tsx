@@ -4,11 +4,11 @@ import { useMemo } from "preact/hooks";
 import type { StreamRow } from "../wire";
 import { t } from "../app";
 import { clock, count } from "../format";
-import { matchesBase, summaryOf, workloadState, zonesOf } from "../state/derive";
+import { healthOf, matchesBase, summaryOf, workloadState, zonesOf } from "../state/derive";
 import type { Health, Zone } from "../state/derive";
 import type { Frame } from "../state/model";
 import type { Place } from "../state/url";
-import { Dot, Empty, Goto, Open, Section, Swatch } from "../ui/bits";
+import { Dot, Empty, Goto, Open, Section, Swatch, useSize } from "../ui/bits";
 import { Spark } from "../ui/spark";
 import { Card, Mini } from "./base";
 import { BaseMap } from "./basemap";
@@ -92,7 +92,7 @@ function Summary({ frame: { world } }: { frame: Frame }): h.JSX.Element {
 
 function ZoneBox({ zone, frame, shown, theme, alone }: { zone: Zone; frame: Frame; shown: number; theme: string; alone: boolean }): h.JSX.Element {
   const { history, versions } = frame;
-  const bad = zone.bases.filter((b) => b.state !== "running" || b.bad).length;
+  const bad = zone.bases.filter((b) => healthOf(b) !== "good").length;
   const title = zone.name || (alone ? t("bases") : t("noZone"));
   const tracks = history.tracks.base;
   return (
@@ -136,11 +136,12 @@ function Rollouts({ frame: { world } }: { frame: Frame }): h.JSX.Element | null 
 }
 
 export function Stream({ name, row, frame, theme, track, time }: { name: string; row: StreamRow; frame: Frame; theme: string; track: NonNullable<ReturnType<Frame["history"]["tracks"]["stream"]["get"]>>; time: number }): h.JSX.Element {
+  const [box, width] = useSize<HTMLDivElement>();
   return (
-    <div class="stream">
+    <div class="stream" ref={box}>
       <Open sel={`stream:${name}`}>{row.name}</Open>
       <span class="numbers">{t("perSecond", { n: Math.round(row.rate) })}{row.lost > 0 && <b class="badly"> {t("nLost", { n: row.lost })}</b>}</span>
-      <Spark track={track} time={time} span={120e3} width={304} height={34} versions={frame.versions} theme={theme} label={`${row.name}: ${t("perSecond", { n: Math.round(row.rate) })}, ${t("nLost", { n: row.lost })}`} />
+      <Spark track={track} time={time} span={120e3} width={Math.max(width, 40)} height={34} versions={frame.versions} theme={theme} label={`${row.name}: ${t("perSecond", { n: Math.round(row.rate) })}, ${t("nLost", { n: row.lost })}`} />
     </div>
   );
 }
