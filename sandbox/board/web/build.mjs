@@ -3,11 +3,10 @@
 import { build } from "esbuild";
 import { readdirSync } from "node:fs";
 
-const alias = { "preact": "./vendor/preact/preact.mjs", "preact/hooks": "./vendor/preact/hooks.mjs" };
-const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8", jsx: "transform", jsxFactory: "h", jsxFragment: "Fragment", alias, logLevel: "warning" };
+const common = { bundle: true, format: "esm", target: "es2022", charset: "utf8", jsx: "automatic", jsxImportSource: "preact", logLevel: "warning" };
 
-await build({ ...common, entryPoints: { board: "src/main.tsx" }, outdir: ".build", minify: true, legalComments: "none" });
-await build({ ...common, entryPoints: { board: "src/style.css" }, outdir: ".build", minify: true });
+await build({ ...common, entryPoints: { app: "src/main.tsx" }, outdir: ".build", minify: true, legalComments: "none" });
+await build({ ...common, entryPoints: { app: "src/style.css" }, outdir: ".build", minify: true });
 await build({ ...common, entryPoints: { serve: "fixtures/serve.ts" }, outdir: ".build", outExtension: { ".js": ".mjs" }, platform: "node" });
 const tests = readdirSync("test").filter((f) => f.endsWith(".test.ts")).map((f) => `test/${f}`);
 if (tests.length > 0) await build({ ...common, entryPoints: tests, outdir: ".build/test", outExtension: { ".js": ".mjs" }, platform: "node" });

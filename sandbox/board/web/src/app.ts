@@ -1,5 +1,5 @@
-import { Component, h } from "preact";
-import type { ComponentType } from "preact";
+import { Component } from "preact";
+import type { ComponentType, VNode } from "preact";
 import { Model } from "./state/model";
 import { format, languageOf, texts } from "./texts";
 import type { Language, Text } from "./texts";
@@ -62,7 +62,7 @@ export function chooseTheme(theme: "light" | "dark"): void {
 }
 
 // memo draws a component anew only when one of its properties is another one.
-export function memo<P extends object>(draw: (props: P) => ReturnType<typeof h> | null): ComponentType<P> {
+export function memo<P extends object>(draw: (props: P) => VNode | null): ComponentType<P> {
   return class extends Component<P> {
     override shouldComponentUpdate(next: Readonly<P>): boolean {
       const keys = new Set([...Object.keys(next), ...Object.keys(this.props)]) as Set<keyof P>;
@@ -70,7 +70,7 @@ export function memo<P extends object>(draw: (props: P) => ReturnType<typeof h> 
       return false;
     }
 
-    override render(props: P): ReturnType<typeof h> | null {
+    override render(props: P): VNode | null {
       return draw(props);
     }
   };

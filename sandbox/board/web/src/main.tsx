@@ -1,4 +1,5 @@
-import { h, render } from "preact";
+import { render } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { currentLanguage, currentTheme, model, t } from "./app";
 import { clock, lasting } from "./format";
@@ -17,7 +18,7 @@ import { Overview } from "./views/overview";
 import { Traffic } from "./views/traffic";
 import { Workloads } from "./views/workloads";
 
-function Content({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
+function Content({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   switch (frame.place.view) {
     case "overview":
       return <Overview frame={frame} theme={theme} />;
@@ -36,7 +37,7 @@ function Content({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Eleme
   }
 }
 
-function App(): h.JSX.Element {
+function App(): JSX.Element {
   const [, redraw] = useState(0);
   const [help, setHelp] = useState(false);
   useEffect(() => model.subscribe(() => redraw((n) => n + 1)), []);

@@ -257,6 +257,8 @@ export interface ReleaseBatch {
 export interface ServiceRow {
   namespace: string;
   name: string;
+  // Module of its Pods; empty = not known.
+  module?: string;
   ready: number;
   total: number;
   // Bases behind its Ready endpoints, sorted.

@@ -10,19 +10,19 @@ import { commandsFor, quote, whyOf } from "../src/ui/commands";
 import { base, entry, module, pod, snapshot } from "./make";
 
 test("what is vendored is what npm has", () => {
-  for (const [mine, theirs] of [["preact.mjs", "dist/preact.mjs"], ["hooks.mjs", "hooks/dist/hooks.mjs"], ["LICENSE", "LICENSE"]]) {
+  for (const [mine, theirs] of [["preact.mjs", "dist/preact.mjs"], ["hooks.mjs", "hooks/dist/hooks.mjs"], ["jsxRuntime.mjs", "jsx-runtime/dist/jsxRuntime.mjs"], ["LICENSE", "LICENSE"]]) {
     const text = (file: string): string => readFileSync(file, "utf8").replace(/\/\/# sourceMappingURL.*\n?/, "").trim();
-    assert.equal(text(`vendor/preact/${mine}`), text(`node_modules/preact/${theirs}`), mine);
+    assert.equal(text(`../internal/bundle/preact/${mine}`), text(`node_modules/preact/${theirs}`), mine);
   }
 });
 
 test("the page stays small, and asks nobody else for anything", () => {
-  const files = [".build/board.js", ".build/board.css", "index.html", "icon.svg"].map((f) => readFileSync(f));
+  const files = [".build/app.js", ".build/app.css", "static/index.html", "static/icon.svg"].map((f) => readFileSync(f));
   const bytes = files.reduce((n, f) => n + gzipSync(f).length, 0);
   assert.ok(bytes < 60_000, `the page has ${bytes} bytes when compressed`);
   const urls = files.flatMap((f) => f.toString().match(/\bhttps?:\/\/[^\s"'`)]+/g) ?? []).filter((u) => !u.startsWith("http://www.w3.org/"));
   assert.deepEqual(urls, []);
-  assert.doesNotMatch(readFileSync("index.html", "utf8"), /<style|style=|<script(?![^>]*src=)| on\w+=/, "the policy forbids code and styles within the page");
+  assert.doesNotMatch(readFileSync("static/index.html", "utf8"), /<style|style=|<script(?![^>]*src=)| on\w+=/, "the policy forbids code and styles within the page");
 });
 
 test("bases are grouped by zone and chosen by filters", () => {

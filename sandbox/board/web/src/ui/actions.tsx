@@ -1,4 +1,5 @@
-import { Fragment, h } from "preact";
+import { Fragment } from "preact";
+import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Action, ActionResult, Problem } from "../wire";
 import { maybe, t } from "../app";
@@ -11,7 +12,7 @@ const titleOf = (a: Action): string => maybe(`a_${a.id}`, a.title);
 
 // ActionButtons offers the actions that the server allows on a row. Each asks before it does
 // anything.
-export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object; title?: boolean }): h.JSX.Element | null {
+export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object; title?: boolean }): JSX.Element | null {
   const [asked, setAsked] = useState<Action | null>(null);
   const list = (frame.board?.actions ?? []).filter((a) => a.on === on);
   if (list.length === 0) return null;
@@ -26,7 +27,7 @@ export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: str
 
 type Outcome = { at: "asking" } | { at: "doing" } | { at: "done"; result: ActionResult } | { at: "failed"; error: string };
 
-function Ask({ action, row, close }: { action: Action; row: Given; close: () => void }): h.JSX.Element {
+function Ask({ action, row, close }: { action: Action; row: Given; close: () => void }): JSX.Element {
   const params = action.params ?? [];
   const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(params.map((p) => [p.name, p.from ? String(row[p.from] ?? "") : p.default ?? p.choices?.[0] ?? ""])));
   const [outcome, setOutcome] = useState<Outcome>({ at: "asking" });

@@ -1,5 +1,5 @@
-import { Fragment, h } from "preact";
-import type { ComponentChildren } from "preact";
+import { Fragment } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { model, t } from "../app";
 import type { Health } from "../state/derive";
@@ -7,12 +7,12 @@ import { home, write } from "../state/url";
 import type { Place } from "../state/url";
 
 // Dot shows health by colour and by shape, so that nobody needs to tell colours apart.
-export function Dot({ health, label }: { health: Health | "none"; label?: string }): h.JSX.Element {
+export function Dot({ health, label }: { health: Health | "none"; label?: string }): JSX.Element {
   return <span class={`dot ${health}`} role={label ? "img" : "presentation"} aria-label={label} title={label} />;
 }
 
 // Swatch is the colour of a version.
-export const Swatch = ({ n }: { n: number }): h.JSX.Element => <span class={`swatch ${n < 0 ? "vn" : `v${n % 8}`}`} aria-hidden="true" />;
+export const Swatch = ({ n }: { n: number }): JSX.Element => <span class={`swatch ${n < 0 ? "vn" : `v${n % 8}`}`} aria-hidden="true" />;
 
 // Part is a share of a Bar.
 export interface Part {
@@ -22,7 +22,7 @@ export interface Part {
 }
 
 // Bar shows shares of a whole.
-export function Bar({ parts, whole, label }: { parts: readonly Part[]; whole: number; label: string }): h.JSX.Element {
+export function Bar({ parts, whole, label }: { parts: readonly Part[]; whole: number; label: string }): JSX.Element {
   return (
     <span class="bar" role="img" aria-label={label} title={label}>
       {parts.filter((p) => p.n > 0).map((p) => <span class={p.look} style={{ width: `${(100 * p.n) / Math.max(whole, 1)}%` }} />)}
@@ -31,12 +31,12 @@ export function Bar({ parts, whole, label }: { parts: readonly Part[]; whole: nu
 }
 
 // Open is a button that looks like text and opens the panel.
-export function Open({ sel, children, label }: { sel: string; children: ComponentChildren; label?: string }): h.JSX.Element {
+export function Open({ sel, children, label }: { sel: string; children: ComponentChildren; label?: string }): JSX.Element {
   return <button type="button" class="open" aria-label={label} onClick={() => model.go({ sel })}>{children}</button>;
 }
 
 // Goto leads to a view with filters. It is a link, so that it can be opened beside.
-export function Goto({ to, children, class: look, label, current }: { to: Partial<Place>; children: ComponentChildren; class?: string; label?: string; current?: boolean }): h.JSX.Element {
+export function Goto({ to, children, class: look, label, current }: { to: Partial<Place>; children: ComponentChildren; class?: string; label?: string; current?: boolean }): JSX.Element {
   return (
     <a href={href(to)} class={look} aria-label={label} aria-current={current ? "page" : undefined} onClick={(e) => {
       if (e.ctrlKey || e.metaKey || e.shiftKey) return;
@@ -53,7 +53,7 @@ function href(to: Partial<Place>): string {
 }
 
 // Section is a titled part of a view.
-export function Section({ title, aside, children, class: look = "" }: { title: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; class?: string }): h.JSX.Element {
+export function Section({ title, aside, children, class: look = "" }: { title: ComponentChildren; aside?: ComponentChildren; children: ComponentChildren; class?: string }): JSX.Element {
   return (
     <section class={`section ${look}`}>
       <h2>{title}{aside !== undefined && <small>{aside}</small>}</h2>
@@ -63,10 +63,10 @@ export function Section({ title, aside, children, class: look = "" }: { title: C
 }
 
 // Empty says that there is nothing, and why that may be.
-export const Empty = ({ children }: { children: ComponentChildren }): h.JSX.Element => <p class="empty">{children}</p>;
+export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <p class="empty">{children}</p>;
 
 // Copy is a command with a button that copies it.
-export function Copy({ text }: { text: string }): h.JSX.Element {
+export function Copy({ text }: { text: string }): JSX.Element {
   const [copied, setCopied] = useState(false);
   useEffect(() => {
     if (!copied) return;
@@ -98,7 +98,7 @@ async function copy(text: string): Promise<void> {
 }
 
 // Modal is a dialog above the page, which takes the keyboard until it is closed.
-export function Modal({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }): h.JSX.Element {
+export function Modal({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     ref.current?.showModal();
@@ -116,8 +116,8 @@ export function Modal({ title, close, children }: { title: string; close: () => 
 }
 
 // Fields lists names with values; what is empty is left out.
-export function Fields({ list }: { list: readonly (readonly [name: string, value: ComponentChildren])[] }): h.JSX.Element {
-  return <dl>{list.filter(([, v]) => v !== undefined && v !== "" && v !== null).map(([name, value]) => <Fragment><dt>{name}</dt><dd>{value}</dd></Fragment>)}</dl>;
+export function Fields({ list }: { list: readonly (readonly [name: string, value: ComponentChildren])[] }): JSX.Element {
+  return <dl>{list.filter(([, v]) => v !== undefined && v !== "" && v !== null && v !== false).map(([name, value]) => <Fragment><dt>{name}</dt><dd>{value}</dd></Fragment>)}</dl>;
 }
 
 // useSize follows the width and height of an element.

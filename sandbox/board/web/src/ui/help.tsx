@@ -1,4 +1,5 @@
-import { Fragment, h } from "preact";
+import { Fragment } from "preact";
+import type { JSX } from "preact";
 import { t } from "../app";
 import { Modal } from "./bits";
 
@@ -8,7 +9,7 @@ const KEYS = [
 ] as const;
 
 // Help lists the keys.
-export function Help({ close }: { close: () => void }): h.JSX.Element {
+export function Help({ close }: { close: () => void }): JSX.Element {
   return (
     <Modal title={t("help")} close={close}>
       <dl class="keys">{KEYS.map(([keys, text]) => <Fragment><dt>{keys.map((k) => (k === "…" ? <span>…</span> : <kbd>{k}</kbd>))}</dt><dd>{t(text)}</dd></Fragment>)}</dl>

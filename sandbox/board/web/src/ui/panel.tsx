@@ -1,5 +1,5 @@
-import { Fragment, h } from "preact";
-import type { ComponentChildren } from "preact";
+import { Fragment } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { PodRow, Problem, Why } from "../wire";
 import { maybe, model, t } from "../app";
@@ -15,7 +15,7 @@ import { Copy, Dot, Fields, Goto, Open, Swatch } from "./bits";
 import { commandsFor, whyOf } from "./commands";
 
 // Panel says what something is, why it is so, and which command shows the same.
-export function Panel({ frame }: { frame: Frame }): h.JSX.Element | null {
+export function Panel({ frame }: { frame: Frame }): JSX.Element | null {
   const { sel } = frame.place;
   const at = sel.indexOf(":");
   const kind = sel.slice(0, at);
@@ -47,14 +47,14 @@ function nameOf(kind: string, key: string, row: object | undefined): string {
   return kind === "finding" ? named?.code ?? key : named?.name ?? named?.id ?? key;
 }
 
-function Commands({ list }: { list: readonly string[] }): h.JSX.Element | null {
+function Commands({ list }: { list: readonly string[] }): JSX.Element | null {
   if (list.length === 0) return null;
   return <Fragment><h3>{t("commands")}</h3>{list.map((c) => <Copy key={c} text={c} />)}</Fragment>;
 }
 
 type Answer = { why: Why } | { error: string } | null;
 
-function Reason({ question, live }: { question: string; live: boolean }): h.JSX.Element {
+function Reason({ question, live }: { question: string; live: boolean }): JSX.Element {
   const [answer, setAnswer] = useState<Answer>(null);
   useEffect(() => {
     const gone = new AbortController();
@@ -78,7 +78,7 @@ function Reason({ question, live }: { question: string; live: boolean }): h.JSX.
   );
 }
 
-function Because({ why }: { why: Why }): h.JSX.Element {
+function Because({ why }: { why: Why }): JSX.Element {
   return (
     <Fragment>
       <p class="cause"><Dot health={why.ready ? "good" : "bad"} /> <b>{why.reason}</b> {why.cause}</p>
@@ -96,7 +96,7 @@ function Because({ why }: { why: Why }): h.JSX.Element {
 
 const ago = (frame: Frame, time: number | undefined): ComponentChildren => (time ? `${clock(time)}, ${t("ago", { d: lasting(Math.max(frame.time - time, 0)) })}` : undefined);
 
-function Details({ kind, name, frame }: { kind: string; name: string; frame: Frame }): h.JSX.Element | null {
+function Details({ kind, name, frame }: { kind: string; name: string; frame: Frame }): JSX.Element | null {
   const { world } = frame;
   const bases = (list: readonly string[]): ComponentChildren => list.length > 0 && <span class="names">{list.slice(0, 50).map((b) => <Open sel={`base:${b}`}>{b}</Open>)}{list.length > 50 && <small>{t("andMore", { n: list.length - 50 })}</small>}</span>;
   switch (kind) {
@@ -157,7 +157,7 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
   return null;
 }
 
-function BaseDetails({ name, frame }: { name: string; frame: Frame }): h.JSX.Element | null {
+function BaseDetails({ name, frame }: { name: string; frame: Frame }): JSX.Element | null {
   const { world, history, versions, log, time } = frame;
   const b = world.base.get(name);
   if (!b) return null;
@@ -195,7 +195,7 @@ function BaseDetails({ name, frame }: { name: string; frame: Frame }): h.JSX.Ele
   );
 }
 
-function Pods({ list }: { list: readonly (readonly [string, PodRow])[] }): h.JSX.Element | null {
+function Pods({ list }: { list: readonly (readonly [string, PodRow])[] }): JSX.Element | null {
   if (list.length === 0) return null;
   return (
     <Fragment>
@@ -211,7 +211,7 @@ function Pods({ list }: { list: readonly (readonly [string, PodRow])[] }): h.JSX
   );
 }
 
-function ModuleDetails({ name, frame }: { name: string; frame: Frame }): h.JSX.Element {
+function ModuleDetails({ name, frame }: { name: string; frame: Frame }): JSX.Element {
   const { world, versions } = frame;
   const on = [...world.base.values()].flatMap((b) => b.modules.filter((m) => m.name === name).map((m) => ({ b, m }))).sort((x, y) => compareNames(x.b.name, y.b.name));
   return (

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { model, t } from "../app";
 import { clock, lasting } from "../format";
@@ -22,10 +22,10 @@ export function nextBad({ log, time }: Frame, by: 1 | -1): number | null {
   return null;
 }
 
-const Icon = ({ path }: { path: string }): h.JSX.Element => <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path d={path} fill="none" stroke="currentColor" stroke-width="2" /></svg>;
+const Icon = ({ path }: { path: string }): JSX.Element => <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path d={path} fill="none" stroke="currentColor" stroke-width="2" /></svg>;
 
 // Scrubber chooses the moment that is shown.
-export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
+export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { history, log, player, time, live, past } = frame;
   const [box, width] = useSize<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { chooseLanguage, chooseTheme, model, t } from "../app";
 import { clock } from "../format";
@@ -9,7 +9,7 @@ import type { Place } from "../state/url";
 import { Copy, Goto } from "./bits";
 
 // Head is the top of the page: what is looked at, the views, the filter, and how it is shown.
-export function Head({ frame, theme, help }: { frame: Frame; theme: string; help: () => void }): h.JSX.Element {
+export function Head({ frame, theme, help }: { frame: Frame; theme: string; help: () => void }): JSX.Element {
   const { board, place, access, live, world } = frame;
   const state = access !== "live" ? (access === "connecting" ? "connecting" : "lostShort") : board?.ended ? "ended" : live ? "live" : "pastShown";
   const look = { connecting: "busy", lostShort: "bad", ended: "none", live: "good", pastShown: "accent" }[state];
@@ -40,7 +40,7 @@ export function Head({ frame, theme, help }: { frame: Frame; theme: string; help
   );
 }
 
-function Search({ place }: { place: Place }): h.JSX.Element {
+function Search({ place }: { place: Place }): JSX.Element {
   const [text, setText] = useState(place.q);
   useEffect(() => setText(place.q), [place.q]);
   return (
@@ -57,7 +57,7 @@ function Search({ place }: { place: Place }): h.JSX.Element {
 const FILTERS = [["zone", "filterZone"], ["base", "filterBase"], ["module", "filterModule"], ["version", "filterVersion"], ["state", "filterState"]] as const;
 
 // Filters are those of the URL that no field of the view shows.
-export function Filters({ place }: { place: Place }): h.JSX.Element | null {
+export function Filters({ place }: { place: Place }): JSX.Element | null {
   const set = FILTERS.filter(([name]) => place[name]);
   if (set.length === 0 && !place.q) return null;
   return (
@@ -73,7 +73,7 @@ export function Filters({ place }: { place: Place }): h.JSX.Element | null {
 }
 
 // Lost says that the server is away, and when the next attempt is.
-export function Lost({ frame }: { frame: Frame }): h.JSX.Element {
+export function Lost({ frame }: { frame: Frame }): JSX.Element {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 500);
@@ -88,7 +88,7 @@ export function Lost({ frame }: { frame: Frame }): h.JSX.Element {
 }
 
 // Refused asks for the token.
-export function Refused(): h.JSX.Element {
+export function Refused(): JSX.Element {
   const [token, setToken] = useState("");
   const [error, setError] = useState("");
   const field = useRef<HTMLInputElement>(null);

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { StreamRow } from "../wire";
 import { coloursOf } from "../lanes/look";
@@ -16,7 +16,7 @@ export function Spark({ track, time, span, width, height, versions, label, theme
   versions: VersionNumbers;
   label: string;
   theme: string;
-}): h.JSX.Element {
+}): JSX.Element {
   const ref = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const canvas = ref.current!;

@@ -1,5 +1,4 @@
-import { h } from "preact";
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 // Virtual is a table of many rows of one height, of which only those in view are there. It says how
@@ -13,7 +12,7 @@ export function Virtual<T>({ rows, height, head, draw, label, keyOf, grows }: {
   label: string;
   // grows tells that new rows come at the top: who has scrolled to others goes on to see them.
   grows?: boolean;
-}): h.JSX.Element {
+}): JSX.Element {
   const ref = useRef<HTMLDivElement>(null);
   const [[top, room], set] = useState<[number, number]>([0, 800]);
   const before = useRef<T | undefined>(undefined);

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import type { BaseRow } from "../wire";
 import { memo, model, t } from "../app";
 import { percent, size } from "../format";
@@ -16,7 +16,7 @@ export const lookOfModule = (state: string): string => (state === "ACTIVATED" ? 
 // stateWord says in a word how a base is.
 export const stateWord = (b: BaseRow): string => (b.state !== "running" ? t(b.state) : b.pressure ? t("pressure") : broken(b) ? t("brokenModule") : b.bad ? t("badReason") : t("running"));
 
-export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): h.JSX.Element | null {
+export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): JSX.Element | null {
   const trend = trendOf(row, track);
   if (!trend) return null;
   const full = trend.share > 0.9 ? "bad" : trend.share > 0.75 ? "warn" : "";

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { BaseRow, ModuleOnBase } from "../wire";
 import { model, t } from "../app";
@@ -13,7 +13,7 @@ const GAP = 3;
 
 // BaseMap draws hundreds of bases as squares: stripes of the versions on them, a bar of metaspace,
 // and a frame around those that are not well.
-export function BaseMap({ bases, shown, versions, theme, chosen }: { bases: readonly BaseRow[]; shown: number; versions: VersionNumbers; theme: string; chosen: string }): h.JSX.Element {
+export function BaseMap({ bases, shown, versions, theme, chosen }: { bases: readonly BaseRow[]; shown: number; versions: VersionNumbers; theme: string; chosen: string }): JSX.Element {
   const [box, width] = useSize<HTMLDivElement>();
   const ref = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState(-1);

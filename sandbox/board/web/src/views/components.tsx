@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import type { ComponentRow } from "../wire";
 import { maybe, t } from "../app";
 import { clock, count, lasting, size } from "../format";
@@ -10,7 +10,7 @@ import { ActionButtons } from "../ui/actions";
 
 const healthOf = (c: ComponentRow): Health => (c.state === "running" ? "good" : c.state === "paused" ? "warn" : "bad");
 
-export function Components({ frame }: { frame: Frame }): h.JSX.Element {
+export function Components({ frame }: { frame: Frame }): JSX.Element {
   const { world, time, place } = frame;
   const components = [...world.component.values()].filter((c) => c.name.includes(place.q)).sort((a, b) => compareNames(a.name, b.name));
   const faults = [...world.fault].filter(([key, f]) => `${key} ${f.text}`.includes(place.q)).sort((a, b) => a[1].since - b[1].since);

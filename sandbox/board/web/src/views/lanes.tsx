@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { maybe, model, t } from "../app";
 import { clock, lasting, moment } from "../format";
@@ -23,7 +23,7 @@ const SHORTEST = 200;
 // MANY is from how many bases on lanes are small.
 const MANY = 12;
 
-export function Lanes({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
+export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { history, world, builder, place, live, time, versions } = frame;
   const [box, width, room] = useSize<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -258,7 +258,7 @@ function hitAt(p: Painter, placed: readonly Placed[], head: readonly Head[], hea
   return { text: lines.join("\n"), on: own, time: at };
 }
 
-function Versions({ frame: { world, versions } }: { frame: Frame }): h.JSX.Element {
+function Versions({ frame: { world, versions } }: { frame: Frame }): JSX.Element {
   const list = useMemo(() => [...new Set(versionsOf(world))].sort((a, b) => versions.of(a) - versions.of(b)), [world.base, world.workload]);
   return <span class="versions">{list.slice(0, 8).map((v) => <span class="version"><Swatch n={versions.of(v)} />{v}</span>)}{list.length > 8 && <small>{t("andMore", { n: list.length - 8 })}</small>}</span>;
 }
@@ -269,7 +269,7 @@ const LEGEND = [
   ["pod", "terminating", "l_terminating"], ["pod", "pending", "l_pending"], ["process", "running", "l_component"], ["fault", "set", "l_fault"],
 ] as const;
 
-function Legend({ theme }: { theme: string }): h.JSX.Element {
+function Legend({ theme }: { theme: string }): JSX.Element {
   const ref = useRef<HTMLUListElement>(null);
   useEffect(() => {
     const boxes = ref.current!.querySelectorAll("canvas");

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { LogEntry, LogKind } from "../wire";
 import { maybe, model, t } from "../app";
@@ -10,7 +10,7 @@ import { Virtual } from "../ui/virtual";
 
 const KINDS: LogKind[] = ["command", "event", "module", "base", "node", "request", "fault", "component", "step", "action", "finding"];
 
-export function Log({ frame }: { frame: Frame }): h.JSX.Element {
+export function Log({ frame }: { frame: Frame }): JSX.Element {
   const { log, time, place, live } = frame;
   const until = live ? log.entries.length : log.until(time);
   const rows = useMemo(() => {
@@ -35,7 +35,7 @@ export function Log({ frame }: { frame: Frame }): h.JSX.Element {
   );
 }
 
-function entry(e: LogEntry, { versions }: Frame): h.JSX.Element[] {
+function entry(e: LogEntry, { versions }: Frame): JSX.Element[] {
   return [
     <td class="time">{moment(e.time)}</td>,
     <td class="nowrap">{e.bad ? <Dot health="bad" label={t("onlyBad")} /> : <Dot health="none" />} {t(`e_${e.kind}`)}</td>,

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { BaseRow } from "../wire";
 import { model, t } from "../app";
@@ -12,7 +12,7 @@ import { Bar, Dot, Empty, Goto, Open, Section, Swatch, useSize } from "../ui/bit
 import { showTip } from "../ui/tip";
 import { Virtual } from "../ui/virtual";
 
-export function Modules({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
+export function Modules({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { world, place, versions } = frame;
   const bases = useMemo(
     () => zonesOf([...world.base.values()].filter((b) => matchesBase(b, { ...place, q: "" }))).flatMap((z) => z.bases),
@@ -48,7 +48,7 @@ export function Modules({ frame, theme }: { frame: Frame; theme: string }): h.JS
   );
 }
 
-function VersionBar({ module, versions }: { module: ModuleCount; versions: VersionNumbers }): h.JSX.Element {
+function VersionBar({ module, versions }: { module: ModuleCount; versions: VersionNumbers }): JSX.Element {
   const parts = module.versions.flatMap((v) => {
     const look = `v${Math.max(versions.of(v.version), 0) % 8}`;
     return [
@@ -63,7 +63,7 @@ function VersionBar({ module, versions }: { module: ModuleCount; versions: Versi
 const TITLES = 128;
 
 // Matrix draws modules on bases, a cell each, as large as there is room. What does not fit scrolls.
-function Matrix({ modules, bases, versions, theme }: { modules: readonly ModuleCount[]; bases: readonly BaseRow[]; versions: VersionNumbers; theme: string }): h.JSX.Element {
+function Matrix({ modules, bases, versions, theme }: { modules: readonly ModuleCount[]; bases: readonly BaseRow[]; versions: VersionNumbers; theme: string }): JSX.Element {
   const [box, width, room] = useSize<HTMLDivElement>();
   const ref = useRef<HTMLCanvasElement>(null);
   const [top, setTop] = useState(0);

@@ -1,5 +1,4 @@
-import { h } from "preact";
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { StreamRow } from "../wire";
 import { t } from "../app";
@@ -18,7 +17,7 @@ import { Progress } from "./workloads";
 const CARDS = 18;
 const MINIS = 150;
 
-export function Overview({ frame, theme }: { frame: Frame; theme: string }): h.JSX.Element {
+export function Overview({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { world, place, history, time, versions } = frame;
   const zones = useMemo(
     () => zonesOf([...world.base.values()].filter((b) => matchesBase(b, place))),
@@ -63,7 +62,7 @@ export function Overview({ frame, theme }: { frame: Frame; theme: string }): h.J
   );
 }
 
-function Tile({ title, value, note, health, to }: { title: string; value: ComponentChildren; note: ComponentChildren; health: Health | "none"; to: Partial<Place> }): h.JSX.Element {
+function Tile({ title, value, note, health, to }: { title: string; value: ComponentChildren; note: ComponentChildren; health: Health | "none"; to: Partial<Place> }): JSX.Element {
   return (
     <Goto to={to} class={`tile ${health}`}>
       <span class="title">{title}</span>
@@ -73,7 +72,7 @@ function Tile({ title, value, note, health, to }: { title: string; value: Compon
   );
 }
 
-function Summary({ frame: { world } }: { frame: Frame }): h.JSX.Element {
+function Summary({ frame: { world } }: { frame: Frame }): JSX.Element {
   const s = useMemo(() => summaryOf(world), [world]);
   return (
     <div class="tiles">
@@ -90,7 +89,7 @@ function Summary({ frame: { world } }: { frame: Frame }): h.JSX.Element {
   );
 }
 
-function ZoneBox({ zone, frame, shown, theme, alone }: { zone: Zone; frame: Frame; shown: number; theme: string; alone: boolean }): h.JSX.Element {
+function ZoneBox({ zone, frame, shown, theme, alone }: { zone: Zone; frame: Frame; shown: number; theme: string; alone: boolean }): JSX.Element {
   const { history, versions } = frame;
   const bad = zone.bases.filter((b) => healthOf(b) !== "good").length;
   const title = zone.name || (alone ? t("bases") : t("noZone"));
@@ -104,7 +103,7 @@ function ZoneBox({ zone, frame, shown, theme, alone }: { zone: Zone; frame: Fram
   );
 }
 
-function Findings({ frame: { world } }: { frame: Frame }): h.JSX.Element {
+function Findings({ frame: { world } }: { frame: Frame }): JSX.Element {
   const zh = document.documentElement.lang === "zh";
   const list = [...world.finding].sort((a, b) => b[1].since - a[1].since);
   return (
@@ -124,7 +123,7 @@ function Findings({ frame: { world } }: { frame: Frame }): h.JSX.Element {
   );
 }
 
-function Rollouts({ frame: { world } }: { frame: Frame }): h.JSX.Element | null {
+function Rollouts({ frame: { world } }: { frame: Frame }): JSX.Element | null {
   const list = [...world.workload].filter(([, w]) => !["ready", "waiting"].includes(workloadState(w)) || w.ready < w.desired).sort((a, b) => (a[0] < b[0] ? -1 : 1));
   if (list.length === 0) return null;
   return (
@@ -135,7 +134,7 @@ function Rollouts({ frame: { world } }: { frame: Frame }): h.JSX.Element | null 
   );
 }
 
-export function Stream({ name, row, frame, theme, track, time }: { name: string; row: StreamRow; frame: Frame; theme: string; track: NonNullable<ReturnType<Frame["history"]["tracks"]["stream"]["get"]>>; time: number }): h.JSX.Element {
+export function Stream({ name, row, frame, theme, track, time }: { name: string; row: StreamRow; frame: Frame; theme: string; track: NonNullable<ReturnType<Frame["history"]["tracks"]["stream"]["get"]>>; time: number }): JSX.Element {
   const [box, width] = useSize<HTMLDivElement>();
   return (
     <div class="stream" ref={box}>
@@ -146,7 +145,7 @@ export function Stream({ name, row, frame, theme, track, time }: { name: string;
   );
 }
 
-function Latest({ frame: { log, time } }: { frame: Frame }): h.JSX.Element {
+function Latest({ frame: { log, time } }: { frame: Frame }): JSX.Element {
   const list = [];
   for (let i = log.until(time) - 1; i >= 0 && list.length < 7; i--) if (log.entries[i]!.bad) list.push(log.entries[i]!);
   return (

@@ -1,4 +1,4 @@
-import { h } from "preact";
+import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { ReleaseRow, WorkloadRow } from "../wire";
 import { t } from "../app";
@@ -27,7 +27,7 @@ function parts(w: WorkloadRow): { parts: { n: number; look: string; label: strin
 }
 
 // Progress is a workload in two lines.
-export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): h.JSX.Element {
+export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.Element {
   const state = workloadState(row);
   return (
     <div class="progress">
@@ -37,7 +37,7 @@ export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): h.JSX
   );
 }
 
-export function Workloads({ frame }: { frame: Frame }): h.JSX.Element {
+export function Workloads({ frame }: { frame: Frame }): JSX.Element {
   const { world, place } = frame;
   const rows = useMemo(() => {
     const q = place.q.toLowerCase();
@@ -69,7 +69,7 @@ export function Workloads({ frame }: { frame: Frame }): h.JSX.Element {
 
 const RELEASES: Record<string, Health> = { Running: "busy", Done: "good", Succeeded: "good", Failed: "bad", Paused: "warn", Waiting: "warn" };
 
-function Release({ name, row }: { name: string; row: ReleaseRow }): h.JSX.Element {
+function Release({ name, row }: { name: string; row: ReleaseRow }): JSX.Element {
   return (
     <div class="release">
       <span class="line"><Dot health={RELEASES[row.phase] ?? "none"} /><Open sel={`release:${name}`}>{row.name}</Open><span>{row.phase}</span><small>{row.message}</small></span>
