@@ -14,7 +14,7 @@ IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh sandbox/board/web/dist sandbox/board/web/src/wire.ts
 
 LDFLAGS := -s -w
 KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli.version=$(VERSION)
