@@ -68,6 +68,8 @@ export class History {
   now: World = emptyWorld();
 
   private shown: { time: number; world: World } | null = null;
+  // asked are the tables that were looked up last, by kind.
+  private readonly asked = new Map<Kind, ReadonlyMap<string, object>>();
 
   // reset takes a whole world: what is not in it is gone.
   reset(s: Snapshot): void {
@@ -125,13 +127,22 @@ export class History {
     else this.podsOf.set(base, new Set([pod]));
   }
 
-  // at returns what there was at a time. Maps of a kind in which nothing differs from what was asked
-  // for before are the same ones.
+  // at returns what there was at a time. A table is looked up when it is asked for: no view needs all
+  // of them. One in which nothing differs from what was asked for before is the same one.
   at(time: number): World {
     if (time >= this.end) return this.now;
     if (this.shown?.time === time) return this.shown.world;
-    const before = this.shown?.world ?? this.now;
-    const world = Object.fromEntries(kinds.map((kind) => [kind, this.tableAt(kind, time, before[kind])])) as unknown as World;
+    const world = {} as World;
+    for (const kind of kinds) {
+      let table: ReadonlyMap<string, object> | undefined;
+      const get = (): ReadonlyMap<string, object> => {
+        if (table) return table;
+        table = this.tableAt(kind, time, this.asked.get(kind) ?? this.now[kind]);
+        this.asked.set(kind, table);
+        return table;
+      };
+      Object.defineProperty(world, kind, { get, enumerable: true });
+    }
     this.shown = { time, world };
     return world;
   }
@@ -140,7 +151,8 @@ export class History {
     const table = new Map<string, object>();
     let same = true;
     for (const [key, track] of this.tracks[kind] as Map<string, Track<object>>) {
-      if (track.times[0]! > time) continue;
+      const last = track.times.length - 1;
+      if (track.times[0]! > time || (track.rows[last] === null && track.times[last]! <= time)) continue;
       const row = track.at(time);
       if (row === null) continue;
       table.set(key, row);

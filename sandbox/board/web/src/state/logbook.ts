@@ -8,7 +8,9 @@ export class Logbook {
   version = 0;
   private readonly byBase = new Map<string, LogEntry[]>();
 
-  constructor(private readonly most = 120_000) {}
+  private chosen: { key: string; of: LogEntry[]; seen: number; list: LogEntry[] } = { key: "", of: [], seen: 0, list: [] };
+
+  constructor(private readonly most = 500_000) {}
 
   // add takes entries that are later than all others; those that it has already it leaves.
   add(list: readonly LogEntry[]): void {
@@ -40,13 +42,23 @@ export class Logbook {
     return this.byBase.get(base) ?? [];
   }
 
-  // until returns how many entries there were at a time.
-  until(time: number): number {
+  // choose returns the entries that a filter lets through. With the same key it looks only at those
+  // that are new.
+  choose(key: string, matches: (e: LogEntry) => boolean): readonly LogEntry[] {
+    const { entries } = this;
+    if (this.chosen.key !== key || this.chosen.of !== entries) this.chosen = { key, of: entries, seen: 0, list: [] };
+    const c = this.chosen;
+    for (; c.seen < entries.length; c.seen++) if (matches(entries[c.seen]!)) c.list.push(entries[c.seen]!);
+    return c.list;
+  }
+
+  // until returns how many entries there were at a time, of all or of a list of them.
+  until(time: number, list: readonly LogEntry[] = this.entries): number {
     let low = 0;
-    let high = this.entries.length;
+    let high = list.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (this.entries[middle]!.time <= time) low = middle + 1;
+      if (list[middle]!.time <= time) low = middle + 1;
       else high = middle;
     }
     return low;

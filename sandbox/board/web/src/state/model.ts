@@ -32,6 +32,10 @@ export interface Frame {
   board: BoardRow | undefined;
 }
 
+// NOTE_AFTER is how long a moment has to stand, in milliseconds, until the URL says it: browsers do not
+// let a page write its URL a hundred times a second.
+const NOTE_AFTER = 250;
+
 // KEEP is how much of the past is dropped when there is too much of it.
 const KEEP = 0.8;
 
@@ -51,6 +55,7 @@ export class Model {
   private readonly listeners = new Set<() => void>();
   private asked = 0;
   private ticked = 0;
+  private noting = 0;
   private readonly feed = new Feed({
     snapshot: (s) => this.snapshot(s),
     changes: (c) => {
@@ -110,7 +115,8 @@ export class Model {
   play(p: Player): void {
     this.player = p;
     this.ticked = performance.now();
-    if (p.mode !== "playing") this.go({ t: p.mode === "live" ? null : Math.round(p.time) }, true);
+    clearTimeout(this.noting);
+    if (p.mode !== "playing") this.noting = window.setTimeout(() => this.go({ t: p.mode === "live" ? null : Math.round(p.time) }, true), NOTE_AFTER);
     this.changed();
   }
 

@@ -32,7 +32,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
   const { begin, end } = history;
   const parts = Math.max(Math.floor(width / 4), 1);
   const coarse = Math.floor(end / 1000);
-  const density = useMemo(() => densityOf(log.entries, begin, end, parts), [log, log.version, begin, coarse, parts]);
+  const density = useMemo(() => densityOf(log.entries, begin, end, parts), [log, begin, coarse, parts]);
   useEffect(() => {
     if (width === 0) return;
     const element = canvas.current!;

@@ -1,5 +1,4 @@
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
 import type { LogEntry, LogKind } from "../wire";
 import { maybe, model, t } from "../app";
 import { lasting, moment } from "../format";
@@ -12,22 +11,18 @@ const KINDS: LogKind[] = ["command", "event", "module", "base", "node", "request
 
 export function Log({ frame }: { frame: Frame }): JSX.Element {
   const { log, time, place, live } = frame;
-  const until = live ? log.entries.length : log.until(time);
-  const rows = useMemo(() => {
-    const list: LogEntry[] = [];
-    for (let i = until - 1; i >= 0; i--) if (matchesEntry(log.entries[i]!, place)) list.push(log.entries[i]!);
-    return list;
-  }, [log, log.version, until, place.q, place.base, place.module, place.version, place.bad, place.kinds.join()]);
+  const list = log.choose([place.q, place.base, place.module, place.version, place.bad, place.kinds].join("\n"), (e) => matchesEntry(e, place));
+  const count = live ? list.length : log.until(time, list);
   const toggle = (kind: string): void => model.go({ kinds: place.kinds.includes(kind) ? place.kinds.filter((k) => k !== kind) : [...place.kinds, kind] });
   return (
     <div class="fill">
       <div class="key" role="group" aria-label={t("kinds")}>
         {KINDS.map((k) => <button type="button" class={place.kinds.includes(k) ? "chip chosen" : "chip"} aria-pressed={place.kinds.includes(k)} onClick={() => toggle(k)}>{t(`k_${k}`)}</button>)}
         <label class="chip"><input type="checkbox" checked={place.bad} onChange={() => model.go({ bad: !place.bad })} />{t("onlyBad")}</label>
-        <small>{t("nEntries", { n: rows.length })}</small>
+        <small>{t("nEntries", { n: count })}</small>
       </div>
-      {rows.length === 0 ? <Empty>{t("noEntries")}</Empty> : (
-        <Virtual rows={rows} height={26} label={t("log")} keyOf={(e) => e.id} grows
+      {count === 0 ? <Empty>{t("noEntries")}</Empty> : (
+        <Virtual count={count} row={(i) => list[count - 1 - i]!} height={26} label={t("log")} keyOf={(e) => e.id} grows
           head={[<th class="time">{t("when")}</th>, <th>{t("kind")}</th>, <th>{t("base")}</th>, <th>{t("about")}</th>, <th class="rest">{t("what")}</th>, <th class="number">{t("took")}</th>]}
           draw={(e) => entry(e, frame)} />
       )}

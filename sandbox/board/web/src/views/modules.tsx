@@ -26,7 +26,7 @@ export function Modules({ frame, theme }: { frame: Frame; theme: string }): JSX.
   return (
     <div class="fill split">
       <Section title={t("moduleVersions")} aside={count(rows.length)} class="half">
-        <Virtual rows={rows} height={30} label={t("moduleVersions")} keyOf={(m) => m.name}
+        <Virtual count={rows.length} row={(i) => rows[i]!} height={30} label={t("moduleVersions")} keyOf={(m) => m.name}
           head={[<th>{t("module")}</th>, <th class="number">{t("onBases")}</th>, <th class="track">{t("byVersion")}</th>, <th>{t("versions")}</th>]}
           draw={(m) => [
             <td><Open sel={`module:${m.name}`}>{m.name}</Open></td>,

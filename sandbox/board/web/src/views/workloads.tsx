@@ -49,7 +49,7 @@ export function Workloads({ frame }: { frame: Frame }): JSX.Element {
       {world.release.size > 0 && <Section title={t("releases")}>{[...world.release].map(([key, r]) => <Release key={key} name={key} row={r} />)}</Section>}
       <Section title={t("workloads")} aside={count(rows.length)} class="grow">
         {rows.length === 0 ? <Empty>{world.workload.size === 0 ? t("noWorkloads") : t("noneMatch")}</Empty> : (
-          <Virtual rows={rows} height={32} label={t("workloads")} keyOf={(r) => r[0]}
+          <Virtual count={rows.length} row={(i) => rows[i]!} height={32} label={t("workloads")} keyOf={(r) => r[0]}
             head={[<th>{t("workload")}</th>, <th>{t("state")}</th>, <th class="track">{t("progress")}</th>, <th class="number">{t("updated")}</th>, <th class="number">{t("ready")}</th>, <th class="number">{t("desired")}</th>, <th>{t("modules")}</th>, <th>{t("namespace")}</th>]}
             draw={([key, w]) => {
               const state = workloadState(w);
