@@ -31,7 +31,7 @@ func sandboxActions() []act {
 				fromRow("base", "name"),
 				{Name: "kind", Choices: faultKinds(), Default: string(fault.KindLatency)},
 				{Name: "delay", Optional: true, Default: "2s", Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
-				{Name: "code", Optional: true, Hint: "of kind error, such as REPEAT_BIZ"},
+				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
 				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
 				{Name: "for", Optional: true, Hint: "how long it is there, such as 30s; empty = until it is cleared"},
 			}},
