@@ -1,6 +1,6 @@
 // Command bundle makes the board's page from its sources, in the folder sandbox/board:
 //
-//	web/src/wire.ts   the types of wire.go, in TypeScript
+//	web/src/wire.ts   the types of the messages, in TypeScript
 //	web/dist/app.js   web/src/main.tsx and all that it imports, Preact among it
 //	web/dist/app.css  web/src/style.css
 //	web/dist/*        what else is in web/static: index.html, an icon
