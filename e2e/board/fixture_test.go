@@ -101,11 +101,11 @@ func still(t *testing.T, bases string, args ...string) *fixture {
 	return serve(t, append([]string{"--bases", bases, "--modules", "3", "--ahead", "60", "--still", "--start", story.Add(time.Minute).Format(time.RFC3339)}, args...)...)
 }
 
-// newBrowser starts Chromium without a window, with a profile of its own.
+// newBrowser starts Chromium without a window, with a profile of its own that is removed with it.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.UserDataDir(t.TempDir()))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -233,6 +233,12 @@ func (p *page) click(selector, text string) {
 	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" + quote(text) + "))"
 	p.wait(find)
 	p.run(chromedp.Evaluate(find+".click()", nil))
+}
+
+// fill writes a text into a field, in the place of what is there.
+func (p *page) fill(selector, text string) {
+	p.t.Helper()
+	p.run(chromedp.Evaluate(`{ const e = document.querySelector(`+quote(selector)+`); e.focus(); e.value = `+quote(text)+`; e.dispatchEvent(new Event("input", { bubbles: true })); } 0`, nil))
 }
 
 func (p *page) keys(keys ...string) {
