@@ -31,7 +31,7 @@ func sandboxActions() []act {
 				fromRow("base", "name"),
 				{Name: "kind", Choices: faultKinds(), Default: string(fault.KindLatency)},
 				{Name: "delay", Optional: true, Default: "2s", Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
-				{Name: "code", Optional: true, Hint: "of kind error, such as REPEAT_BIZ"},
+				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
 				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
 				{Name: "for", Optional: true, Hint: "how long it is there, such as 30s; empty = until it is cleared"},
 			}},
@@ -57,7 +57,7 @@ func sandboxActions() []act {
 			Action: Action{ID: "base.remove", On: kindBase, Title: "Remove this base", Danger: true, Params: []ActionParam{fromRow("base", "name")}},
 			target: onBase,
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
-				_, err := b.o.Sandbox.RemoveBases(ctx, sandbox.RemoveRequest{Bases: []string{p["base"]}})
+				_, err := b.daemon.RemoveBases(ctx, sandbox.RemoveRequest{Bases: []string{p["base"]}})
 				return ActionResult{"base " + p["base"] + " is removed", b.koupsandbox("base", "remove", p["base"])}, err
 			},
 		},
@@ -65,7 +65,7 @@ func sandboxActions() []act {
 			Action: Action{ID: "base.add", On: kindBoard, Title: "Add bases", Params: []ActionParam{{Name: "count", Number: true, Default: "1"}}},
 			target: func(params) string { return "the bases" },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
-				added, err := b.o.Sandbox.AddBases(ctx, sandbox.AddRequest{Count: p.number("count")})
+				added, err := b.daemon.AddBases(ctx, sandbox.AddRequest{Count: p.number("count")})
 				return ActionResult{fmt.Sprintf("%d bases are added", len(added)), b.koupsandbox("base", "add", p["count"])}, err
 			},
 		},
@@ -93,7 +93,7 @@ func sandboxActions() []act {
 				Danger: does != component.Resume && does != component.Start},
 			target: func(p params) string { return kindComponent + "/" + p["component"] },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
-				err := b.o.Sandbox.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})
+				err := b.daemon.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})
 				return ActionResult{fmt.Sprintf("%s: %s is done", p["component"], does), b.koupsandbox("component", string(does), p["component"])}, err
 			},
 		})
@@ -133,7 +133,7 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if err != nil {
 		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
 	}
-	id, err := b.o.Sandbox.Inject(ctx, p["base"], text)
+	id, err := b.daemon.Inject(ctx, p["base"], text)
 	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]), b.koupsandbox("base", "inject", p["base"], string(text))}, err
 }
 
@@ -150,10 +150,10 @@ func duration(p params, name string) (fault.Duration, error) {
 
 func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if p["base"] == "" {
-		err := b.o.Sandbox.ClearAPIRule(ctx, p["id"])
+		err := b.daemon.ClearAPIRule(ctx, p["id"])
 		return ActionResult{"rule " + p["id"] + " is ended", b.koupsandbox("api", "clear", p["id"])}, err
 	}
-	err := b.o.Sandbox.ClearFaults(ctx, p["base"], p["id"])
+	err := b.daemon.ClearFaults(ctx, p["base"], p["id"])
 	return ActionResult{fmt.Sprintf("fault %s of %s is cleared", p["id"], p["base"]), b.koupsandbox("base", "clear", p["base"], p["id"])}, err
 }
 
@@ -162,13 +162,13 @@ func killBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if err != nil {
 		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
 	}
-	_, err = b.o.Sandbox.Inject(ctx, p["base"], text)
+	_, err = b.daemon.Inject(ctx, p["base"], text)
 	return ActionResult{"base " + p["base"] + " is killed", b.koupsandbox("base", "kill", p["base"])}, err
 }
 
 func restartBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	anew := p["newIdentity"] == strconv.FormatBool(true)
-	_, err := b.o.Sandbox.RestartBase(ctx, p["base"], sandbox.RestartRequest{NewIdentity: anew})
+	_, err := b.daemon.RestartBase(ctx, p["base"], sandbox.RestartRequest{NewIdentity: anew})
 	words := []string{"base", "restart", p["base"]}
 	if anew {
 		words = append(words, "--new-identity")
@@ -180,12 +180,12 @@ func startTraffic(ctx context.Context, b *Board, p params) (ActionResult, error)
 	spec := traffic.Spec{Namespace: p["namespace"]}
 	rate := p.number("rate")
 	spec.Name, spec.Service, spec.Module, spec.Rate = p["stream"], p["service"], p["module"], &rate
-	err := b.o.Sandbox.StartTraffic(ctx, "", spec)
+	err := b.daemon.StartTraffic(ctx, "", spec)
 	return ActionResult{Message: fmt.Sprintf("%d requests a second go to %s of Service %s", rate, spec.Module, spec.Service)}, err
 }
 
 func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	end, err := b.o.Sandbox.StopTraffic(ctx, p["group"], p["stream"])
+	end, err := b.daemon.StopTraffic(ctx, p["group"], p["stream"])
 	if err != nil {
 		return ActionResult{}, err
 	}

@@ -69,13 +69,13 @@ type actions struct {
 func newActions(b *Board) *actions {
 	a := &actions{board: b, all: map[string]act{}, busy: map[string]string{}}
 	var list []act
-	if b.o.Sandbox != nil {
+	if b.daemon != nil {
 		list = append(list, sandboxActions()...)
-		if len(b.o.Scenarios) > 0 {
+		if b.o.Sandbox != nil && len(b.o.Scenarios) > 0 {
 			list = append(list, scenarioAction(b.o.Scenarios))
 		}
 	}
-	if b.o.API != nil && (b.o.Sandbox != nil || b.o.AllowActions) {
+	if b.o.API != nil && (b.daemon != nil || b.o.AllowActions) {
 		list = append(list, workloadActions()...)
 	}
 	for _, x := range list {

@@ -67,35 +67,45 @@ type Options struct {
 
 // Board serves the page. Make it with New.
 type Board struct {
-	o     Options
-	epoch string
-	world *world
-	feed  *feed.Feed
-	guard *access.Guard
-	acts  *actions
+	o      Options
+	epoch  string
+	daemon daemon // of the sandbox; nil if there is none
+	world  *world
+	feed   *feed.Feed
+	guard  *access.Guard
+	acts   *actions
 }
 
 // New returns a Board that looks at nothing yet.
 func New(o Options) (*Board, error) {
+	if o.Sandbox == nil {
+		return newBoard(o, nil)
+	}
+	o.Title = o.Sandbox.Name
+	return newBoard(o, o.Sandbox.Client)
+}
+
+// newBoard is New for any daemon.
+func newBoard(o Options, d daemon) (*Board, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b := &Board{o: o, epoch: rand.Text()}
+	b := &Board{o: o, epoch: rand.Text(), daemon: d}
 	row := BoardRow{Source: SourceCluster, Title: o.Title, Since: millis(b.now()), CanWhy: o.API != nil}
 	keep := feed.Options{Epoch: b.epoch, KeepFor: keepFor, KeepBytes: keepBytes}
 	switch {
 	case o.Run != nil:
 		row = boardOf(o.Run)
 		keep.KeepFor, keep.KeepBytes = 0, 0 // it is all there already
-	case o.Sandbox != nil:
-		row.Source, row.Title = SourceSandbox, o.Sandbox.Name
+	case d != nil:
+		row.Source = SourceSandbox
 	case o.API == nil:
 		return nil, errors.New("a board needs something to look at: a sandbox, a cluster or a run")
 	}
 	b.acts = newActions(b)
 	row.Actions = b.acts.offered()
 	b.world, b.feed = newWorld(row), feed.New(keep)
-	b.world.alone = o.Sandbox == nil && o.Run == nil
+	b.world.alone = d == nil && o.Run == nil
 	return b, b.admit()
 }
 
@@ -160,10 +170,10 @@ func (b *Board) look(ctx context.Context, looking *sync.WaitGroup) {
 		return
 	}
 	known := make(chan struct{})
-	if b.o.Sandbox == nil {
+	if b.daemon == nil {
 		close(known)
 	} else {
-		s := &daemonSource{world: b.world, daemon: b.o.Sandbox.Client, now: b.now, known: known}
+		s := &daemonSource{world: b.world, daemon: b.daemon, now: b.now, known: known}
 		looking.Go(func() { s.run(ctx) })
 	}
 	if b.o.API != nil {

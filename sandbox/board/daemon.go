@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// Daemon is the control API of a sandbox, as far as the board uses it: a sandbox.Client.
-type Daemon interface {
+// daemon is the control API of a sandbox, as far as the board uses it: a sandbox.Client.
+type daemon interface {
 	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(timeline.Event)) error
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
@@ -43,7 +43,7 @@ const aboutSandbox = "sandbox"
 // daemonSource tells a world what the daemon of a sandbox tells.
 type daemonSource struct {
 	world  *world
-	daemon Daemon
+	daemon daemon
 	now    func() time.Time
 
 	once  sync.Once

@@ -82,8 +82,8 @@ func (w *world) baseRow(name string) *BaseRow {
 	}
 	if hasNode {
 		w.addNode(row, n)
-	} else if at := strings.LastIndex(name, "-"); at > 0 && w.namespace != "" {
-		row.Zone = name[:at] // of the bases of a run it is all that is known: SET-N
+	} else if w.namespace != "" {
+		w.addTold(row)
 	}
 	row.Reason = w.reason(row, n)
 	row.Bad = row.Reason != ""
@@ -122,6 +122,16 @@ func (w *world) addNode(row *BaseRow, n node) {
 		w.uses[row.Name] = u
 	}
 	row.Leak = u.leak(row)
+}
+
+// addTold adds what the events of a run tell of the Node of a base, and its set, as a zone: SET-N.
+func (w *world) addTold(row *BaseRow) {
+	if at := strings.LastIndex(row.Name, "-"); at > 0 {
+		row.Zone = row.Name[:at]
+	}
+	if n := w.state.Nodes.Get(w.nodeOf[row.Name]); n != nil {
+		row.Node, row.NodeState = n.Name, string(n.State)
+	}
 }
 
 // reason says why a base is not as it should be, the worst first; empty if all is well.

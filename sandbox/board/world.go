@@ -163,6 +163,9 @@ func (w *world) touch(e timeline.Event, before *timeline.PodStatus) {
 		}
 		w.mark(kindBase, e.Base)
 	case timeline.Node:
+		if e.Base != "" && e.State != "" {
+			w.nodeOf[e.Base] = e.Name
+		}
 		w.mark(kindBase, e.Base)
 	case timeline.Pod:
 		if before != nil && before.Base != "" {
