@@ -4,5 +4,6 @@
 // e2e-board; it needs Node.js, Chromium, and what make board-web installs.
 //
 //	fixture_test.go  the made-up platform, the browser, pages
+//	sandbox_test.go  the board of a real sandbox
 //	views_test.go    views, filters, the past, keyboard, languages, access, actions, 1,000 bases
 package board
