@@ -140,9 +140,14 @@ func serve(t *testing.T, o Options, d daemon) *served {
 	return s
 }
 
+// askTime bounds each question, streams too: what never comes fails its test.
+const askTime = 20 * time.Second
+
 func (s *served) ask(t *testing.T, method, path, body string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(t.Context(), askTime)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
