@@ -15,7 +15,7 @@ SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts
 
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 
@@ -133,7 +133,7 @@ unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 # The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
 # their processor. The packages before them wait most of the time, two at once.
 e2e: build ## Run the tests that drive a running sandbox
-	go test -race -count=1 -timeout 20m -p 2 $$(go list ./e2e/... | grep -vE '/e2e/(docs|scenarios|containers|fuzz|kind|realbase)$$')
+	go test -race -count=1 -timeout 20m -p 2 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|containers|fuzz|kind|realbase)$$')
 	go test -race -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
 .PHONY: e2e-long
@@ -162,6 +162,13 @@ e2e-realbase: build realbase ## Let the controller drive real bases
 # Tests of scenarios that bring an embedded sandbox of their own, whatever the provider is: make e2e runs them.
 EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted|TestSpeed|TestControllers|TestDemo)$$
 # E2E_KIND=required makes it a failure that no engine answers: so does CI.
+.PHONY: board-web e2e-board
+board-web: ## Check the types of the board's page and run its tests (Node.js 20 or later, npm)
+	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
+
+e2e-board: board-web ## Look at the board's page in Chromium without a window
+	go test -race -count=1 -timeout 10m ./e2e/board
+
 .PHONY: e2e-kind
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
 	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \

@@ -36,6 +36,8 @@ type (
 	AddRequest = control.AddRequest
 	// RemoveRequest names the bases that Client is to remove.
 	RemoveRequest = control.RemoveRequest
+	// RestartRequest says how Client is to restart a base.
+	RestartRequest = control.RestartRequest
 	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
 	Action = component.Action
 	// ActRequest does something to a component.
@@ -46,6 +48,8 @@ type (
 	APIRuleRequest = control.APIRuleRequest
 	// WatchRequest says what a stream of Client's events is to tell.
 	WatchRequest = control.WatchRequest
+	// Error is a failure that the daemon reports; its Code is an HTTP status.
+	Error = control.Error
 	// Component is a part of a sandbox, as Status lists it.
 	Component = control.Component
 	// Result says what an Up has done.

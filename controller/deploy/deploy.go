@@ -2,6 +2,7 @@
 // person applies with kubectl.
 //
 //	*.yaml      the controller inside a cluster, put together by kustomization.yaml
+//	board/      the board inside a cluster, which only reads
 //	outside/    the bindings of a controller that runs outside the cluster
 //	samples/    the examples of the Koupleless documents, corrected; each says what and why
 package deploy

@@ -142,7 +142,7 @@ func newApp(s Streams, args []string) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			c.init(), c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.why(),
+			c.init(), c.up(), c.down(), c.status(), c.list(), c.kubeconfig(), c.logs(), c.base(), c.component(), c.api(), c.scenario(), c.fuzz(), c.watch(), c.board(), c.why(),
 			c.demo(),
 			c.images(), c.doctor(), c.version(), c.completion(), c.man(), c.daemon(), c.trafficAgent(),
 		},

@@ -15,6 +15,7 @@
 //	fuzz.go        fuzz
 //	fuzz_compare.go   fuzz --compare
 //	watch.go       watch
+//	board.go       board
 //	why.go         why
 //	demo.go        demo
 //	images.go      images save and load

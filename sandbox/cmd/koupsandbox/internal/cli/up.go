@@ -35,6 +35,7 @@ settings of --config, which go before the defaults.`,
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
 		}, settings(), []cli.Flag{
+			&cli.BoolFlag{Name: boardFlag, Usage: "then serve the board, until Ctrl-C; the sandbox stays up"},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down", EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 			output(formatJSON, formatYAML),
@@ -108,8 +109,11 @@ func (s *commands) runUp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if !options.InProcess {
-		return nil
+	if c.Bool(boardFlag) {
+		err = s.boardOf(c, up)
+	}
+	if err != nil || !options.InProcess {
+		return err
 	}
 	say(s.Err, "Ctrl-C takes it down.\n")
 	err = up.Wait(c.Context)

@@ -1,0 +1,9 @@
+// Package board looks at the board in a browser, Chromium without a window. A made-up platform, which
+// speaks as sandbox/board does, tells a story of which the tests know every moment; the page is the
+// one that is committed. Pictures of all views stay in e2e/artifacts/board. Run it with make
+// e2e-board; it needs Node.js, Chromium, and what make board-web installs.
+//
+//	fixture_test.go  the made-up platform, the browser, pages
+//	sandbox_test.go  the board of a real sandbox
+//	views_test.go    views, filters, the past, keyboard, languages, access, actions, 1,000 bases
+package board

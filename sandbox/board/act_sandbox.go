@@ -1,0 +1,196 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// onBase is the target of actions on a base.
+func onBase(p params) string { return kindBase + "/" + p["base"] }
+
+// fromRow is a parameter that a row has.
+func fromRow(name, field string) ActionParam { return ActionParam{Name: name, From: field} }
+
+// sandboxActions are what only a sandbox can do. Each is the same call of the control API as the
+// command line makes.
+func sandboxActions() []act {
+	all := []act{
+		{
+			Action: Action{ID: "fault.set", On: kindBase, Title: "Set a fault", Danger: true, Params: []ActionParam{
+				fromRow("base", "name"),
+				{Name: "kind", Choices: faultKinds(), Default: string(fault.KindLatency)},
+				{Name: "delay", Optional: true, Default: "2s", Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
+				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
+				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
+				{Name: "for", Optional: true, Hint: "how long it is there, such as 30s; empty = until it is cleared"},
+			}},
+			target: onBase, do: setFault,
+		},
+		{
+			Action: Action{ID: "fault.clear", On: kindFault, Title: "Clear this fault", Params: []ActionParam{
+				fromRow("id", "id"), {Name: "base", From: "base", Optional: true},
+			}},
+			target: onBase, do: clearFault,
+		},
+		{
+			Action: Action{ID: "base.kill", On: kindBase, Title: "Kill this base", Danger: true, Params: []ActionParam{fromRow("base", "name")}},
+			target: onBase, do: killBase,
+		},
+		{
+			Action: Action{ID: "base.restart", On: kindBase, Title: "Restart this base", Danger: true, Params: []ActionParam{
+				fromRow("base", "name"), {Name: "newIdentity", Choices: []string{"false", "true"}, Default: "false"},
+			}},
+			target: onBase, do: restartBase,
+		},
+		{
+			Action: Action{ID: "base.remove", On: kindBase, Title: "Remove this base", Danger: true, Params: []ActionParam{fromRow("base", "name")}},
+			target: onBase,
+			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+				_, err := b.daemon.RemoveBases(ctx, sandbox.RemoveRequest{Bases: []string{p["base"]}})
+				return ActionResult{"base " + p["base"] + " is removed", b.koupsandbox("base", "remove", p["base"])}, err
+			},
+		},
+		{
+			Action: Action{ID: "base.add", On: kindBoard, Title: "Add bases", Params: []ActionParam{{Name: "count", Number: true, Default: "1"}}},
+			target: func(params) string { return "the bases" },
+			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+				added, err := b.daemon.AddBases(ctx, sandbox.AddRequest{Count: p.number("count")})
+				return ActionResult{fmt.Sprintf("%d bases are added", len(added)), b.koupsandbox("base", "add", p["count"])}, err
+			},
+		},
+		{
+			Action: Action{ID: "traffic.start", On: kindService, Title: "Send requests", Params: []ActionParam{
+				fromRow("namespace", "namespace"), fromRow("service", "name"), {Name: "module", From: "module"},
+				{Name: "rate", Number: true, Default: "20", Hint: "requests a second"}, {Name: "stream", Default: "board", Hint: "a name for it"},
+			}},
+			target: onStream, do: startTraffic,
+		},
+		{
+			Action: Action{ID: "traffic.stop", On: kindStream, Title: "Stop these requests", Params: []ActionParam{
+				{Name: "group", From: "group", Optional: true}, fromRow("stream", "name"),
+			}},
+			target: onStream, do: stopTraffic,
+		},
+	}
+	titles := map[component.Action]string{
+		component.Kill: "Kill it", component.Pause: "Pause it", component.Resume: "Let it go on", component.Restart: "Restart it",
+		component.Stop: "Stop it", component.Start: "Start it",
+	}
+	for _, does := range component.Actions {
+		all = append(all, act{
+			Action: Action{ID: "component." + string(does), On: kindComponent, Title: titles[does], Params: []ActionParam{fromRow("component", "name")},
+				Danger: does != component.Resume && does != component.Start},
+			target: func(p params) string { return kindComponent + "/" + p["component"] },
+			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+				err := b.daemon.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})
+				return ActionResult{fmt.Sprintf("%s: %s is done", p["component"], does), b.koupsandbox("component", string(does), p["component"])}, err
+			},
+		})
+	}
+	return all
+}
+
+func faultKinds() []string {
+	var names []string
+	for _, k := range fault.Kinds() {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+func onStream(p params) string { return kindStream + "/" + p["group"] + "/" + p["stream"] }
+
+func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	f := fault.Fault{Kind: fault.Kind(p["kind"]), Count: p.number("count"), Code: p["code"]}
+	delay, err := duration(p, "delay")
+	if err != nil {
+		return ActionResult{}, err
+	}
+	if f.For, err = duration(p, "for"); err != nil {
+		return ActionResult{}, err
+	}
+	switch {
+	case f.Kind == fault.KindClockSkew:
+		f.Skew = delay
+	case fault.Fault{Kind: f.Kind, Delay: fault.Delay{Min: delay}}.Validate() == nil:
+		f.Delay.Min = delay // of other kinds the default has no meaning
+	}
+	if err := f.Validate(); err != nil {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%v", err)
+	}
+	text, err := json.Marshal(f)
+	if err != nil {
+		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
+	}
+	id, err := b.daemon.Inject(ctx, p["base"], text)
+	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]), b.koupsandbox("base", "inject", p["base"], string(text))}, err
+}
+
+func duration(p params, name string) (fault.Duration, error) {
+	if p[name] == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(p[name])
+	if err != nil || d < 0 {
+		return 0, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s must be a time such as 2s or 500ms", name)
+	}
+	return fault.Duration(d), nil
+}
+
+func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	if p["base"] == "" {
+		err := b.daemon.ClearAPIRule(ctx, p["id"])
+		return ActionResult{"rule " + p["id"] + " is ended", b.koupsandbox("api", "clear", p["id"])}, err
+	}
+	err := b.daemon.ClearFaults(ctx, p["base"], p["id"])
+	return ActionResult{fmt.Sprintf("fault %s of %s is cleared", p["id"], p["base"]), b.koupsandbox("base", "clear", p["base"], p["id"])}, err
+}
+
+func killBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	text, err := json.Marshal(fault.Fault{Kind: fault.KindCrash})
+	if err != nil {
+		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
+	}
+	_, err = b.daemon.Inject(ctx, p["base"], text)
+	return ActionResult{"base " + p["base"] + " is killed", b.koupsandbox("base", "kill", p["base"])}, err
+}
+
+func restartBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	anew := p["newIdentity"] == strconv.FormatBool(true)
+	_, err := b.daemon.RestartBase(ctx, p["base"], sandbox.RestartRequest{NewIdentity: anew})
+	words := []string{"base", "restart", p["base"]}
+	if anew {
+		words = append(words, "--new-identity")
+	}
+	return ActionResult{"base " + p["base"] + " is started again", b.koupsandbox(words...)}, err
+}
+
+func startTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	spec := traffic.Spec{Namespace: p["namespace"]}
+	rate := p.number("rate")
+	spec.Name, spec.Service, spec.Module, spec.Rate = p["stream"], p["service"], p["module"], &rate
+	err := b.daemon.StartTraffic(ctx, "", spec)
+	return ActionResult{Message: fmt.Sprintf("%d requests a second go to %s of Service %s", rate, spec.Module, spec.Service)}, err
+}
+
+func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	end, err := b.daemon.StopTraffic(ctx, p["group"], p["stream"])
+	if err != nil {
+		return ActionResult{}, err
+	}
+	if end == nil {
+		return ActionResult{}, errors.New("the sandbox says nothing of the stream")
+	}
+	return ActionResult{Message: fmt.Sprintf("%s has ended: %d requests, %d lost", p["stream"], end.Sent, end.Lost)}, nil
+}

@@ -1,0 +1,77 @@
+package board
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// scenarioAction runs one of the scenarios that the board was given, and no other: a scenario may run
+// scripts on this machine. It goes on after its answer, and shows like everything else.
+func scenarioAction(files []string) act {
+	return act{
+		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true, Params: []ActionParam{{Name: "scenario", Choices: names(files)}}},
+		target: func(params) string { return "the scenarios" },
+		do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+			file := files[slices.Index(names(files), p["scenario"])]
+			scenarios, err := source.Load([]string{file}, source.Options{})
+			if err != nil {
+				return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s cannot be run: %v", file, err)
+			}
+			release, err := b.acts.reserve("the run of a scenario", "scenario.run")
+			if err != nil {
+				return ActionResult{}, err
+			}
+			b.acts.running.Go(func() {
+				defer release()
+				b.run(scenarios)
+			})
+			return ActionResult{p["scenario"] + " runs", b.koupsandbox("scenario", "run", file)}, nil
+		},
+	}
+}
+
+// names are those of files without their folders and endings.
+func names(files []string) []string {
+	list := make([]string, len(files))
+	for i, f := range files {
+		list[i] = f[len(filepath.Dir(f))+1 : len(f)-len(filepath.Ext(f))]
+	}
+	return list
+}
+
+// run runs scenarios until they have ended, or the board does.
+func (b *Board) run(scenarios []*source.Scenario) {
+	r, err := scenario.Execute(b.acts.ctx, scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
+	switch {
+	case err != nil:
+		b.tellStep(b.now(), "scenario", "failed", err.Error())
+	default:
+		for _, run := range r.Runs {
+			b.tellStep(b.now(), run.Namespace, string(run.Verdict), run.Failure)
+		}
+	}
+}
+
+// tellRun shows the steps of a run.
+func (b *Board) tellRun(e scenario.Event) {
+	switch e.Kind {
+	case scenario.RunBegan:
+		b.tellStep(e.Run.Started, e.Run.Namespace, stepBegan, e.Run.Scenario)
+	case scenario.StepEnded:
+		name := e.Run.Namespace + ": " + e.Step.Name
+		b.tellStep(e.Step.Started, name, stepBegan, "")
+		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, string(e.Step.Verdict), e.Step.Message)
+	}
+}
+
+func (b *Board) tellStep(at time.Time, name, state, message string) {
+	b.world.note(timeline.Event{Time: at, Kind: timeline.Step, Name: name, State: state, Message: message})
+}

@@ -1,0 +1,188 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// fieldManager names the board as the writer of fields.
+const fieldManager = "koupsandbox-board"
+
+func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
+
+// workloadActions are what kubectl can do too, in any cluster.
+func workloadActions() []act {
+	of := func(more ...ActionParam) []ActionParam {
+		return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")}, more...)
+	}
+	return []act{
+		{
+			Action: Action{ID: "workload.scale", On: kindWorkload, Title: "Scale", Params: of(ActionParam{Name: "replicas", Number: true})},
+			target: onWorkload, do: scale,
+		},
+		{
+			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true, Params: of(
+				ActionParam{Name: "module", Hint: "the name of the module"}, ActionParam{Name: "version", Hint: "such as 0.0.2"},
+				ActionParam{Name: "image", Optional: true, Hint: "where its jar is; empty = the present place, with the version in the place of the earlier one"},
+			)},
+			target: onWorkload, do: release,
+		},
+		{
+			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Back to the revision before", Danger: true, Params: of()},
+			target: onWorkload, do: undo,
+		},
+		{
+			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true, Params: []ActionParam{fromRow("node", "node")}},
+			target: onNode, do: cordon(true),
+		},
+		{
+			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again", Params: []ActionParam{fromRow("node", "node")}},
+			target: onNode, do: cordon(false),
+		},
+	}
+}
+
+func onNode(p params) string { return "node/" + p["node"] }
+
+func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	n := p.number("replicas")
+	patch := []byte(fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))
+	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
+	var err error
+	switch p["kind"] {
+	case "deployment":
+		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
+	case "statefulset":
+		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
+	default:
+		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
+	}
+	return ActionResult{
+		fmt.Sprintf("%s/%s is to have %d replicas", p["kind"], p["name"], n),
+		b.kubectl("scale", p["kind"]+"/"+p["name"], "-n", p["namespace"], "--replicas", strconv.Itoa(n)),
+	}, err
+}
+
+// template is the Pod template of a workload.
+func (b *Board) template(ctx context.Context, p params) (t *corev1.PodTemplateSpec, err error) {
+	apps, o := b.o.API.AppsV1(), metav1.GetOptions{}
+	switch p["kind"] {
+	case "deployment":
+		d, err := apps.Deployments(p["namespace"]).Get(ctx, p["name"], o)
+		return &d.Spec.Template, err
+	case "daemonset":
+		d, err := apps.DaemonSets(p["namespace"]).Get(ctx, p["name"], o)
+		return &d.Spec.Template, err
+	case "statefulset":
+		d, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
+		return &d.Spec.Template, err
+	}
+	return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
+}
+
+// patch changes a workload.
+func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte) (err error) {
+	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
+	switch p["kind"] {
+	case "deployment":
+		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+	case "daemonset":
+		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+	case "statefulset":
+		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
+	}
+	return err
+}
+
+// release gives a module of a workload another version.
+func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	t, err := b.template(ctx, p)
+	if err != nil {
+		return ActionResult{}, err
+	}
+	at := slices.IndexFunc(t.Spec.Containers, func(c corev1.Container) bool { return c.Name == p["module"] })
+	if at < 0 {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s/%s has no module %q", p["kind"], p["name"], p["module"])
+	}
+	c := t.Spec.Containers[at]
+	env := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv })
+	if env < 0 || c.Env[env].ValueFrom != nil {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest,
+			"the version of %s does not stand in %s itself: change what it refers to", p["module"], labels.VersionEnv)
+	}
+	image := p["image"]
+	if before := c.Env[env].Value; image == "" && before != "" {
+		image = strings.ReplaceAll(c.Image, before, p["version"])
+	}
+	container := map[string]any{"name": c.Name, "env": []map[string]string{{"name": labels.VersionEnv, "value": p["version"]}}}
+	if image != "" {
+		container["image"] = image
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
+	if err != nil {
+		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
+	}
+	return ActionResult{
+		fmt.Sprintf("%s/%s is to have %s:%s", p["kind"], p["name"], p["module"], p["version"]),
+		b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch)),
+	}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
+}
+
+// undo takes a Deployment back to the revision before, as kubectl does.
+func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
+	line := b.kubectl("rollout", "undo", p["kind"]+"/"+p["name"], "-n", p["namespace"])
+	if p["kind"] != "deployment" {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "the board takes only Deployments back; type: %s", line)
+	}
+	d, err := b.o.API.AppsV1().Deployments(p["namespace"]).Get(ctx, p["name"], metav1.GetOptions{})
+	if err != nil {
+		return ActionResult{}, err
+	}
+	sets, err := b.o.API.AppsV1().ReplicaSets(p["namespace"]).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	if err != nil {
+		return ActionResult{}, err
+	}
+	sets.Items = slices.DeleteFunc(sets.Items, func(s appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&s, d) })
+	slices.SortFunc(sets.Items, func(a, b appsv1.ReplicaSet) int { return revisionOf(&a) - revisionOf(&b) })
+	if len(sets.Items) < 2 {
+		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "deployment/%s has no revision before", p["name"])
+	}
+	before := sets.Items[len(sets.Items)-2]
+	delete(before.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": before.Spec.Template}})
+	if err != nil {
+		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
+	}
+	return ActionResult{fmt.Sprintf("deployment/%s goes back to revision %d", p["name"], revisionOf(&before)), line}, b.patch(ctx, p, types.JSONPatchType, patch)
+}
+
+func revisionOf(o metav1.Object) int {
+	n, _ := strconv.Atoi(o.GetAnnotations()[revisionAnnotation]) // not numbered yet
+	return n
+}
+
+// cordon marks the Node of a base, or takes the mark away.
+func cordon(on bool) func(context.Context, *Board, params) (ActionResult, error) {
+	return func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+		patch := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on))
+		_, err := b.o.API.CoreV1().Nodes().Patch(ctx, p["node"], types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		verb, text := "uncordon", "Pods may come to "
+		if on {
+			verb, text = "cordon", "no Pod is to come to "
+		}
+		return ActionResult{text + p["node"], b.kubectl(verb, p["node"])}, err
+	}
+}

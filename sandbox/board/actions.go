@@ -1,0 +1,244 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
+)
+
+const (
+	// actionTime bounds an action: a component that starts again takes the longest.
+	actionTime = 2 * time.Minute
+	// maxActions is how many may go on at once.
+	maxActions = 16
+	// maxParams bounds what is read of a request.
+	maxParams = 64 << 10
+)
+
+// params are the parameters of an action.
+type params map[string]string
+
+// act is an action with what it does.
+type act struct {
+	Action
+	// target is what only one action at a time may work on.
+	target func(params) string
+	do     func(ctx context.Context, b *Board, p params) (ActionResult, error)
+}
+
+// refusal is an action that was not done, with a code of the documents.
+type refusal struct {
+	code    errcode.Code
+	status  int
+	message string
+}
+
+// Error is the message.
+func (r *refusal) Error() string { return r.message }
+
+func refuse(code errcode.Code, status int, format string, values ...any) error {
+	return &refusal{code, status, fmt.Sprintf(format, values...)}
+}
+
+// actions does what the page asks for.
+type actions struct {
+	board *Board
+	ctx   context.Context //nolint:containedctx // of Start: what goes on after its answer ends with it
+	all   map[string]act
+
+	mu      sync.Mutex
+	busy    map[string]string // what goes on, by target
+	running sync.WaitGroup    // what goes on after its answer
+}
+
+func newActions(b *Board) *actions {
+	a := &actions{board: b, all: map[string]act{}, busy: map[string]string{}}
+	var list []act
+	if b.daemon != nil {
+		list = append(list, sandboxActions()...)
+		if b.o.Sandbox != nil && len(b.o.Scenarios) > 0 {
+			list = append(list, scenarioAction(b.o.Scenarios))
+		}
+	}
+	if b.o.API != nil && (b.daemon != nil || b.o.AllowActions) {
+		list = append(list, workloadActions()...)
+	}
+	for _, x := range list {
+		a.all[x.ID] = x
+	}
+	return a
+}
+
+// offered lists the actions that work here, by their ids.
+func (a *actions) offered() []Action {
+	var list []Action
+	for _, x := range a.all {
+		list = append(list, x.Action)
+	}
+	slices.SortFunc(list, func(a, b Action) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// wait blocks until what goes on has ended.
+func (a *actions) wait() { a.running.Wait() }
+
+// serve does an action, and writes into the log who did it.
+func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
+	id, user := r.PathValue("id"), access.User(r.Context())
+	var p params
+	result, err := ActionResult{}, error(nil)
+	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil && !errors.Is(wrong, io.EOF) {
+		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "the parameters must be a JSON object of texts: %v", wrong)
+	} else {
+		result, err = a.do(r.Context(), id, user, p)
+	}
+	entry := LogEntry{Kind: LogAction, User: user, Name: id, Base: p["base"], Text: result.Message}
+	if err != nil {
+		problem, status := problemOf(err)
+		entry.Bad, entry.Code, entry.Text = true, problem.Code, problem.Error
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(problem) // whoever asked may be gone
+	} else {
+		answer(w, result)
+	}
+	a.board.o.Logger.Info("an action of the board", "user", user, "action", id, "params", p, "err", err)
+	entry.Time = millis(a.board.now())
+	a.board.world.record(entry)
+}
+
+// problemOf gives a failure its code: who is at fault, and whether to try again.
+func problemOf(err error) (Problem, int) {
+	var r *refusal
+	var api apierrors.APIStatus
+	switch {
+	case errors.As(err, &r):
+		return Problem{Error: r.message, Code: string(r.code)}, r.status
+	case errors.Is(err, context.DeadlineExceeded):
+		return Problem{Error: err.Error(), Code: string(errcode.KouplelessBoardNetworkError)}, http.StatusGatewayTimeout
+	case errors.As(err, &api):
+		return Problem{Error: err.Error(), Code: string(errcode.OtherDownstreamExternalError)}, http.StatusBadGateway
+	}
+	return Problem{Error: err.Error(), Code: string(errcode.KouplelessBoardUnknownError)}, http.StatusBadGateway
+}
+
+// do checks the parameters and does an action, alone on its target.
+func (a *actions) do(ctx context.Context, id, user string, p params) (result ActionResult, err error) {
+	x, known := a.all[id]
+	if !known {
+		return result, refuse(errcode.KouplelessBoardOperationPlanNotFound, http.StatusNotFound, "there is no action %q here", id)
+	}
+	if p, err = x.complete(p); err != nil {
+		return result, err
+	}
+	target := x.target(p)
+	release, err := a.reserve(target, x.ID)
+	if err != nil {
+		return result, err
+	}
+	defer release()
+	defer func() {
+		if r := recover(); r != nil {
+			a.board.o.Logger.Error("an action failed by a mistake of the board", "action", id, "panic", r, "stack", string(debug.Stack()))
+			err = refuse(errcode.KouplelessBoardInternalError, http.StatusInternalServerError, "the board made a mistake in %s; its log says which", id)
+		}
+	}()
+	// The action ends when it ends, not when the page goes away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
+	defer cancel()
+	result, err = x.do(ctx, a.board, p)
+	return result, a.failure(ctx, x, p, err)
+}
+
+// failure gives what happened to a base the code of the documents.
+func (a *actions) failure(ctx context.Context, x act, p params, err error) error {
+	var r *refusal
+	var daemon *sandbox.Error
+	switch {
+	case err == nil || errors.As(err, &r):
+		return err
+	case ctx.Err() != nil && p["base"] != "":
+		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout, "%s of base %s takes longer than %s", x.ID, p["base"], actionTime)
+	case errors.As(err, &daemon) && daemon.Code == http.StatusBadRequest:
+		return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s", daemon.Message)
+	case errors.As(err, &daemon) && p["base"] != "":
+		return refuse(errcode.ModuleControllerBaseInstanceOperationFailed, http.StatusBadGateway, "%s", daemon.Message)
+	case errors.As(err, &daemon):
+		return refuse(errcode.OtherDownstreamExternalError, http.StatusBadGateway, "%s", daemon.Message)
+	}
+	return err
+}
+
+// reserve makes sure that actions do not come between each other.
+func (a *actions) reserve(target, id string) (release func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if other, busy := a.busy[target]; busy {
+		code := errcode.KouplelessBoardOperationPlanMutualExclusion
+		if strings.HasPrefix(target, kindBase+"/") {
+			code = errcode.ModuleControllerBaseInstanceUnderOperation
+		}
+		return nil, refuse(code, http.StatusConflict, "%s of %s goes on: try again when it has ended", other, target)
+	}
+	if len(a.busy) >= maxActions {
+		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable, "%d actions go on already: try again", len(a.busy))
+	}
+	a.busy[target] = id
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.busy, target)
+	}, nil
+}
+
+// complete checks parameters, and fills the defaults in.
+func (x *act) complete(p params) (params, error) {
+	full := params{}
+	for name := range p {
+		if !slices.ContainsFunc(x.Params, func(q ActionParam) bool { return q.Name == name }) {
+			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s has no parameter %q", x.ID, name)
+		}
+	}
+	for _, q := range x.Params {
+		value := p[q.Name]
+		if value == "" {
+			value = q.Default
+		}
+		switch {
+		case value == "" && q.Optional:
+			continue
+		case value == "":
+			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s needs the parameter %s", x.ID, q.Name)
+		case len(q.Choices) > 0 && !slices.Contains(q.Choices, value):
+			return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s is none of: %s", q.Name, strings.Join(q.Choices, ", "))
+		}
+		if q.Number {
+			if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 1_000_000 {
+				return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%s must be a whole number from 0 to 1000000", q.Name)
+			}
+		}
+		full[q.Name] = value
+	}
+	return full, nil
+}
+
+// number is a parameter that complete has found to be one; 0 if it was left out.
+func (p params) number(name string) int {
+	n, _ := strconv.Atoi(p[name])
+	return n
+}

@@ -1,0 +1,195 @@
+package board
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
+	memory := func(text string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(text)}
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "vnode.id-" + host, UID: "node", ResourceVersion: "1",
+			Labels: map[string]string{labels.Component: labels.Vnode, labels.BaseHost: host, labels.BaseName: "shop", labels.BaseVersion: "1.0.0",
+				labels.BaseCluster: "east", labels.Tunnel: "mqtt_tunnel_provider", corev1.LabelTopologyZone: "vnode.id-" + host},
+			Annotations: map[string]string{labels.Identity: "id-" + host, labels.Holder: "mc-1"}},
+		Status: corev1.NodeStatus{Capacity: memory("256Mi"), Allocatable: memory("200Mi"),
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+func aPod(node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stock-abc-x", UID: "pod-1", ResourceVersion: "1",
+			Labels:          map[string]string{labels.Component: labels.Module, appsv1.DefaultDeploymentUniqueLabelKey: "abc"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "stock-abc", Controller: ptr.To(true)}}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "biz1", Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1.0.0"}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+}
+
+// Of a cluster only the Kubernetes API tells, and what it may not tell the page says.
+func TestACluster(t *testing.T) {
+	client := fake.NewClientset(aNode("base-1", corev1.ConditionTrue), aPod("vnode.id-base-1"))
+	client.PrependReactor("list", "daemonsets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "daemonsets"}, "", nil)
+	})
+	x := serve(t, Options{API: client, Title: "prod", Flags: []string{"--context", "prod"}}, nil).stream(t)
+	x.until("the Pod and the notice", func() bool {
+		return x.tables.Pod["pod-1"].Ready && len(x.tables.Base["base-1"].Modules) == 1 && len(x.tables.Notice) == 1
+	})
+	got := x.tables.Base["base-1"]
+	since := got.Modules[0].Since
+	want := BaseRow{Name: "base-1", State: BaseRunning, Identity: "id-base-1", Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
+		Node: "vnode.id-base-1", NodeState: "Ready", Controller: "mc-1", MetaspaceMax: 256 << 20, MetaspaceUsed: 72 << 20,
+		Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
+	if diff := cmp.Diff(want, got); diff != "" || since == 0 {
+		t.Errorf("the base (-want +got):\n%s", diff)
+	}
+	if p := x.tables.Pod["pod-1"]; p.Workload != "deployment/default/stock" || p.Base != "base-1" {
+		t.Errorf("the Pod is %+v", p)
+	}
+	if n := x.tables.Notice["DaemonSets"]; n.Text != "DaemonSets are not shown: the board may not read them" {
+		t.Errorf("notices %+v", x.tables.Notice)
+	}
+	if b := x.tables.Board["board"]; b.Source != SourceCluster || !b.CanWhy || b.Actions != nil {
+		t.Errorf("the board says %+v", b)
+	}
+	if _, err := client.CoreV1().Nodes().Update(t.Context(), aNode2("base-1", corev1.ConditionUnknown), metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.until("the base is away", func() bool { return x.tables.Base["base-1"].State == BaseDisconnected && x.tables.Base["base-1"].Bad })
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "vnode.id-base-1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	x.until("the base is gone", func() bool { return len(x.tables.Base) == 0 })
+}
+
+func aNode2(host string, ready corev1.ConditionStatus) *corev1.Node {
+	n := aNode(host, ready)
+	n.ResourceVersion = "2"
+	return n
+}
+
+func TestFindings(t *testing.T) {
+	event := func(base, state string) timeline.Event {
+		return timeline.Event{Kind: timeline.Base, Base: base, State: state}
+	}
+	module := func(base, version, state string) timeline.Event {
+		return timeline.Event{Kind: timeline.Module, Base: base, Module: "biz1", Version: version, State: state}
+	}
+	connected := []timeline.Event{event("a", "ready"), event("a", "connected"), event("b", "ready"), event("b", "connected"), event("c", "ready"), event("c", "connected")}
+	everywhere := WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 3}
+	equal := []timeline.Event{module("a", "1", "ACTIVATED"), module("b", "1", "ACTIVATED")}
+	for name, c := range map[string]struct {
+		events []timeline.Event
+		of     *WorkloadRow
+		after  time.Duration
+		want   errcode.Code
+		bases  []string
+	}{
+		"all is well":                   {events: append(equal, module("c", "1", "ACTIVATED")), of: &everywhere, after: time.Minute},
+		"two of three are away":         {events: []timeline.Event{event("a", "disconnected"), event("b", "down")}, want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
+		"one of three is away":          {events: []timeline.Event{event("a", "disconnected")}, after: time.Minute},
+		"one is broken":                 {events: []timeline.Event{module("b", "1", "BROKEN")}, want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
+		"an installation goes on":       {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
+		"an installation never ends":    {events: []timeline.Event{module("b", "1", "RESOLVED")}, after: operationTime + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut, bases: []string{"b"}},
+		"one lacks what all have":       {events: equal, of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
+		"one has another version":       {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere, after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
+		"one lacks it for a moment":     {events: equal, of: &everywhere},
+		"one lacks it during a release": {events: equal, of: &WorkloadRow{Kind: "daemonset", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 3, Rolling: true}, after: time.Minute},
+		"not all are to have it":        {events: equal, of: &WorkloadRow{Kind: "deployment", Name: "biz1", Modules: []ModuleRef{{"biz1", "1"}}, Desired: 2}, after: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(BoardRow{})
+			w.settle()
+			for _, base := range []string{"a", "b", "c"} {
+				w.nodeChanged(aNode(base, corev1.ConditionTrue), false, began)
+			}
+			for _, e := range append(append([]timeline.Event{}, connected...), c.events...) {
+				e.Time = began
+				w.note(e)
+			}
+			if c.of != nil {
+				w.workloadChanged(*c.of, true, false)
+			}
+			w.flush(began)
+			w.flush(began.Add(findEvery))
+			w.flush(began.Add(findEvery + c.after))
+			var got []FindingRow
+			for _, f := range w.findings {
+				got = append(got, f)
+			}
+			if c.want == "" {
+				if len(got) > 0 {
+					t.Errorf("found %+v", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].Code != string(c.want) || !cmp.Equal(c.bases, got[0].Bases) || got[0].Text == "" || got[0].Chinese == "" || got[0].AdviceChinese == "" {
+				t.Fatalf("found %+v, want %s on %v", got, c.want, c.bases)
+			}
+			for _, base := range []string{"a", "b", "c"} {
+				w.note(timeline.Event{Time: began, Kind: timeline.Base, Base: base, State: "removed"})
+			}
+			w.flush(began.Add(time.Hour))
+			if len(w.findings) != 0 {
+				t.Errorf("when the bases are gone there is still %+v", w.findings)
+			}
+		})
+	}
+}
+
+func TestWhatReleasesLeaveBehind(t *testing.T) {
+	u := &use{}
+	row := func(used int64, modules ...string) *BaseRow {
+		r := &BaseRow{MetaspaceUsed: used}
+		for _, m := range modules {
+			name, rest, _ := strings.Cut(m, ":")
+			version, state, resolved := strings.Cut(rest, " ")
+			if !resolved {
+				state = "ACTIVATED"
+			}
+			r.Modules = append(r.Modules, ModuleOnBase{Name: name, Version: version, State: state})
+		}
+		return r
+	}
+	for i, c := range []struct {
+		row  *BaseRow
+		want int64
+	}{
+		{row(100), 0},
+		{row(100, "biz1:1"), 0}, // its use is told later
+		{row(150, "biz1:1"), 0},
+		{row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
+		{row(210, "biz1:2"), 60},
+		{row(150, "biz1:2"), 0},
+		{row(170, "biz1:2"), 20},
+		{row(120), 20},
+	} {
+		if got := u.leak(c.row); got != c.want {
+			t.Errorf("%d: %d bytes are left, want %d", i, got, c.want)
+		}
+	}
+}

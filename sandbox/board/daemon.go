@@ -1,0 +1,258 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// daemon is the control API of a sandbox, as far as the board uses it: a sandbox.Client.
+type daemon interface {
+	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(timeline.Event)) error
+	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
+	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
+	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
+	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
+	Inject(ctx context.Context, base string, fault json.RawMessage) (string, error)
+	ClearFaults(ctx context.Context, base string, ids ...string) error
+	ClearAPIRule(ctx context.Context, id string) error
+	Act(ctx context.Context, r sandbox.ActRequest) error
+	AddBases(ctx context.Context, r sandbox.AddRequest) ([]sandbox.Base, error)
+	RemoveBases(ctx context.Context, r sandbox.RemoveRequest) ([]sandbox.Base, error)
+	RestartBase(ctx context.Context, base string, r sandbox.RestartRequest) (*sandbox.Base, error)
+}
+
+const (
+	// againAfter is how long the board waits before it asks a daemon again that did not answer.
+	againAfter = time.Second
+	// trafficEvery and statusEvery are how often the figures are read that no stream tells.
+	trafficEvery = time.Second
+	statusEvery  = 5 * time.Second
+)
+
+// aboutSandbox is the key of the notice that the sandbox does not answer.
+const aboutSandbox = "sandbox"
+
+// daemonSource tells a world what the daemon of a sandbox tells.
+type daemonSource struct {
+	world  *world
+	daemon daemon
+	now    func() time.Time
+
+	once  sync.Once
+	known chan struct{} // closed when the bases that there are, are known
+}
+
+// run follows the daemon until ctx ends. A daemon that goes away is asked again until it is back.
+func (s *daemonSource) run(ctx context.Context) {
+	var polls sync.WaitGroup
+	defer polls.Wait()
+	polls.Go(func() { every(ctx, trafficEvery, s.traffic) })
+	polls.Go(func() { every(ctx, statusEvery, s.status) })
+	for ctx.Err() == nil {
+		mentioned := map[string]bool{}
+		synced := false
+		err := s.daemon.Watch(ctx, sandbox.WatchRequest{}, func(e timeline.Event) {
+			if !synced && e.Base != "" {
+				mentioned[e.Base] = true
+			}
+			if e.Kind == timeline.Synced {
+				synced = true
+				s.back(mentioned)
+			}
+			s.world.note(e)
+			if synced {
+				s.once.Do(func() { close(s.known) })
+			}
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = errors.New("it has ended")
+		}
+		s.world.notice(aboutSandbox, "the sandbox does not answer, so all of this is as it was last: "+err.Error(), s.now())
+		s.world.ended(s.now())
+		wait(ctx, againAfter)
+	}
+}
+
+// back notes that the daemon answers; bases that it did not mention are gone.
+func (s *daemonSource) back(mentioned map[string]bool) {
+	s.world.notice(aboutSandbox, "", s.now())
+	s.world.ended(time.Time{})
+	for _, name := range s.world.bases() {
+		if !mentioned[name] {
+			s.world.note(timeline.Event{Time: s.now(), Kind: timeline.Base, Base: name, State: string(timeline.BaseRemoved)})
+		}
+	}
+}
+
+// every calls do at once and then again and again until ctx ends.
+func every(ctx context.Context, period time.Duration, do func(context.Context)) {
+	for ctx.Err() == nil {
+		do(ctx)
+		wait(ctx, period)
+	}
+}
+
+// wait blocks for a time, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// status reads what is known of components beside their events.
+func (s *daemonSource) status(ctx context.Context) {
+	status, err := s.daemon.Status(ctx, false)
+	if err != nil {
+		return // the stream of events tells that the daemon is away
+	}
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	w := s.world
+	if w.board.Version != status.Version {
+		w.board.Version = status.Version
+		w.mark(kindBoard, kindBoard)
+	}
+	left := map[string]bool{}
+	for name := range w.processes {
+		left[name] = true
+	}
+	for _, c := range status.Components {
+		delete(left, c.Name)
+		// Resident memory in whole MiB, else each look would be a change.
+		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID, RSS: int64(c.RSS) >> 20 << 20}
+		if w.processes[c.Name] != row {
+			w.processes[c.Name] = row
+			w.mark(kindComponent, c.Name)
+		}
+	}
+	for name := range left {
+		delete(w.processes, name)
+		w.mark(kindComponent, name)
+	}
+}
+
+// traffic reads the figures of all streams of requests.
+func (s *daemonSource) traffic(ctx context.Context) {
+	there := map[string]bool{}
+	for _, group := range s.world.groups() {
+		all, err := s.daemon.Traffic(ctx, group)
+		if err != nil {
+			return
+		}
+		for _, summary := range all {
+			there[streamKey(group, summary.Name)] = true
+			s.world.streamChanged(group, summary, s.now())
+		}
+	}
+	s.world.streamsLeft(there, s.now())
+}
+
+func streamKey(group, name string) string { return group + "/" + name }
+
+// streamsLeft ends the streams that the daemon has forgotten with their groups.
+func (w *world) streamsLeft(there map[string]bool, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, row := range w.streams {
+		if row.Ended == 0 && !there[key] {
+			row.Ended, row.Rate, row.LostRate, row.Versions, row.Open = millis(now), 0, 0, nil, 0
+			w.streams[key] = row
+			delete(w.looks, key)
+			w.mark(kindStream, key)
+		}
+	}
+}
+
+// groups are the groups that bases belong to, and none, that of the sandbox's own.
+func (w *world) groups() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := []string{""}
+	for _, n := range w.nodes {
+		if !slices.Contains(all, n.group) {
+			all = append(all, n.group)
+		}
+	}
+	return all
+}
+
+// streamChanged takes the figures of a stream. Rates are those since the look before.
+func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := streamKey(group, s.Name)
+	row := streamRow(group, s)
+	before, known := w.streams[key]
+	if known && before.Ended > 0 && before.Ended == row.Ended {
+		return
+	}
+	last := w.looks[key]
+	w.looks[key] = look{now, s.Versions}
+	if seconds := now.Sub(last.at).Seconds(); known && seconds > 0 && row.Ended == 0 && before.Sent <= row.Sent {
+		row.Rate, row.LostRate = perSecond(row.Sent-before.Sent, seconds), perSecond(row.Lost-before.Lost, seconds)
+		for version, n := range s.Versions {
+			if rate := perSecond(n-last.versions[version], seconds); rate > 0 {
+				if row.Versions == nil {
+					row.Versions = map[string]float64{}
+				}
+				row.Versions[version] = rate
+			}
+		}
+	}
+	w.streams[key] = row
+	w.mark(kindStream, key)
+}
+
+// look is when the figures of a stream were read, and the answers of each version at that time.
+type look struct {
+	at       time.Time
+	versions map[string]int
+}
+
+// perSecond is a rate with one decimal.
+func perSecond(n int, seconds float64) float64 { return float64(int(float64(n)/seconds*10+0.5)) / 10 }
+
+func streamRow(group string, s traffic.Summary) StreamRow {
+	row := StreamRow{
+		Group: group, Name: s.Name, Route: s.Route, Sent: s.Sent, Lost: s.Lost, Open: s.Open, P50: inMillis(s.P50), P99: inMillis(s.P99),
+		Ended: millis(s.Ended),
+	}
+	for result, n := range s.Results {
+		if row.Results == nil {
+			row.Results = map[string]int{}
+		}
+		row.Results[string(result)] = n
+	}
+	return row
+}
+
+// bases are the names of all bases that were not removed.
+func (w *world) bases() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
+}
+
+// ended notes when what is looked at has ended; the zero time, that it goes on.
+func (w *world) ended(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.board.Ended == 0 || now.IsZero() && w.board.Ended != 0 {
+		w.board.Ended = millis(now)
+		w.mark(kindBoard, kindBoard)
+	}
+}

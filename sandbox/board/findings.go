@@ -1,0 +1,222 @@
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+const (
+	// settleTime is how long bases may differ: releases reach one after the other.
+	settleTime = 5 * time.Second
+	// operationTime is how long an installation may take: what the controller gives it by default.
+	operationTime = 5 * time.Minute
+	// timedOut ends the reasons of Pods that tell of an operation that took too long.
+	timedOut = "TimedOut"
+	// shown is how many bases a finding names.
+	shown = 50
+)
+
+// problem is what one look has found.
+type problem struct {
+	code          errcode.Code
+	about         string
+	text, chinese string
+	after         time.Duration // it has to last, before it is a finding
+	bases         []string
+	workloads     []string
+}
+
+// find looks at everything and keeps the findings up to date. w.mu is held.
+func (w *world) find(now time.Time) {
+	for name := range w.leases {
+		w.alive(name, now)
+	}
+	if !w.synced {
+		return
+	}
+	seen := map[string]bool{}
+	for _, p := range slices.Concat(w.unreachable(), w.failed(), w.slow(now), w.inconsistent()) {
+		key := string(p.code) + " " + p.about
+		seen[key] = true
+		since, waits := w.pending[key]
+		if !waits {
+			since = millis(now)
+			w.pending[key] = since
+		}
+		before, known := w.findings[key]
+		if !known && millis(now)-since < p.after.Milliseconds() {
+			continue
+		}
+		row := p.row(since)
+		if known && before.Text == row.Text && slices.Equal(before.Bases, row.Bases) {
+			continue
+		}
+		w.findings[key] = row
+		w.mark(kindFinding, key)
+		if !known {
+			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text, State: "found"})
+		}
+	}
+	for key := range w.pending {
+		if seen[key] {
+			continue
+		}
+		delete(w.pending, key)
+		if row, known := w.findings[key]; known {
+			delete(w.findings, key)
+			w.mark(kindFinding, key)
+			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Code: row.Code, Text: row.Text, State: "gone"})
+		}
+	}
+}
+
+func (p problem) row(since int64) FindingRow {
+	slices.Sort(p.bases)
+	slices.Sort(p.workloads)
+	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: first(p.bases), Workloads: first(p.workloads)}
+	if info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code)); known {
+		row.Advice, row.AdviceChinese = info.Suggestion, info.SuggestionZH
+	}
+	return row
+}
+
+func first(list []string) []string { return list[:min(len(list), shown)] }
+
+// unreachable finds that most bases cannot be reached.
+func (w *world) unreachable() []problem {
+	var away []string
+	all := 0
+	for b := range w.state.Bases.All() {
+		if b.Removed {
+			continue
+		}
+		all++
+		n, hasNode := w.nodes[w.nodeOf[b.Name]]
+		if !b.Running || b.Ready && !b.Connected || hasNode && n.state != timeline.NodeReady {
+			away = append(away, b.Name)
+		}
+	}
+	if all < 2 || 2*len(away) <= all {
+		return nil
+	}
+	return []problem{{
+		code: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
+		text: fmt.Sprintf("%d of %d bases cannot be reached", len(away), all), chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
+		bases: away,
+	}}
+}
+
+// failed finds modules that are broken, by version.
+func (w *world) failed() []problem {
+	return w.byModule(func(_ string, m *timeline.ModuleStatus) bool { return m.State == timeline.ModuleBroken }, problem{
+		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases", chinese: "%s 在 %d 个基座上安装失败或已损坏",
+	})
+}
+
+// slow finds operations that take too long: those that go on, and those that were given up.
+func (w *world) slow(now time.Time) []problem {
+	gaveUp := map[string]bool{}
+	for p := range w.state.Pods.All() {
+		if strings.HasSuffix(p.Reason, timedOut) {
+			for _, m := range p.Modules {
+				gaveUp[p.Base+" "+m.String()] = true
+			}
+		}
+	}
+	return w.byModule(func(base string, m *timeline.ModuleStatus) bool {
+		return gaveUp[base+" "+m.String()] || m.State == timeline.ModuleResolved && now.Sub(m.Since) > operationTime
+	}, problem{
+		code: errcode.ModuleControllerBaseInstanceOperationTimeOut,
+		text: "the operation on %s takes too long on %d bases", chinese: "%s 的运维操作超时，涉及 %d 个基座",
+	})
+}
+
+// byModule makes a problem of each version of a module that has it on some base.
+func (w *world) byModule(has func(base string, m *timeline.ModuleStatus) bool, p problem) (list []problem) {
+	on := map[timeline.ModuleRef][]string{}
+	for b := range w.state.Bases.All() {
+		for i := range b.Modules {
+			if m := &b.Modules[i]; has(b.Name, m) {
+				on[m.ModuleRef] = append(on[m.ModuleRef], b.Name)
+			}
+		}
+	}
+	for m, bases := range on {
+		q := p
+		q.about, q.bases = m.String(), bases
+		q.text, q.chinese = fmt.Sprintf(p.text, m, len(bases)), fmt.Sprintf(p.chinese, m, len(bases))
+		q.text = strings.Replace(q.text, " 1 bases", " 1 base", 1)
+		list = append(list, q)
+	}
+	return list
+}
+
+// inconsistent finds bases that should be equal and are not: those of one application, version and
+// group are to have the same modules of their own, and of workloads that want one on each base.
+func (w *world) inconsistent() (list []problem) {
+	groups := map[string][]*timeline.BaseStatus{}
+	for b := range w.state.Bases.All() {
+		n, hasNode := w.nodes[w.nodeOf[b.Name]]
+		if !b.Removed && b.Running && b.Ready && hasNode && !n.cordoned && n.state == timeline.NodeReady {
+			what := strings.Join([]string{n.group, n.baseName, n.version}, " ")
+			groups[what] = append(groups[what], b)
+		}
+	}
+	for what, bases := range groups {
+		baseline := w.baseline(len(bases))
+		kinds := map[string][]string{} // bases by what they have
+		for _, b := range bases {
+			var has []string
+			for _, m := range b.Modules {
+				everywhere, known := baseline[m.Name]
+				own := !known && m.Own && !w.wanted(b.Name, m.ModuleRef)
+				if m.State == timeline.ModuleActivated && (everywhere || own) {
+					has = append(has, m.String())
+				}
+			}
+			key := strings.Join(has, ", ")
+			kinds[key] = append(kinds[key], b.Name)
+		}
+		if len(kinds) > 1 {
+			list = append(list, differ(what, kinds))
+		}
+	}
+	return list
+}
+
+// baseline has the modules of workloads: true for those that each of so many bases is to have, false
+// for others, and for those that are being released.
+func (w *world) baseline(bases int) map[string]bool {
+	all := map[string]bool{}
+	for _, row := range w.workloads {
+		for _, m := range row.Modules {
+			everywhere, known := all[m.Name]
+			all[m.Name] = (everywhere || !known) && !row.Rolling && (row.Peer || row.Kind == "daemonset") && row.Desired >= bases
+		}
+	}
+	return all
+}
+
+// differ says how bases differ from what most of them have.
+func differ(what string, kinds map[string][]string) problem {
+	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)), func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
+	p := problem{code: errcode.KouplelessBoardBaselineInconsistency, about: what, after: settleTime}
+	var others []string
+	for _, has := range slices.Sorted(maps.Keys(kinds)) {
+		if has != usual {
+			p.bases = append(p.bases, kinds[has]...)
+			others = append(others, fmt.Sprintf("%d: %s", len(kinds[has]), cmp.Or(has, "-")))
+		}
+	}
+	name := strings.TrimSpace(what)
+	p.text = fmt.Sprintf("bases of %s should have the same modules: %d have %s; %s", name, len(kinds[usual]), cmp.Or(usual, "-"), strings.Join(others, "; "))
+	p.chinese = fmt.Sprintf("%s 的基座应安装相同的模块：%d 个为 %s；%s", name, len(kinds[usual]), cmp.Or(usual, "-"), strings.Join(others, "；"))
+	return p
+}

@@ -1,0 +1,240 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// object is what a watch tells of.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// follower follows the objects of the Kubernetes API that count, and tells a world.
+type follower struct {
+	world   *world
+	client  kubernetes.Interface
+	now     func() time.Time
+	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // by Service
+	watches sync.WaitGroup
+}
+
+// client is what the typed clients of all kinds have in common.
+type client[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// follow tells a world of Nodes first, and then of all else, until ctx ends. What cannot be read
+// becomes a notice, and is tried again.
+func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
+	defer f.watches.Wait()
+	f.slices = map[string]map[types.UID]*discoveryv1.EndpointSlice{}
+	select {
+	case <-known:
+	case <-ctx.Done():
+		return
+	}
+	w := f.world
+	nodes := start(ctx, f, "Nodes", f.client.CoreV1().Nodes(), labels.Component+"="+labels.Vnode, func(o *corev1.Node, gone bool) { w.nodeChanged(o, gone, f.now()) })
+	if !await(ctx, nodes) {
+		return
+	}
+	apps := f.client.AppsV1()
+	told := func(o *corev1.Pod, gone bool) { w.podChanged(o, gone, f.now()) }
+	all := []<-chan struct{}{
+		start(ctx, f, "Deployments", apps.Deployments(""), "", func(o *appsv1.Deployment, gone bool) {
+			w.workloadChanged(deploymentRow(o), isModule(o.Spec.Template), gone)
+		}),
+		start(ctx, f, "DaemonSets", apps.DaemonSets(""), "", func(o *appsv1.DaemonSet, gone bool) {
+			w.workloadChanged(daemonSetRow(o), isModule(o.Spec.Template), gone)
+		}),
+		start(ctx, f, "StatefulSets", apps.StatefulSets(""), "", func(o *appsv1.StatefulSet, gone bool) {
+			w.workloadChanged(statefulSetRow(o), isModule(o.Spec.Template), gone)
+		}),
+		// Either spelling of the label: no Pod matches both.
+		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.Component+"="+labels.Module, told),
+		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, told),
+		start(ctx, f, "EndpointSlices", f.client.DiscoveryV1().EndpointSlices(""), "", f.slice),
+	}
+	if w.alone {
+		all = append(all, start(ctx, f, "Leases of controllers", f.client.CoordinationV1().Leases(""), labels.Component+"="+labels.ControllerLease,
+			func(o *coordinationv1.Lease, gone bool) { w.leaseChanged(o, gone, f.now()) }))
+	}
+	if !await(ctx, all...) {
+		return
+	}
+	// Events are about what is known by now.
+	start(ctx, f, "Events", f.client.CoreV1().Events(""), "", func(o *corev1.Event, gone bool) {
+		if !gone {
+			w.eventChanged(o)
+		}
+	})
+	w.settle()
+	<-ctx.Done()
+}
+
+// await waits until all are closed; false if ctx ends before.
+func await(ctx context.Context, all ...<-chan struct{}) bool {
+	for _, c := range all {
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// start follows the objects of a kind. The channel it returns is closed when those that there are,
+// are known, or it is known that they cannot be read.
+func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string, changed func(T, bool)) <-chan struct{} {
+	s := &store[T]{changed: changed, known: map[types.UID]T{}, filled: make(chan struct{})}
+	about := what + selector
+	options := func(o metav1.ListOptions) metav1.ListOptions {
+		o.LabelSelector = selector
+		return o
+	}
+	failed := func(err error) {
+		if err == nil || ctx.Err() != nil {
+			f.world.notice(about, "", f.now())
+			return
+		}
+		f.world.notice(about, unreadable(what, err), f.now())
+		s.fill()
+	}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := c.List(ctx, options(o))
+			failed(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := c.Watch(ctx, options(o))
+			if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) { // it lists anew
+				failed(err)
+			}
+			return w, err
+		},
+	}
+	var example T
+	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, f.client), example, s, cache.ReflectorOptions{Name: "board", TypeDescription: what})
+	f.watches.Go(func() { r.RunWithContext(ctx) })
+	return s.filled
+}
+
+// unreadable says why objects are not shown, in a sentence.
+func unreadable(what string, err error) string {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return what + " are not shown: the board may not read them"
+	case errors.Is(err, context.DeadlineExceeded):
+		return what + " are not shown: the Kubernetes API does not answer in time"
+	}
+	return fmt.Sprintf("%s may be out of date: %s", what, err)
+}
+
+// slice tells all endpoints of the Service that a slice belongs to.
+func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
+	service := o.Labels[discoveryv1.LabelServiceName]
+	key := o.Namespace + "/" + service
+	if f.slices[key] == nil {
+		f.slices[key] = map[types.UID]*discoveryv1.EndpointSlice{}
+	}
+	if gone {
+		delete(f.slices[key], o.UID)
+	} else {
+		f.slices[key][o.UID] = o
+	}
+	all := make([]*discoveryv1.EndpointSlice, 0, len(f.slices[key]))
+	for _, s := range f.slices[key] {
+		all = append(all, s)
+	}
+	f.world.endpointsChanged(o.Namespace, service, all, f.now())
+}
+
+// store is what a reflector fills: it tells each change once, and keeps what it needs for that.
+type store[T object] struct {
+	changed func(o T, gone bool)
+	known   map[types.UID]T
+	once    sync.Once
+	filled  chan struct{}
+}
+
+func (s *store[T]) fill() { s.once.Do(func() { close(s.filled) }) }
+
+// Add and Update are called for what a watch tells.
+func (s *store[T]) Add(o any) error    { return s.put(o) }
+func (s *store[T]) Update(o any) error { return s.put(o) }
+
+func (s *store[T]) put(o any) error {
+	t, ok := o.(T)
+	if !ok {
+		return fmt.Errorf("a watch told of a %T", o)
+	}
+	if before, there := s.known[t.GetUID()]; there && before.GetResourceVersion() == t.GetResourceVersion() {
+		return nil
+	}
+	t.SetManagedFields(nil)
+	s.known[t.GetUID()] = t
+	s.changed(t, false)
+	return nil
+}
+
+// Delete is called for what is gone.
+func (s *store[T]) Delete(o any) error {
+	if t, ok := o.(T); ok {
+		s.drop(t)
+	}
+	return nil
+}
+
+func (s *store[T]) drop(t T) {
+	if _, there := s.known[t.GetUID()]; there {
+		delete(s.known, t.GetUID())
+		s.changed(t, true)
+	}
+}
+
+// Replace is called with all that there is, at the beginning and after a watch broke.
+func (s *store[T]) Replace(list []any, _ string) error {
+	there := map[types.UID]bool{}
+	for _, o := range list {
+		if t, ok := o.(T); ok {
+			there[t.GetUID()] = true
+		}
+	}
+	for uid, t := range s.known {
+		if !there[uid] {
+			s.drop(t)
+		}
+	}
+	for _, o := range list {
+		if err := s.put(o); err != nil {
+			return err
+		}
+	}
+	s.fill()
+	return nil
+}
+
+// Resync has no meaning here.
+func (s *store[T]) Resync() error { return nil }

@@ -1,0 +1,269 @@
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Policy is the content security policy: the page's own files and nothing else, and no inline code.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " +
+	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+
+const (
+	// sessionTime is how long a session lasts.
+	sessionTime = 12 * time.Hour
+	// maxSessions bounds them: the oldest ends.
+	maxSessions = 100
+	// maxToken bounds what is read of a request for a session.
+	maxToken = 16 << 10
+)
+
+// DeniedError is returned by Tokens for a token that is not right, or whose user may not look.
+type DeniedError struct {
+	// Message says so in a sentence, to the user.
+	Message string
+}
+
+// Error returns the message.
+func (e *DeniedError) Error() string { return e.Message }
+
+func denied(format string, values ...any) error { return &DeniedError{fmt.Sprintf(format, values...)} }
+
+// isDenied tells whether an error says so, and is not one of the way there.
+func isDenied(err error) bool {
+	var d *DeniedError
+	return errors.As(err, &d)
+}
+
+// Tokens decides about tokens.
+type Tokens interface {
+	// Exchange says whom a token is of. A *DeniedError is told to the user.
+	Exchange(ctx context.Context, token string) (user string, err error)
+	// Check says whether a session that a token began may go on. It is called for every request.
+	Check(ctx context.Context, token string) error
+}
+
+// Options of a Guard.
+type Options struct {
+	// Tokens decides who may begin a session. Required.
+	Tokens Tokens
+	// Port that the server listens at: it is in the name of the cookie, since browsers share cookies
+	// between ports. Required.
+	Port int
+	// Hosts by which the page may be called beside this machine's own names, without a port. Default:
+	// none. With any, the port may differ from Port, as behind a Service or kubectl port-forward.
+	Hosts []string
+	// Now tells the time. Default: time.Now.
+	Now func() time.Time
+}
+
+// Guard stands before a server. Its methods may be called concurrently.
+type Guard struct {
+	o Options
+
+	mu       sync.Mutex
+	sessions map[string]session
+}
+
+type session struct {
+	user, token string
+	began       time.Time
+}
+
+// New returns a Guard without sessions.
+func New(o Options) *Guard {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Guard{o: o, sessions: map[string]session{}}
+}
+
+// Cookie is the name of the cookie.
+func (g *Guard) Cookie() string { return "koupboard-" + strconv.Itoa(g.o.Port) }
+
+type userKey struct{}
+
+// User is who makes a request that Data has let through.
+func User(ctx context.Context) string {
+	user, _ := ctx.Value(userKey{}).(string)
+	return user
+}
+
+// Public serves what is no secret, to those whose Host is right.
+func (g *Guard) Public(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		harden(w.Header())
+		if err := g.comesFromHere(r); err != nil {
+			Deny(w, http.StatusForbidden, err.Error())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Data serves what is one's own, to those who have a session.
+func (g *Guard) Data(next http.Handler) http.Handler {
+	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		user, err := g.Check(r)
+		switch {
+		case isDenied(err):
+			Deny(w, http.StatusUnauthorized, err.Error())
+		case err != nil:
+			Deny(w, http.StatusBadGateway, err.Error())
+		default:
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+		}
+	}))
+}
+
+// Check says whose session a request has, and a *DeniedError if it has none that may go
+// on. What answers for long calls it now and then.
+func (g *Guard) Check(r *http.Request) (user string, err error) {
+	s, ok := g.session(r)
+	if !ok {
+		return "", denied("there is no session: open the address that the board has printed")
+	}
+	return s.user, g.o.Tokens.Check(r.Context(), s.token)
+}
+
+// Begin is the handler that exchanges a token for the cookie of a session: POST {"token": "..."}.
+func (g *Guard) Begin() http.Handler {
+	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		var body struct {
+			Token string `json:"token"`
+		}
+		if err := json.NewDecoder(io.LimitReader(r.Body, maxToken)).Decode(&body); err != nil || body.Token == "" {
+			Deny(w, http.StatusBadRequest, `the body must be JSON: {"token": "..."}`)
+			return
+		}
+		user, err := g.o.Tokens.Exchange(r.Context(), body.Token)
+		switch {
+		case isDenied(err):
+			Deny(w, http.StatusUnauthorized, err.Error())
+			return
+		case err != nil:
+			Deny(w, http.StatusBadGateway, err.Error())
+			return
+		}
+		http.SetCookie(w, &http.Cookie{
+			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			Secure: secure(r), MaxAge: int(sessionTime.Seconds()),
+		})
+		w.WriteHeader(http.StatusNoContent)
+	}))
+}
+
+// begin keeps a session and returns its secret.
+func (g *Guard) begin(s session) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.sessions) >= maxSessions {
+		oldest := ""
+		for secret, x := range g.sessions {
+			if oldest == "" || x.began.Before(g.sessions[oldest].began) {
+				oldest = secret
+			}
+		}
+		delete(g.sessions, oldest)
+	}
+	secret := rand.Text() + rand.Text()
+	g.sessions[secret] = s
+	return secret
+}
+
+func (g *Guard) session(r *http.Request) (session, bool) {
+	cookie, err := r.Cookie(g.Cookie())
+	if err != nil {
+		return session{}, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// The secret is found by a hash of it, seeded by this process: the time that takes tells nothing.
+	s, ok := g.sessions[cookie.Value]
+	if ok && g.o.Now().Sub(s.began) > sessionTime {
+		delete(g.sessions, cookie.Value)
+		ok = false
+	}
+	return s, ok
+}
+
+// comesFromHere refuses requests for other names, and from pages of other origins.
+func (g *Guard) comesFromHere(r *http.Request) error {
+	if !g.isOurs(r.Host) {
+		return fmt.Errorf("the board is not to be found at %q: open the address that it has printed", r.Host)
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && !navigates(r) {
+		return errors.New("a page of another site may not ask the board")
+	}
+	origin := r.Header.Get("Origin")
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if origin == "" && reads {
+		return nil // browsers leave it out where the page asks its own server
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host != r.Host || u.Scheme != scheme(r) {
+		return fmt.Errorf("the origin %q may not ask the board", origin)
+	}
+	return nil
+}
+
+// navigates tells whether a person opens the page, such as by a link of another site: that shows the
+// page, whose own requests then count.
+func navigates(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && !strings.HasPrefix(r.URL.Path, "/api/")
+}
+
+// isOurs tells whether a Host is one by which the board may be called.
+func (g *Guard) isOurs(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name, port = strings.Trim(host, "[]"), ""
+	}
+	if slices.Contains(g.o.Hosts, strings.ToLower(name)) {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	here := strings.EqualFold(name, "localhost") || err == nil && address.IsLoopback()
+	return here && (len(g.o.Hosts) > 0 || port == strconv.Itoa(g.o.Port))
+}
+
+func secure(r *http.Request) bool {
+	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+func scheme(r *http.Request) string {
+	if secure(r) {
+		return "https"
+	}
+	return "http"
+}
+
+func harden(h http.Header) {
+	h.Set("Content-Security-Policy", Policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+}
+
+// Deny answers with an error in JSON.
+func Deny(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": message}) // whoever asked may be gone
+}

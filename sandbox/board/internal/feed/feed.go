@@ -1,0 +1,227 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Options of a Feed.
+type Options struct {
+	// Epoch names this run of the server. Required.
+	Epoch string
+	// KeepFor is how long the past is kept, KeepBytes how much of it, compressed, at most.
+	// Default: for ever, and without a limit.
+	KeepFor   time.Duration
+	KeepBytes int64
+	// ChunkFor is how much time a chunk of the past covers at most, ChunkBytes how large it is,
+	// uncompressed, when it ends. Default: a minute, and 4 MiB.
+	ChunkFor   time.Duration
+	ChunkBytes int
+	// Log is how many of the newest entries a new subscriber gets. Default: 300.
+	Log int
+	// Waiting is how many messages may wait for a subscriber. Default: 256.
+	Waiting int
+}
+
+// Feed is a set of rows that are sent and kept. Its methods may be called concurrently.
+type Feed struct {
+	o Options
+
+	mu      sync.Mutex
+	seq     int64
+	time    int64
+	rows    tables
+	log     []json.RawMessage
+	subs    map[*Subscriber]struct{}
+	history history
+}
+
+type tables map[string]map[string]json.RawMessage
+
+// Update is what has changed.
+type Update struct {
+	// Set has rows by kind and key, Del the keys of rows that are gone by kind, Log new entries.
+	Set map[string]map[string]any
+	Del map[string][]string
+	Log []any
+}
+
+// Message is one message to a subscriber.
+type Message struct {
+	// Event is snapshot or changes.
+	Event string
+	Seq   int64
+	Data  []byte
+}
+
+// snapshot and changes are board.Snapshot and board.Changes, with rows that are JSON already.
+type snapshot struct {
+	Seq    int64             `json:"seq"`
+	Time   int64             `json:"time"`
+	Epoch  string            `json:"epoch"`
+	Tables tables            `json:"tables"`
+	Log    []json.RawMessage `json:"log,omitempty"`
+}
+
+type changes struct {
+	Seq  int64               `json:"seq"`
+	Time int64               `json:"time"`
+	Set  tables              `json:"set,omitempty"`
+	Del  map[string][]string `json:"del,omitempty"`
+	Log  []json.RawMessage   `json:"log,omitempty"`
+}
+
+// New returns a Feed without rows.
+func New(o Options) *Feed {
+	def(&o.ChunkFor, time.Minute)
+	def(&o.ChunkBytes, 4<<20)
+	def(&o.Log, 300)
+	def(&o.Waiting, 256)
+	return &Feed{o: o, rows: tables{}, subs: map[*Subscriber]struct{}{}}
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Put makes changes a part of what is, and tells them. Rows that are as they were, and the end of
+// rows that are not there, are no changes; if nothing is left, nothing is told. The time must not be
+// before that of the Put before.
+func (f *Feed) Put(now time.Time, u Update) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := changes{Time: max(now.UnixMilli(), f.time)}
+	for kind, rows := range u.Set {
+		for key, row := range rows {
+			text, err := json.Marshal(row)
+			if err != nil {
+				return fmt.Errorf("writing the row %s %s: %w", kind, key, err)
+			}
+			if before, there := f.rows[kind][key]; !there || !bytes.Equal(before, text) {
+				put(&c.Set, kind, key, text)
+			}
+		}
+	}
+	for kind, keys := range u.Del {
+		for _, key := range keys {
+			if _, there := f.rows[kind][key]; there {
+				if c.Del == nil {
+					c.Del = map[string][]string{}
+				}
+				c.Del[kind] = append(c.Del[kind], key)
+			}
+		}
+		slices.Sort(c.Del[kind])
+	}
+	for _, e := range u.Log {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("writing an entry of the log: %w", err)
+		}
+		c.Log = append(c.Log, text)
+	}
+	if len(c.Set) == 0 && len(c.Del) == 0 && len(c.Log) == 0 {
+		return nil
+	}
+	return f.commit(c)
+}
+
+// commit numbers, keeps and tells changes. f.mu is held.
+func (f *Feed) commit(c changes) error {
+	if f.history.full(c.Time, f.o) {
+		if err := f.history.begin(f.snapshot(c.Time), f.o); err != nil {
+			return err
+		}
+	}
+	f.seq++
+	f.time, c.Seq = c.Time, f.seq
+	for kind, rows := range c.Set {
+		for key, row := range rows {
+			put(&f.rows, kind, key, row)
+		}
+	}
+	for kind, keys := range c.Del {
+		for _, key := range keys {
+			delete(f.rows[kind], key)
+		}
+	}
+	f.log = append(f.log, c.Log...)
+	if over := len(f.log) - f.o.Log; over > 0 {
+		f.log = slices.Clone(f.log[over:])
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("writing a message: %w", err)
+	}
+	f.history.add(f.seq, c.Time, data)
+	for s := range f.subs {
+		select {
+		case s.messages <- Message{"changes", f.seq, data}:
+		default:
+			f.remove(s)
+		}
+	}
+	return nil
+}
+
+func put(t *tables, kind, key string, row json.RawMessage) {
+	if *t == nil {
+		*t = tables{}
+	}
+	if (*t)[kind] == nil {
+		(*t)[kind] = map[string]json.RawMessage{}
+	}
+	(*t)[kind][key] = row
+}
+
+// snapshot is everything as it is, as if it were so at a time. f.mu is held.
+func (f *Feed) snapshot(at int64) snapshot {
+	return snapshot{Seq: f.seq, Time: at, Epoch: f.o.Epoch, Tables: f.rows}
+}
+
+// Subscriber reads a Feed.
+type Subscriber struct {
+	feed     *Feed
+	messages chan Message
+}
+
+// Subscribe returns everything that is, with the newest entries of the log, and who is told what
+// changes from then on. The caller closes it.
+func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.snapshot(max(now.UnixMilli(), f.time))
+	all.Log = f.log
+	data, err := json.Marshal(all)
+	if err != nil {
+		return Message{}, nil, fmt.Errorf("writing a snapshot: %w", err)
+	}
+	s := &Subscriber{feed: f, messages: make(chan Message, f.o.Waiting)}
+	f.subs[s] = struct{}{}
+	return Message{"snapshot", f.seq, data}, s, nil
+}
+
+// Messages has what changes. It is closed when the subscriber was too slow, or was closed.
+func (s *Subscriber) Messages() <-chan Message { return s.messages }
+
+// Close ends the subscription; it may be called again.
+func (s *Subscriber) Close() {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	s.feed.remove(s)
+}
+
+// remove ends a subscription. f.mu is held.
+func (f *Feed) remove(s *Subscriber) {
+	if _, there := f.subs[s]; there {
+		delete(f.subs, s)
+		close(s.messages)
+	}
+}

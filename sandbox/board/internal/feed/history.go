@@ -1,0 +1,128 @@
+package feed
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+)
+
+// Chunk describes a part of the past.
+type Chunk struct {
+	ID     int64 `json:"id"`
+	First  int64 `json:"first"`
+	Last   int64 `json:"last"`
+	From   int64 `json:"from"`
+	To     int64 `json:"to"`
+	Bytes  int64 `json:"bytes"`
+	Closed bool  `json:"closed"`
+}
+
+// chunk holds lines of JSON: plain while it grows, compressed afterwards.
+type chunk struct {
+	Chunk
+	content []byte
+}
+
+// history has chunks, the oldest first. The last one grows.
+type history struct {
+	ids    int64
+	chunks []*chunk
+}
+
+// full tells whether changes of that time belong to a new chunk.
+func (h *history) full(now int64, o Options) bool {
+	if len(h.chunks) == 0 {
+		return true
+	}
+	last := h.chunks[len(h.chunks)-1]
+	return now-last.From >= o.ChunkFor.Milliseconds() || len(last.content) >= o.ChunkBytes
+}
+
+// begin closes the last chunk and begins another one with everything that is; what is too old, or too
+// much, is forgotten.
+func (h *history) begin(all snapshot, o Options) error {
+	if n := len(h.chunks); n > 0 {
+		if err := h.chunks[n-1].close(); err != nil {
+			return err
+		}
+	}
+	line, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("writing a snapshot: %w", err)
+	}
+	h.ids++
+	c := &chunk{Chunk: Chunk{ID: h.ids, First: all.Seq, From: all.Time}}
+	c.add(all.Seq, all.Time, line)
+	h.chunks = append(h.chunks, c)
+	h.forget(all.Time, o)
+	return nil
+}
+
+// forget drops chunks from the oldest on, but never the one that grows.
+func (h *history) forget(now int64, o Options) {
+	var bytes int64
+	for _, c := range h.chunks {
+		bytes += c.Bytes
+	}
+	for len(h.chunks) > 1 {
+		c := h.chunks[0]
+		old := o.KeepFor > 0 && now-c.To > o.KeepFor.Milliseconds()
+		much := o.KeepBytes > 0 && bytes > o.KeepBytes
+		if !old && !much {
+			return
+		}
+		bytes -= c.Bytes
+		h.chunks[0] = nil
+		h.chunks = h.chunks[1:]
+	}
+}
+
+func (h *history) add(seq, now int64, line []byte) { h.chunks[len(h.chunks)-1].add(seq, now, line) }
+
+func (c *chunk) add(seq, now int64, line []byte) {
+	c.content = append(append(c.content, line...), '\n')
+	c.Last, c.To, c.Bytes = seq, now, int64(len(c.content))
+}
+
+// close compresses a chunk that does not grow any more.
+func (c *chunk) close() error {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // while it goes on nothing else is told
+	if err == nil {
+		_, err = w.Write(c.content)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("compressing a part of the past: %w", err)
+	}
+	c.content, c.Bytes, c.Closed = bytes.Clone(b.Bytes()), int64(b.Len()), true
+	return nil
+}
+
+// Chunks lists the parts of the past that are kept, the oldest first.
+func (f *Feed) Chunks() []Chunk {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := make([]Chunk, len(f.history.chunks))
+	for i, c := range f.history.chunks {
+		list[i] = c.Chunk
+	}
+	return list
+}
+
+// Chunk returns the lines of a part of the past, compressed by gzip if it is closed; false if it is
+// not there any more.
+func (f *Feed) Chunk(id int64) (content []byte, compressed, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.history.chunks {
+		if c.ID == id {
+			// What is there already never changes: the chunk that grows is only added to.
+			return c.content[:len(c.content):len(c.content)], c.Closed, true
+		}
+	}
+	return nil, false, false
+}

@@ -1,0 +1,402 @@
+package board
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// node is what the Node of a base says beyond its readiness.
+type node struct {
+	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
+
+	state              timeline.NodeState
+	cordoned, pressure bool
+	// metaspace is its limit in bytes, 0 = none; free is what the scheduler may give away.
+	metaspace, free int64
+}
+
+// pod is what a Pod says beyond its timeline.PodState.
+type pod struct {
+	namespace string
+	memory    int64 // that it requests
+}
+
+// lease is a controller by its Lease.
+type lease struct {
+	row   ComponentRow
+	until time.Time
+}
+
+// revisionAnnotation is where the Deployment controller notes the revision.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// unlimited is the memory of a Node whose base has no limit of its metaspace.
+const unlimited = 1 << 40
+
+// tunnelSuffix ends the names of tunnels in labels: mqtt_tunnel_provider.
+const tunnelSuffix = "_tunnel_provider"
+
+// nodeChanged takes a Node; one that is no base's is left alone.
+func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
+	if labels.Value(o.Labels, labels.Component) != labels.Vnode {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := nodeOf(o)
+	before, known := w.nodes[n.name]
+	if known && before.holder != n.holder {
+		w.mark(kindComponent, before.holder)
+	}
+	w.mark(kindComponent, n.holder)
+	if gone {
+		delete(w.nodes, n.name)
+		if w.nodeOf[n.base] == n.name {
+			delete(w.nodeOf, n.base)
+		}
+		n.state = ""
+	} else {
+		w.nodes[n.name] = n
+		w.nodeOf[n.base] = n.name
+	}
+	w.mark(kindBase, n.base)
+	if known && before.state == n.state && before.base == n.base {
+		return
+	}
+	w.apply(timeline.Event{Time: now, Kind: timeline.Node, Name: n.name, Base: n.base, Identity: n.identity, State: string(n.state), Message: n.message})
+	if w.alone {
+		w.baseByNode(n, gone, now)
+	}
+	if !known { // its Pods may have been told first
+		for _, p := range slices.Collect(w.state.Pods.All()) {
+			if p.Node == n.name && p.Base == "" {
+				w.apply(timeline.Event{Time: now, Kind: timeline.Pod, Base: n.base, Pod: &p.PodState})
+			}
+		}
+	}
+}
+
+// baseByNode tells of a base what its Node says, where no daemon does.
+func (w *world) baseByNode(n node, gone bool, now time.Time) {
+	e := timeline.Event{Time: now, Kind: timeline.Base, Base: n.base, Identity: n.identity}
+	changes := []timeline.BaseChange{timeline.BaseReady, timeline.BaseConnected}
+	switch {
+	case gone:
+		changes = []timeline.BaseChange{timeline.BaseRemoved}
+	case n.state != timeline.NodeReady:
+		changes = []timeline.BaseChange{timeline.BaseReady, timeline.BaseDisconnected}
+	}
+	if b := w.state.Bases.Get(n.base); b != nil && b.Ready {
+		changes = slices.DeleteFunc(changes, func(c timeline.BaseChange) bool { return c == timeline.BaseReady })
+	}
+	for _, c := range changes {
+		e.State = string(c)
+		w.apply(e)
+	}
+}
+
+func nodeOf(o *corev1.Node) node {
+	n := node{
+		name: o.Name, base: cmp.Or(o.Labels[labels.BaseHost], o.Name), identity: o.Annotations[labels.Identity], group: o.Labels[labels.BaseCluster],
+		baseName: cmp.Or(o.Labels[labels.BaseName], o.Labels[labels.OlderBaseName]), tunnel: strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
+		version: cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]), holder: o.Annotations[labels.Holder],
+		cordoned: o.Spec.Unschedulable, state: timeline.NodeUnknown,
+	}
+	// The controller gives each Node a zone of its own name, which is none.
+	n.zone = n.group
+	if z := o.Labels[corev1.LabelTopologyZone]; z != "" && !strings.HasPrefix(o.Name, z) {
+		n.zone = z
+	}
+	for _, a := range o.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			n.ip = a.Address
+		}
+	}
+	for _, c := range o.Status.Conditions {
+		switch c.Type {
+		case corev1.NodeReady:
+			switch c.Status {
+			case corev1.ConditionTrue:
+				n.state = timeline.NodeReady
+			case corev1.ConditionFalse:
+				n.state, n.message = timeline.NodeNotReady, c.Message
+			default:
+				n.message = c.Message
+			}
+		case corev1.NodeMemoryPressure:
+			n.pressure = c.Status == corev1.ConditionTrue
+		}
+	}
+	if limit := o.Status.Capacity.Memory().Value(); limit > 0 && limit < unlimited {
+		n.metaspace, n.free = limit, o.Status.Allocatable.Memory().Value()
+	}
+	return n
+}
+
+// podChanged takes a Pod of modules.
+func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := timeline.PodStateOf(o)
+	s.Gone = gone
+	before := w.state.Pods.Get(s.PodKey())
+	if gone {
+		if before == nil {
+			return
+		}
+		delete(w.pods, s.UID)
+	} else {
+		w.pods[s.UID] = pod{namespace: o.Namespace, memory: memoryOf(o)}
+	}
+	w.apply(timeline.Event{Time: now, Kind: timeline.Pod, Base: w.state.BaseOf(s.Node), Pod: s})
+	if w.alone {
+		w.modulesByPod(o, gone, now)
+	}
+}
+
+// workloadOf is the key of the workload of a Pod: of the Deployment, where a ReplicaSet is between.
+func workloadOf(p *timeline.PodState, namespace string) string {
+	kind, name, owned := strings.Cut(p.Owner, "/")
+	if !owned {
+		return ""
+	}
+	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; kind == "ReplicaSet" && hash != "" {
+		kind, name = "deployment", strings.TrimSuffix(name, "-"+hash)
+	}
+	return strings.ToLower(kind) + "/" + namespace + "/" + name
+}
+
+func memoryOf(o *corev1.Pod) (sum int64) {
+	for _, c := range o.Spec.Containers {
+		sum += c.Resources.Requests.Memory().Value()
+	}
+	return sum
+}
+
+// modulesByPod tells of the modules on a base what a Pod says, where no daemon does.
+func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
+	p := timeline.PodStateOf(o)
+	base := w.state.BaseOf(o.Spec.NodeName)
+	if base == "" {
+		return
+	}
+	for i, m := range p.Modules {
+		e := timeline.Event{Time: now, Kind: timeline.Module, Base: base, Module: m.Name, Version: m.Version}
+		if gone {
+			if w.wanted(base, m) {
+				continue
+			}
+		} else if e.State = string(moduleState(o, o.Spec.Containers[i].Name)); e.State == "" {
+			continue
+		}
+		known := w.state.Bases.Get(base).Module(m)
+		if known == nil && e.State == "" || known != nil && string(known.State) == e.State {
+			continue
+		}
+		if known != nil {
+			e.From = string(known.State)
+		}
+		w.apply(e)
+	}
+}
+
+// wanted tells whether a Pod on a base has a version of a module.
+func (w *world) wanted(base string, m timeline.ModuleRef) bool {
+	for uid := range w.podsOn[base] {
+		if p := w.state.Pods.Get(uid); p != nil && slices.Contains(p.Modules, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// moduleState reads the state of a module out of its container; empty = nothing is known yet.
+func moduleState(o *corev1.Pod, container string) timeline.ModuleState {
+	for _, c := range o.Status.ContainerStatuses {
+		switch {
+		case c.Name != container:
+		case c.State.Running != nil:
+			return timeline.ModuleActivated
+		case c.State.Terminated != nil:
+			return timeline.ModuleBroken
+		case c.State.Waiting != nil && (c.State.Waiting.Reason == "" || c.State.Waiting.Reason == creating):
+			return timeline.ModuleResolved
+		case c.State.Waiting != nil:
+			return timeline.ModuleBroken
+		}
+	}
+	return ""
+}
+
+// isModule tells whether the Pods of a template have modules.
+func isModule(t corev1.PodTemplateSpec) bool {
+	return labels.Value(t.Labels, labels.Component) == labels.Module
+}
+
+func templateModules(t corev1.PodTemplateSpec) []ModuleRef {
+	return refs(timeline.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules)
+}
+
+func deploymentRow(d *appsv1.Deployment) WorkloadRow {
+	row := WorkloadRow{
+		Kind: "deployment", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(d.Status.UpdatedReplicas), Ready: int(d.Status.ReadyReplicas), Available: int(d.Status.AvailableReplicas), Paused: d.Spec.Paused,
+		Peer: labels.Value(d.Labels, labels.Strategy) == labels.Peer,
+	}
+	row.Revision, _ = strconv.Atoi(d.Annotations[revisionAnnotation]) // none yet
+	row.Rolling = d.Status.ObservedGeneration < d.Generation || row.Updated < row.Desired || int(d.Status.Replicas) > row.Updated || row.Available < row.Updated
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			row.Stuck = cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return row
+}
+
+func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
+	s := d.Status
+	return WorkloadRow{
+		Kind: "daemonset", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(s.DesiredNumberScheduled),
+		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable), Revision: int(d.Generation),
+		Rolling: s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberAvailable < s.DesiredNumberScheduled,
+	}
+}
+
+func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
+	row := WorkloadRow{
+		Kind: "statefulset", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(d.Status.UpdatedReplicas), Ready: int(d.Status.ReadyReplicas), Available: int(d.Status.AvailableReplicas),
+	}
+	row.Rolling = d.Status.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Available < row.Desired
+	return row
+}
+
+// workloadChanged takes a workload whose Pods have modules, or had.
+func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := row.Kind + "/" + row.Namespace + "/" + row.Name
+	if gone || !module {
+		if _, known := w.workloads[key]; !known {
+			return
+		}
+		delete(w.workloads, key)
+	} else {
+		w.workloads[key] = row
+	}
+	w.mark(kindWorkload, key)
+}
+
+// endpointsChanged takes all slices of a Service. One without an endpoint on a base is left alone.
+func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := timeline.Event{Time: now, Kind: timeline.Endpoints, Name: namespace + "/" + service, Endpoints: []timeline.Endpoint{}}
+	for _, s := range slices {
+		for _, p := range s.Endpoints {
+			base := w.state.BaseOf(ptr.Deref(p.NodeName, ""))
+			if base == "" {
+				continue
+			}
+			e.Endpoints = append(e.Endpoints, timeline.Endpoint{
+				Base: base, Ready: ptr.Deref(p.Conditions.Ready, true), Serving: ptr.Deref(p.Conditions.Serving, true),
+				Terminating: ptr.Deref(p.Conditions.Terminating, false),
+			})
+			if p.TargetRef != nil {
+				e.Endpoints[len(e.Endpoints)-1].Pod = string(p.TargetRef.UID)
+			}
+		}
+	}
+	if len(e.Endpoints) == 0 && w.state.Services.Get(e.Name) == nil {
+		return
+	}
+	w.apply(e)
+}
+
+// leaseChanged takes the Lease of a module controller.
+func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := cmp.Or(ptr.Deref(o.Spec.HolderIdentity, ""), o.Name)
+	if gone {
+		delete(w.leases, name)
+		w.mark(kindComponent, name)
+		return
+	}
+	l, known := w.leases[name]
+	if o.Spec.RenewTime != nil {
+		l.until = o.Spec.RenewTime.Add(time.Duration(ptr.Deref(o.Spec.LeaseDurationSeconds, 15)) * time.Second)
+	}
+	if !known {
+		l.row = ComponentRow{Name: name, Message: "env " + o.Labels[labels.Env]}
+	}
+	w.leases[name] = l
+	w.alive(name, now)
+}
+
+// alive says whether a controller renews its Lease. w.mu is held.
+func (w *world) alive(name string, now time.Time) {
+	l, state := w.leases[name], timeline.ComponentRunning
+	if now.After(l.until) {
+		state = timeline.ComponentExited
+	}
+	if l.row.State == string(state) {
+		return
+	}
+	l.row.State, l.row.Since = string(state), millis(now)
+	w.leases[name] = l
+	w.mark(kindComponent, name)
+}
+
+// eventChanged takes an Event of Kubernetes, for the log, if it is about a base or a module's Pod or
+// workload.
+func (w *world) eventChanged(o *corev1.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := o.InvolvedObject
+	kind := strings.ToLower(of.Kind)
+	entry := LogEntry{
+		Time: millis(timeOf(o)), Kind: LogEvent, Name: kind + "/" + of.Name, Namespace: of.Namespace, State: o.Reason, Text: o.Message,
+		Bad: o.Type == corev1.EventTypeWarning,
+	}
+	switch kind {
+	case "node":
+		n, ours := w.nodes[of.Name]
+		if !ours {
+			return
+		}
+		entry.Base = n.base
+	case "pod":
+		p := w.state.Pods.Get(string(of.UID))
+		if p == nil {
+			return
+		}
+		entry.Base = p.Base
+	default:
+		if _, ours := w.workloads[kind+"/"+of.Namespace+"/"+of.Name]; !ours {
+			return
+		}
+	}
+	w.write(entry)
+}
+
+func timeOf(o *corev1.Event) time.Time {
+	for _, t := range []time.Time{o.LastTimestamp.Time, o.EventTime.Time, o.CreationTimestamp.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}

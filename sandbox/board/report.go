@@ -1,0 +1,157 @@
+package board
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+)
+
+// maxReport bounds the file that is read.
+const maxReport = 1 << 30
+
+// ReadReport reads a JSON report, as scenario run --json writes it, and returns the run to show: that
+// of the scenario or namespace that is named; or the first that has not passed, else the first.
+func ReadReport(path, run string) (*scenario.Run, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a report: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	var r scenario.Report
+	if err := json.NewDecoder(io.LimitReader(f, maxReport)).Decode(&r); err != nil {
+		return nil, fmt.Errorf("%s is no JSON report of scenarios, as `koupsandbox scenario run --json FILE` writes it: %w", path, err)
+	}
+	if len(r.Runs) == 0 {
+		return nil, fmt.Errorf("%s has no runs: is it a JSON report of `koupsandbox scenario run --json FILE`?", path)
+	}
+	var names []string
+	for _, x := range r.Runs {
+		names = append(names, x.Namespace)
+		if run != "" && (x.Scenario == run || x.Namespace == run) {
+			return x, nil
+		}
+	}
+	if run != "" {
+		return nil, fmt.Errorf("%s has no run %q; it has %v", path, run, names)
+	}
+	for _, x := range r.Runs {
+		if x.Verdict == scenario.Failed || x.Verdict == scenario.Errored {
+			return x, nil
+		}
+	}
+	return r.Runs[0], nil
+}
+
+// boardOf describes a run.
+func boardOf(run *scenario.Run) BoardRow {
+	return BoardRow{
+		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started), Ended: millis(run.Started.Add(run.Elapsed)),
+		Verdict: string(run.Verdict), Failure: run.Failure,
+	}
+}
+
+// replay puts a whole run into a feed, as if it had been seen live.
+func replay(run *scenario.Run, w *world, f *feed.Feed) error {
+	w.namespace, w.synced = run.Namespace, true
+	at := run.Started
+	put := func(until time.Time) error {
+		now, u := w.flush(until)
+		return f.Put(now, u)
+	}
+	seconds := secondsOf(run)
+	tell := func(until time.Time) {
+		for len(seconds) > 0 && !seconds[0].at.After(until) {
+			w.setStream(seconds[0].row)
+			seconds = seconds[1:]
+		}
+	}
+	for _, e := range run.Timeline {
+		if e.Time.Sub(at) >= messageEvery {
+			tell(at)
+			if err := put(at); err != nil {
+				return err
+			}
+			at = e.Time
+		}
+		w.note(e)
+	}
+	end := run.Started.Add(run.Elapsed)
+	for len(seconds) > 0 && seconds[0].at.Before(end) {
+		at = seconds[0].at
+		tell(at)
+		if err := put(at); err != nil {
+			return err
+		}
+	}
+	tell(end)
+	return put(end)
+}
+
+// second is how a stream of requests was after a second.
+type second struct {
+	at  time.Time
+	row StreamRow
+}
+
+// secondsOf are the rows of all streams, in the order of time.
+func secondsOf(run *scenario.Run) []second {
+	var all []second
+	for i := range run.Traffic {
+		all = merge(all, secondsOfStream(run.Namespace, &run.Traffic[i]))
+	}
+	return all
+}
+
+func secondsOfStream(group string, t *scenario.Traffic) (list []second) {
+	row := StreamRow{Group: group, Name: t.Name, Route: t.Route}
+	for _, s := range t.Seconds {
+		row.Sent, row.Lost = row.Sent+s.Sent, row.Lost+s.Lost
+		row.Rate, row.LostRate, row.Versions = float64(s.Sent), float64(s.Lost), ratesOf(s)
+		list = append(list, second{s.Start.Add(time.Second), row})
+	}
+	last := streamRow(group, t.Summary)
+	at := t.Ended
+	if n := len(list); n > 0 && list[n-1].at.After(at) {
+		at = list[n-1].at
+	}
+	return append(list, second{at, last})
+}
+
+func ratesOf(s traffic.Second) map[string]float64 {
+	if len(s.Versions) == 0 {
+		return nil
+	}
+	rates := make(map[string]float64, len(s.Versions))
+	for version, n := range s.Versions {
+		rates[version] = float64(n)
+	}
+	return rates
+}
+
+// merge keeps the order of time.
+func merge(a, b []second) []second {
+	out := make([]second, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if b[0].at.Before(a[0].at) {
+			out, b = append(out, b[0]), b[1:]
+		} else {
+			out, a = append(out, a[0]), a[1:]
+		}
+	}
+	return append(append(out, a...), b...)
+}
+
+// setStream takes how a stream is.
+func (w *world) setStream(row StreamRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := streamKey(row.Group, row.Name)
+	w.streams[key] = row
+	w.mark(kindStream, key)
+}

@@ -1,0 +1,292 @@
+package board
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// millis is a time on the wire; the zero time is 0.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// row returns the row of a key, nil if there is none any more. w.mu is held.
+func (w *world) row(kind, key string) any {
+	switch kind {
+	case kindBoard:
+		return w.board
+	case kindBase:
+		return orNil(w.baseRow(key))
+	case kindPod:
+		return orNil(w.podRow(key))
+	case kindWorkload:
+		return found(w.workloads, key)
+	case kindService:
+		return orNil(w.serviceRow(key))
+	case kindComponent:
+		return orNil(w.componentRow(key))
+	case kindFault:
+		return orNil(w.faultRow(key))
+	case kindStream:
+		return found(w.streams, key)
+	case kindStep:
+		return found(w.steps, key)
+	case kindFinding:
+		return found(w.findings, key)
+	case kindNotice:
+		return found(w.notices, key)
+	}
+	return nil
+}
+
+// orNil keeps a nil pointer from becoming an interface that is not nil.
+func orNil[T any](row *T) any {
+	if row == nil {
+		return nil
+	}
+	return row
+}
+
+func found[T any](rows map[string]T, key string) any {
+	row, there := rows[key]
+	if !there {
+		return nil
+	}
+	return row
+}
+
+func (w *world) baseRow(name string) *BaseRow {
+	b := w.state.Bases.Get(name)
+	n, hasNode := w.nodes[w.nodeOf[name]]
+	if (b == nil || b.Removed) && !hasNode {
+		delete(w.started, name)
+		delete(w.uses, name)
+		return nil
+	}
+	row := &BaseRow{Name: name, Modules: []ModuleOnBase{}, Started: w.started[name], State: BaseUnknown}
+	if b != nil {
+		row.Identity, row.State = b.Identity, stateOf(b)
+		for _, m := range b.Modules {
+			row.Modules = append(row.Modules, ModuleOnBase{Name: m.Name, Version: m.Version, State: string(m.State), Since: millis(m.Since), Own: m.Own})
+		}
+	}
+	if hasNode {
+		w.addNode(row, n)
+	} else if w.namespace != "" {
+		w.addTold(row)
+	}
+	row.Reason = w.reason(row, n)
+	row.Bad = row.Reason != ""
+	return row
+}
+
+func stateOf(b *timeline.BaseStatus) BaseState {
+	switch {
+	case !b.Running:
+		return BaseCrashed
+	case !b.Ready:
+		return BaseStarting
+	case !b.Connected:
+		return BaseDisconnected
+	}
+	return BaseRunning
+}
+
+// addNode adds what the Node of a base says.
+func (w *world) addNode(row *BaseRow, n node) {
+	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, string(n.state), n.cordoned, n.holder
+	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
+	row.Identity = cmp.Or(row.Identity, n.identity)
+	row.Pressure = n.pressure
+	if n.metaspace == 0 {
+		return
+	}
+	var requested int64
+	for uid := range w.podsOn[row.Name] {
+		requested += w.pods[uid].memory
+	}
+	row.MetaspaceMax, row.MetaspaceUsed = n.metaspace, n.metaspace-n.free+requested
+	u := w.uses[row.Name]
+	if u == nil {
+		u = &use{}
+		w.uses[row.Name] = u
+	}
+	row.Leak = u.leak(row)
+}
+
+// addTold adds what the events of a run tell of the Node of a base, and its set, as a zone: SET-N.
+func (w *world) addTold(row *BaseRow) {
+	if at := strings.LastIndex(row.Name, "-"); at > 0 {
+		row.Zone = row.Name[:at]
+	}
+	if n := w.state.Nodes.Get(w.nodeOf[row.Name]); n != nil {
+		row.Node, row.NodeState = n.Name, string(n.State)
+	}
+}
+
+// reason says why a base is not as it should be, the worst first; empty if all is well.
+func (w *world) reason(row *BaseRow, n node) string {
+	var parts []string
+	switch row.State {
+	case BaseRunning:
+	case BaseUnknown:
+		parts = append(parts, "nothing is known of its process")
+	default:
+		parts = append(parts, string(row.State))
+	}
+	if row.Node != "" && row.NodeState != string(timeline.NodeReady) {
+		parts = append(parts, timeline.Join(": ", "Node "+row.NodeState, n.message))
+	}
+	if row.Pressure {
+		parts = append(parts, "more than 90% of the metaspace are in use")
+	}
+	for _, m := range row.Modules {
+		if m.State == string(timeline.ModuleBroken) {
+			parts = append(parts, m.Name+":"+m.Version+" is broken")
+		}
+	}
+	var pods []string
+	for uid := range w.podsOn[row.Name] {
+		if p := w.state.Pods.Get(uid); p != nil && !p.Ready && p.Reason != "" && p.Reason != creating && !p.Deleting {
+			pods = append(pods, p.Name+": "+p.Reason)
+		}
+	}
+	slices.Sort(pods)
+	return strings.Join(append(parts, pods...), "; ")
+}
+
+// creating is the reason of a Pod that has no other one.
+const creating = "ContainerCreating"
+
+func (w *world) podRow(uid string) *PodRow {
+	p := w.state.Pods.Get(uid)
+	if p == nil {
+		return nil
+	}
+	namespace := cmp.Or(w.pods[uid].namespace, w.namespace)
+	return &PodRow{
+		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Node: p.Node, Base: p.Base, Modules: refs(p.Modules),
+		Phase: p.Phase, Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
+	}
+}
+
+func refs(modules []timeline.ModuleRef) []ModuleRef {
+	list := make([]ModuleRef, len(modules))
+	for i, m := range modules {
+		list[i] = ModuleRef(m)
+	}
+	return list
+}
+
+func (w *world) serviceRow(key string) *ServiceRow {
+	s := w.state.Services.Get(key)
+	if s == nil || len(s.Endpoints) == 0 {
+		return nil
+	}
+	namespace, name, qualified := strings.Cut(key, "/")
+	if !qualified {
+		namespace, name = w.namespace, key
+	}
+	row := &ServiceRow{Namespace: namespace, Name: name, Total: len(s.Endpoints)}
+	for _, e := range s.Endpoints {
+		if p := w.state.Pods.Get(e.Pod); p != nil && len(p.Modules) > 0 && row.Module == "" {
+			row.Module = p.Modules[0].Name
+		}
+		if e.Ready {
+			row.Ready++
+			row.Bases = append(row.Bases, e.Base)
+		}
+	}
+	slices.Sort(row.Bases)
+	row.Bases = slices.DeleteFunc(slices.Compact(row.Bases), func(b string) bool { return b == "" })
+	return row
+}
+
+func (w *world) componentRow(name string) *ComponentRow {
+	if l, there := w.leases[name]; there {
+		row := l.row
+		for _, n := range w.nodes {
+			if n.holder == name {
+				row.Bases++
+			}
+		}
+		return &row
+	}
+	row, known := w.processes[name]
+	if c := w.state.Components.Get(name); c != nil {
+		row.Name, row.State, row.Since, row.Message = c.Name, string(c.State), millis(c.Since), cmp.Or(c.Message, row.Message)
+		return &row
+	}
+	if !known {
+		return nil
+	}
+	return &row
+}
+
+func (w *world) faultRow(key string) *FaultRow {
+	if r, there := w.rules[key]; there {
+		return &r
+	}
+	f := w.state.Faults.Get(key)
+	if f == nil {
+		delete(w.fired, key)
+		return nil
+	}
+	return &FaultRow{ID: f.ID, Base: f.Base, Text: f.Message, Since: millis(f.Since), Fired: w.fired[key]}
+}
+
+// use follows the metaspace of a base.
+type use struct {
+	modules string // that are on it, if all of them are active
+	last    int64  // in use while they were
+	before  map[string]int64
+}
+
+// leak is how much more is in use than when the same modules were on the base before. What modules
+// take is told late, so only the use at the end of such a time counts.
+func (u *use) leak(row *BaseRow) int64 {
+	var names []string
+	for _, m := range row.Modules {
+		if m.State != string(timeline.ModuleActivated) {
+			return 0 // on its way from one to the other
+		}
+		names = append(names, m.Name)
+	}
+	version := make([]string, len(row.Modules))
+	for i, m := range row.Modules {
+		version[i] = m.Name + ":" + m.Version
+	}
+	modules, key := strings.Join(version, ","), strings.Join(names, ",")
+	if modules != u.modules && u.last > 0 {
+		if u.before == nil {
+			u.before = map[string]int64{}
+		}
+		if _, known := u.before[namesOf(u.modules)]; !known {
+			u.before[namesOf(u.modules)] = u.last
+		}
+	}
+	u.modules, u.last = modules, row.MetaspaceUsed
+	if first, known := u.before[key]; known && row.MetaspaceUsed > first {
+		return row.MetaspaceUsed - first
+	}
+	return 0
+}
+
+// namesOf leaves out the versions.
+func namesOf(modules string) string {
+	parts := strings.Split(modules, ",")
+	for i, p := range parts {
+		parts[i], _, _ = strings.Cut(p, ":")
+	}
+	return strings.Join(parts, ",")
+}

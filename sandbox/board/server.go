@@ -1,0 +1,131 @@
+package board
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/feed"
+)
+
+//go:embed web/dist
+var dist embed.FS
+
+// pingEvery is how often a stream says that it is there: what stands between may close it otherwise.
+const pingEvery = 15 * time.Second
+
+// handler serves the page and its data.
+func (b *Board) handler() http.Handler {
+	page, err := fs.Sub(dist, "web/dist")
+	if err != nil {
+		panic(err) // the name is a constant
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", b.guard.Public(fresh(gzhttp.GzipHandler(http.FileServerFS(page)))))
+	mux.Handle("POST /api/session", b.guard.Begin())
+	for pattern, serve := range map[string]http.HandlerFunc{
+		"GET /api/events": b.events, "GET /api/history": b.history, "GET /api/history/{id}": b.chunk, "GET /api/why": b.why, "POST /api/actions/{id}": b.acts.serve,
+		"/api/": func(w http.ResponseWriter, r *http.Request) {
+			access.Deny(w, http.StatusNotFound, "there is no "+r.URL.Path)
+		},
+	} {
+		mux.Handle(pattern, b.guard.Data(serve))
+	}
+	return mux
+}
+
+// fresh has browsers ask whether the page is still the same.
+func fresh(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			access.Deny(w, http.StatusMethodNotAllowed, "a page can only be read")
+			return
+		}
+		w.Header().Set("Cache-Control", "no-cache")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// events is the stream: everything that is, and then what changes.
+func (b *Board) events(w http.ResponseWriter, r *http.Request) {
+	first, subscriber, err := b.feed.Subscribe(b.now())
+	if err != nil {
+		access.Deny(w, http.StatusInternalServerError, err.Error())
+		return
+	}
+	defer subscriber.Close()
+	w.Header().Set("Content-Type", "text/event-stream")
+	stream := http.NewResponseController(w)
+	send := func(m feed.Message) error {
+		if err := stream.SetWriteDeadline(time.Now().Add(2 * pingEvery)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		text := ": ping\n\n"
+		if m.Event != "" {
+			text = fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", m.Seq, m.Event, m.Data)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+		return stream.Flush()
+	}
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	for err := send(first); err == nil; {
+		select {
+		case m, goesOn := <-subscriber.Messages():
+			if !goesOn {
+				return // it read too slowly: the browser connects again, and gets everything anew
+			}
+			err = send(m)
+		case <-ping.C:
+			if _, err = b.guard.Check(r); err == nil {
+				err = send(feed.Message{})
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// history lists the parts of the past.
+func (b *Board) history(w http.ResponseWriter, _ *http.Request) {
+	h := History{Epoch: b.epoch, Chunks: []Chunk{}}
+	for _, c := range b.feed.Chunks() {
+		h.Chunks = append(h.Chunks, Chunk(c))
+	}
+	answer(w, h)
+}
+
+// chunk serves a part of the past.
+func (b *Board) chunk(w http.ResponseWriter, r *http.Request) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		access.Deny(w, http.StatusBadRequest, "the id of a chunk is a number")
+		return
+	}
+	content, compressed, ok := b.feed.Chunk(id)
+	if !ok {
+		access.Deny(w, http.StatusNotFound, "this part of the past is not kept any more")
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	if compressed {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	_, _ = w.Write(content) // whoever asked may be gone
+}
+
+func answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // whoever asked may be gone
+}

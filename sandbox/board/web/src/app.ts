@@ -1,0 +1,77 @@
+import { Component } from "preact";
+import type { ComponentType, VNode } from "preact";
+import { Model } from "./state/model";
+import { format, languageOf, texts } from "./texts";
+import type { Language, Text } from "./texts";
+
+// model is the state of the page, of which there is one.
+export const model = new Model();
+
+let language: Language = "en";
+
+// t is a text in the language of the page.
+export function t(key: Text, values?: Record<string, string | number>): string {
+  return format(texts[key][language === "en" ? 0 : 1], values);
+}
+
+// maybe is the text of a key that a server made, or what is to stand there if there is none.
+export function maybe(key: string, otherwise: string): string {
+  return key in texts ? t(key as Text) : otherwise;
+}
+
+// remember and remembered keep what somebody chose; a browser may forbid it.
+function remember(name: string, value: string): void {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // then it holds as long as the URL does
+  }
+}
+
+function remembered(name: string): string | null {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+// currentLanguage chooses the language, and says it to the document.
+export function currentLanguage(): Language {
+  language = languageOf(model.place.lang, remembered("lang"), navigator.languages);
+  document.documentElement.lang = language;
+  return language;
+}
+
+export function chooseLanguage(l: Language): void {
+  remember("lang", l);
+  model.go({ lang: l }, true);
+}
+
+// currentTheme chooses light or dark.
+export function currentTheme(): "light" | "dark" {
+  const chosen = model.place.theme || remembered("theme");
+  const theme = chosen === "light" || chosen === "dark" ? chosen : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  document.documentElement.dataset["theme"] = theme;
+  return theme;
+}
+
+export function chooseTheme(theme: "light" | "dark"): void {
+  remember("theme", theme);
+  model.go({ theme }, true);
+}
+
+// memo draws a component anew only when one of its properties is another one.
+export function memo<P extends object>(draw: (props: P) => VNode | null): ComponentType<P> {
+  return class extends Component<P> {
+    override shouldComponentUpdate(next: Readonly<P>): boolean {
+      const keys = new Set([...Object.keys(next), ...Object.keys(this.props)]) as Set<keyof P>;
+      for (const key of keys) if (key !== ("children" as keyof P) && next[key] !== (this.props as P)[key]) return true;
+      return false;
+    }
+
+    override render(props: P): VNode | null {
+      return draw(props);
+    }
+  };
+}

@@ -1,0 +1,190 @@
+import type { BaseRow, LogEntry, ModuleOnBase, PodRow } from "../wire";
+import type { History, Track } from "../state/history";
+import type { Logbook } from "../state/logbook";
+import { compareNames } from "./look";
+import type { VersionNumbers } from "./look";
+import { Rows } from "./model";
+import type { Bar, Lane, Mark } from "./model";
+
+// LIVES are the words of the report for the states of a base.
+const LIVES: Record<string, string> = { running: "ready", starting: "starting", disconnected: "disconnected", crashed: "down", unknown: "unknown" };
+
+// Builder makes lanes of a history. It makes a lane anew only when something was added to it.
+export class Builder {
+  private readonly made = new Map<string, { sign: string; lane: Lane }>();
+
+  constructor(private readonly history: History, private readonly log: Logbook, private readonly versions: VersionNumbers) {}
+
+  // base makes the lane of a base.
+  base(name: string): Lane {
+    const { tracks, podsOf } = this.history;
+    const track = tracks.base.get(name);
+    const pods = [...(podsOf.get(name) ?? [])].map((uid) => tracks.pod.get(uid)).filter((t) => t !== undefined);
+    const log = this.log.of(name);
+    const sign = `${this.history.begin} ${track?.times.length} ${track?.times.at(-1)} ${pods.reduce((n, p) => n + p.times.length, 0)} ${pods.length} ${log.length} ${log.at(-1)?.id}`;
+    return this.keep(`base/${name}`, sign, () => {
+      const rows = new Rows();
+      if (track) {
+        life(rows, name, track);
+        modules(rows, name, track, this.versions);
+      }
+      for (const pod of pods.toSorted((a, b) => a.times[0]! - b.times[0]!)) onePod(rows, pod, this.versions, (p) => p.base === name);
+      return { kind: "base", name, rows: rows.rows, marks: log.map(markOf).filter((m) => m !== null) };
+    });
+  }
+
+  // heads makes the lanes that are not of bases: components, faults, Services, Pods without a base.
+  heads(): Lane[] {
+    const { tracks, begin } = this.history;
+    const size = [tracks.component, tracks.fault, tracks.service].flatMap((m) => [...(m as Map<string, Track<object>>).values()]).reduce((n, t) => n + t.times.length, 0);
+    const waiting = this.history.podsOf.get("");
+    const key = `${begin} ${size} ${waiting?.size ?? 0} ${this.log.version}`;
+    const names = [...tracks.component.keys()].toSorted(compareNames);
+    const all = names.map((n) => this.keep(`component/${n}`, key, () => this.component(n)));
+    const calm = all.filter((l) => l.rows.length === 1 && l.rows[0]!.bars.length === 1 && l.rows[0]!.bars[0]!.state === "running");
+    const lanes = all.filter((l) => calm.length < 2 || !calm.includes(l));
+    if (calm.length > 1) lanes.unshift({ kind: "component", name: "", rows: [{ thing: "process", bars: [{ ...calm[0]!.rows[0]!.bars[0]!, name: "", text: calm.map((l) => l.name).join(", ") }] }], marks: [] });
+    if (tracks.fault.size > 0) lanes.push(this.keep("faults", key, () => this.faults()));
+    for (const n of [...tracks.service.keys()].toSorted(compareNames)) lanes.push(this.keep(`service/${n}`, key, () => this.service(n)));
+    const wait = this.keep("waiting", `${key} ${this.history.end}`, () => this.waiting());
+    if (wait.rows.length > 0) lanes.push(wait);
+    return lanes;
+  }
+
+  private keep(key: string, sign: string, make: () => Lane): Lane {
+    const known = this.made.get(key);
+    if (known?.sign === sign) return known.lane;
+    const lane = make();
+    this.made.set(key, { sign, lane });
+    return lane;
+  }
+
+  private component(name: string): Lane {
+    const rows = new Rows();
+    spans(this.history.tracks.component.get(name)!, (row, from, last) =>
+      rows.turn("process", last, bar(from, row.state, -1, name, row.message ?? "", ["component", name])));
+    return { kind: "component", name, rows: rows.rows, marks: [] };
+  }
+
+  private faults(): Lane {
+    const rows = new Rows();
+    const list = [...this.history.tracks.fault].toSorted((a, b) => a[1].times[0]! - b[1].times[0]!);
+    for (const [key, track] of list) {
+      spans(track, (row, from, last) => last ?? rows.open("fault", bar(from, "set", -1, row.base || "api", row.text, ["fault", key])));
+    }
+    const marks = this.log.entries.filter((e) => e.kind === "fault" && e.state === "fired").map(markOf).filter((m) => m !== null);
+    return { kind: "faults", name: "", rows: rows.rows, marks };
+  }
+
+  private service(key: string): Lane {
+    const rows = new Rows();
+    spans(this.history.tracks.service.get(key)!, (row, from, last) => {
+      const state = row.total === 0 ? "empty" : row.ready === 0 ? "none" : row.ready < row.total ? "some" : "all";
+      return rows.turn("endpoints", last, bar(from, state, -1, row.name, `${row.ready}/${row.total}`, ["service", key]));
+    });
+    return { kind: "service", name: key, rows: rows.rows, marks: [] };
+  }
+
+  // waiting has Pods that were without a base for a second at least, the newest ones.
+  private waiting(): Lane {
+    const rows = new Rows();
+    const { tracks, podsOf, end } = this.history;
+    const list = [...(podsOf.get("") ?? [])].slice(-500).map((uid) => tracks.pod.get(uid)).filter((t) => t !== undefined);
+    for (const track of list) {
+      const waits = track.rows.findIndex((r) => r !== null && !r.base);
+      const until = track.times[waits + 1] ?? end;
+      if (waits >= 0 && until - track.times[waits]! >= 1000 && rows.rows.length < 8) onePod(rows, track, this.versions, (p) => !p.base);
+    }
+    return { kind: "waiting", name: "", rows: rows.rows, marks: [] };
+  }
+}
+
+function bar(from: number, state: string, version: number, name: string, text: string, on: Bar["on"]): Bar {
+  return { from, to: Infinity, state, version, name, text, on };
+}
+
+// spans walks through a track. Visit returns the bar that lasts from then on.
+function spans<R>(track: Track<R>, visit: (row: R, from: number, last: Bar | undefined) => Bar): void {
+  let last: Bar | undefined;
+  for (let i = 0; i < track.times.length; i++) {
+    const row = track.rows[i];
+    const from = track.times[i]!;
+    if (row) last = visit(row, from, last);
+    else if (last) {
+      last.to = from;
+      last = undefined;
+    }
+  }
+}
+
+function life(rows: Rows, name: string, track: Track<BaseRow>): void {
+  spans(track, (row, from, last) => rows.turn("life", last, bar(from, LIVES[row.state] ?? row.state, -1, name, row.reason ?? "", ["base", name])));
+  let node: Bar | undefined;
+  for (let i = 0; i < track.times.length; i++) {
+    const state = track.rows[i]?.nodeState;
+    const from = track.times[i]!;
+    if (state) node = rows.turn("node", node, bar(from, state, -1, track.rows[i]!.node ?? name, "", ["base", name]));
+    else if (node) {
+      node.to = from;
+      node = undefined;
+    }
+  }
+}
+
+function modules(rows: Rows, name: string, track: Track<BaseRow>, versions: VersionNumbers): void {
+  const open = new Map<string, Bar>();
+  let before: readonly ModuleOnBase[] | undefined;
+  for (let i = 0; i < track.times.length; i++) {
+    const now = track.rows[i]?.modules;
+    const from = track.times[i]!;
+    if (now === before) continue;
+    before = now;
+    const there = new Set(now?.map((m) => `${m.name}:${m.version}`));
+    for (const [key, last] of open) {
+      if (there.has(key)) continue;
+      last.to = from;
+      open.delete(key);
+    }
+    for (const m of now ?? []) {
+      const key = `${m.name}:${m.version}`;
+      open.set(key, rows.turn("module", open.get(key), bar(from, m.state, versions.of(m.version), key, "", ["base", name])));
+    }
+  }
+}
+
+function onePod(rows: Rows, track: Track<PodRow>, versions: VersionNumbers, here: (p: PodRow) => boolean): void {
+  let last: Bar | undefined;
+  for (let i = 0; i < track.times.length; i++) {
+    const pod = track.rows[i];
+    const from = track.times[i]!;
+    if (pod && here(pod)) {
+      const text = [pod.deleting ? `${pod.phase}, deleting` : pod.phase, pod.reason].filter((s) => s).join(", ");
+      last = rows.turn("pod", last, bar(from, podState(pod), versions.of(pod.modules[0]?.version ?? ""), pod.name, text, ["pod", pod.uid]));
+    } else if (last) {
+      last.to = from;
+      last = undefined;
+    }
+  }
+}
+
+// podState is the state of a Pod in a word.
+export function podState(pod: PodRow): string {
+  if (pod.deleting) return "terminating";
+  if (pod.ready) return "ready";
+  return pod.phase === "Pending" ? "pending" : "notReady";
+}
+
+// routine tells whether an entry is a question that was answered well: controllers ask all the time.
+const routine = (e: LogEntry): boolean => !e.code && (e.name === "health" || (e.name ?? "").startsWith("query"));
+
+function markOf(e: LogEntry): Mark | null {
+  const mark = (kind: Mark["kind"], took: number): Mark => ({ from: e.time - took, to: e.time, kind, text: markText(e) });
+  if (e.kind === "command") return routine(e) ? null : mark(e.code || e.bad ? "failure" : "command", e.took ?? 0);
+  if (e.kind === "request") return mark("lost", 0);
+  return e.kind === "fault" && e.state === "fired" ? mark("fired", 0) : null;
+}
+
+function markText(e: LogEntry): string {
+  const module = [e.module, e.version].filter((s) => s).join(":");
+  return [[e.name, module].filter((s) => s).join(" "), e.code, e.kind === "request" ? e.state : "", e.text].filter((s) => s).join(": ");
+}

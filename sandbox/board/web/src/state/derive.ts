@@ -1,0 +1,205 @@
+import type { BaseRow, LogEntry, ModuleRef, WorkloadRow } from "../wire";
+import { compareNames } from "../lanes/look";
+import type { Track } from "./history";
+import type { Place } from "./url";
+import type { World } from "./world";
+
+// What the tables mean to somebody who looks at them. All of it is pure.
+
+export type Health = "good" | "busy" | "warn" | "bad";
+
+// healthOf is how a base is, as a colour.
+export function healthOf(b: BaseRow): Health {
+  switch (b.state) {
+    case "running":
+      return b.bad || b.pressure || broken(b) ? "warn" : "good";
+    case "starting":
+      return "busy";
+    case "crashed":
+      return "bad";
+    default:
+      return "warn";
+  }
+}
+
+// broken tells whether a module on a base is.
+export const broken = (b: BaseRow): boolean => b.modules.some((m) => m.state === "BROKEN");
+
+export interface Zone {
+  name: string;
+  bases: BaseRow[];
+}
+
+// matchesBase tells whether a base is one that the filters of the URL choose.
+export function matchesBase(b: BaseRow, f: Pick<Place, "q" | "zone" | "base" | "module" | "version" | "state">): boolean {
+  if (f.zone && (b.zone ?? "") !== f.zone) return false;
+  if (f.base && b.name !== f.base) return false;
+  if (f.state && b.state !== f.state && !(f.state === "bad" && healthOf(b) !== "good")) return false;
+  if ((f.module || f.version) && !b.modules.some((m) => (!f.module || m.name === f.module) && (!f.version || m.version === f.version))) return false;
+  if (!f.q) return true;
+  const q = f.q.toLowerCase();
+  return [b.name, b.zone, b.baseName, b.node, b.ip, b.identity].some((s) => s?.toLowerCase().includes(q)) ||
+    b.modules.some((m) => `${m.name}:${m.version}`.toLowerCase().includes(q));
+}
+
+// zonesOf groups bases, both in the order of names.
+export function zonesOf(bases: Iterable<BaseRow>): Zone[] {
+  const zones = new Map<string, BaseRow[]>();
+  for (const b of bases) {
+    const zone = zones.get(b.zone ?? "");
+    if (zone) zone.push(b);
+    else zones.set(b.zone ?? "", [b]);
+  }
+  return [...zones].map(([name, list]) => ({ name, bases: list.sort((a, b) => compareNames(a.name, b.name)) })).sort((a, b) => compareNames(a.name, b.name));
+}
+
+export interface VersionCount {
+  version: string;
+  active: number;
+  installing: number;
+  inactive: number;
+  broken: number;
+}
+
+export interface ModuleCount {
+  name: string;
+  bases: number;
+  broken: number;
+  versions: VersionCount[];
+}
+
+// modulesOf counts versions of modules on bases.
+export function modulesOf(bases: Iterable<BaseRow>): ModuleCount[] {
+  const modules = new Map<string, { bases: Set<string>; versions: Map<string, VersionCount> }>();
+  for (const b of bases) {
+    for (const m of b.modules) {
+      let module = modules.get(m.name);
+      if (!module) modules.set(m.name, (module = { bases: new Set(), versions: new Map() }));
+      module.bases.add(b.name);
+      let v = module.versions.get(m.version);
+      if (!v) module.versions.set(m.version, (v = { version: m.version, active: 0, installing: 0, inactive: 0, broken: 0 }));
+      if (m.state === "ACTIVATED") v.active++;
+      else if (m.state === "RESOLVED") v.installing++;
+      else if (m.state === "BROKEN") v.broken++;
+      else v.inactive++;
+    }
+  }
+  return [...modules].map(([name, m]) => {
+    const versions = [...m.versions.values()].sort((a, b) => compareNames(a.version, b.version));
+    return { name, bases: m.bases.size, broken: versions.reduce((n, v) => n + v.broken, 0), versions };
+  }).sort((a, b) => compareNames(a.name, b.name));
+}
+
+// versionsOf are all versions that bases and workloads name.
+export function* versionsOf(world: World): Iterable<string> {
+  for (const b of world.base.values()) for (const m of b.modules) yield m.version;
+  for (const w of world.workload.values()) for (const m of w.modules) yield m.version;
+}
+
+export interface Trend {
+  // share of the metaspace that is used, 0 to 1; change of it over the last five minutes.
+  share: number;
+  change: number;
+}
+
+const trends = new WeakMap<BaseRow, Trend>();
+const TREND_TIME = 5 * 60e3;
+
+// trendOf says how the metaspace of a base goes, from what is known of its past; null = no limit.
+export function trendOf(b: BaseRow, track: Track<BaseRow> | undefined): Trend | null {
+  const max = b.metaspaceMax ?? 0;
+  if (max <= 0) return null;
+  const known = trends.get(b);
+  if (known) return known;
+  const used = b.metaspaceUsed ?? 0;
+  const since = track?.times[track.rows.lastIndexOf(b)] ?? 0;
+  const before = track?.at(since - TREND_TIME) ?? track?.rows[0];
+  const trend = { share: used / max, change: before?.metaspaceUsed && before.identity === b.identity ? (used - before.metaspaceUsed) / max : 0 };
+  trends.set(b, trend);
+  return trend;
+}
+
+export interface Summary {
+  bases: number;
+  states: Map<string, number>;
+  unwell: number;
+  modules: number;
+  broken: number;
+  rolling: number;
+  stuck: number;
+  workloads: number;
+  rate: number;
+  lostRate: number;
+  lost: number;
+  faults: number;
+  findings: number;
+  down: string[];
+}
+
+// summaryOf is what can be said in a line.
+export function summaryOf(world: World): Summary {
+  const s: Summary = { bases: world.base.size, states: new Map(), unwell: 0, modules: 0, broken: 0, rolling: 0, stuck: 0, workloads: world.workload.size, rate: 0, lostRate: 0, lost: 0, faults: world.fault.size, findings: world.finding.size, down: [] };
+  for (const b of world.base.values()) {
+    s.states.set(b.state, (s.states.get(b.state) ?? 0) + 1);
+    if (healthOf(b) !== "good") s.unwell++;
+    for (const m of b.modules) {
+      if (m.state === "ACTIVATED") s.modules++;
+      if (m.state === "BROKEN") s.broken++;
+    }
+  }
+  for (const w of world.workload.values()) {
+    if (w.stuck) s.stuck++;
+    else if (w.rolling) s.rolling++;
+  }
+  for (const t of world.stream.values()) {
+    s.lost += t.lost;
+    if (t.ended) continue;
+    s.rate += t.rate;
+    s.lostRate += t.lostRate;
+  }
+  for (const c of world.component.values()) if (c.state !== "running") s.down.push(c.name);
+  return s;
+}
+
+// workloadState is how a workload is, in a word.
+export function workloadState(w: WorkloadRow): "stuck" | "paused" | "rolling" | "ready" | "waiting" {
+  if (w.stuck) return "stuck";
+  if (w.paused) return "paused";
+  if (w.rolling) return "rolling";
+  return w.ready >= w.desired ? "ready" : "waiting";
+}
+
+// refs writes modules as NAME:VERSION.
+export const refs = (list: readonly ModuleRef[]): string => list.map((m) => (m.version ? `${m.name}:${m.version}` : m.name)).join(", ");
+
+// matchesEntry tells whether the filters of the URL choose an entry of the log.
+export function matchesEntry(e: LogEntry, f: Pick<Place, "q" | "base" | "module" | "version" | "kinds" | "bad">): boolean {
+  if (f.bad && !e.bad) return false;
+  if (f.kinds.length > 0 && !f.kinds.includes(e.kind)) return false;
+  if (f.base && e.base !== f.base) return false;
+  if (f.module && e.module !== f.module) return false;
+  if (f.version && e.version !== f.version) return false;
+  if (!f.q) return true;
+  const q = f.q.toLowerCase();
+  return [e.base, e.name, e.module, e.version, e.state, e.code, e.text, e.user].some((s) => s?.toLowerCase().includes(q));
+}
+
+export interface Density {
+  all: number[];
+  bad: number[];
+  most: number;
+}
+
+// densityOf counts entries of the log by parts of a time.
+export function densityOf(entries: readonly LogEntry[], begin: number, end: number, parts: number): Density {
+  const d: Density = { all: new Array(parts).fill(0), bad: new Array(parts).fill(0), most: 1 };
+  const width = Math.max(end - begin, 1) / parts;
+  for (const e of entries) {
+    const i = Math.min(Math.floor((e.time - begin) / width), parts - 1);
+    if (i < 0) continue;
+    d.all[i]!++;
+    if (e.bad) d.bad[i]!++;
+    if (d.all[i]! > d.most) d.most = d.all[i]!;
+  }
+  return d;
+}

@@ -1,0 +1,86 @@
+import type { LogEntry } from "../wire";
+import { intern } from "./world";
+
+// Logbook holds what has happened, in the order of its numbers.
+export class Logbook {
+  entries: LogEntry[] = [];
+  // version grows with each change.
+  version = 0;
+  private readonly byBase = new Map<string, LogEntry[]>();
+
+  private chosen: { key: string; of: LogEntry[]; seen: number; list: LogEntry[] } = { key: "", of: [], seen: 0, list: [] };
+
+  constructor(private readonly most = 500_000) {}
+
+  // add takes entries that are later than all others; those that it has already it leaves.
+  add(list: readonly LogEntry[]): void {
+    const last = this.entries.at(-1)?.id ?? -1;
+    for (const entry of list) {
+      if (entry.id <= last) continue;
+      tidy(entry);
+      this.entries.push(entry);
+      this.index(entry);
+    }
+    this.version++;
+    if (this.entries.length > this.most * 1.1) this.rebuild(this.entries.slice(-this.most));
+  }
+
+  // prepend takes entries that are earlier; those that it has already it leaves.
+  prepend(list: readonly LogEntry[]): void {
+    const first = this.entries[0]?.id ?? Infinity;
+    const older = list.filter((e) => e.id < first).slice(-Math.max(this.most - this.entries.length, 0));
+    older.forEach(tidy);
+    if (older.length > 0) this.rebuild([...older, ...this.entries]);
+  }
+
+  clear(): void {
+    this.rebuild([]);
+  }
+
+  // of returns the entries about a base.
+  of(base: string): readonly LogEntry[] {
+    return this.byBase.get(base) ?? [];
+  }
+
+  // choose returns the entries that a filter lets through. With the same key it looks only at those
+  // that are new.
+  choose(key: string, matches: (e: LogEntry) => boolean): readonly LogEntry[] {
+    const { entries } = this;
+    if (this.chosen.key !== key || this.chosen.of !== entries) this.chosen = { key, of: entries, seen: 0, list: [] };
+    const c = this.chosen;
+    for (; c.seen < entries.length; c.seen++) if (matches(entries[c.seen]!)) c.list.push(entries[c.seen]!);
+    return c.list;
+  }
+
+  // until returns how many entries there were at a time, of all or of a list of them.
+  until(time: number, list: readonly LogEntry[] = this.entries): number {
+    let low = 0;
+    let high = list.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (list[middle]!.time <= time) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  private rebuild(entries: LogEntry[]): void {
+    this.entries = entries;
+    this.byBase.clear();
+    entries.forEach((e) => this.index(e));
+    this.version++;
+  }
+
+  private index(entry: LogEntry): void {
+    if (!entry.base) return;
+    const list = this.byBase.get(entry.base);
+    if (list) list.push(entry);
+    else this.byBase.set(entry.base, [entry]);
+  }
+}
+
+// tidy makes equal strings of entries the same.
+function tidy(entry: LogEntry): void {
+  const e = entry as unknown as Record<string, unknown>;
+  for (const key in e) if (typeof e[key] === "string") e[key] = intern(e[key]);
+}

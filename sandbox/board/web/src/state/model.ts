@@ -1,0 +1,202 @@
+import type { BoardRow, Snapshot } from "../wire";
+import { Builder } from "../lanes/build";
+import { VersionNumbers } from "../lanes/look";
+import { versionsOf } from "./derive";
+import { Feed, login } from "./feed";
+import type { Access } from "./feed";
+import { History } from "./history";
+import { Logbook } from "./logbook";
+import { fill, MOST_ROWS } from "./past";
+import { tick, timeOf } from "./player";
+import type { Player } from "./player";
+import { home, read, write } from "./url";
+import type { Place } from "./url";
+import type { World } from "./world";
+
+// Frame is what is drawn: the world at a moment, and everything that leads to it.
+export interface Frame {
+  world: World;
+  // time that is shown; live tells whether that is the newest.
+  time: number;
+  live: boolean;
+  history: History;
+  log: Logbook;
+  versions: VersionNumbers;
+  builder: Builder;
+  player: Player;
+  place: Place;
+  access: Access;
+  retryAt: number;
+  // past tells whether chunks of the past are still being loaded.
+  past: boolean;
+  board: BoardRow | undefined;
+}
+
+// NOTE_AFTER is how long a moment has to stand, in milliseconds, until the URL says it: browsers do not
+// let a page write its URL a hundred times a second.
+const NOTE_AFTER = 250;
+
+// KEEP is how much of the past is dropped when there is too much of it.
+const KEEP = 0.8;
+
+// Model is the state of the page. Whoever draws it subscribes.
+export class Model {
+  history = new History();
+  log = new Logbook();
+  versions = new VersionNumbers();
+  builder = new Builder(this.history, this.log, this.versions);
+  player: Player = { mode: "live" };
+  place: Place = read(location.search);
+  access: Access = "connecting";
+  retryAt = 0;
+  past = false;
+
+  private epoch = "";
+  private readonly listeners = new Set<() => void>();
+  private asked = 0;
+  private ticked = 0;
+  private noting = 0;
+  private readonly feed = new Feed({
+    snapshot: (s) => this.snapshot(s),
+    changes: (c) => {
+      this.history.change(c);
+      if (c.log) this.log.add(c.log);
+      this.learn();
+      this.bound();
+      this.changed();
+    },
+    access: (a, retryAt) => {
+      this.access = a;
+      this.retryAt = retryAt ?? 0;
+      this.changed();
+    },
+  });
+
+  // start exchanges the token of the opened URL, if there is one, and connects.
+  async start(): Promise<void> {
+    const token = new URLSearchParams(location.hash.slice(1)).get("token");
+    if (token) {
+      history.replaceState(null, "", location.pathname + location.search);
+      await login(token);
+    }
+    if (this.place.t !== null) this.player = { mode: "paused", time: this.place.t, speed: 1 };
+    addEventListener("popstate", () => {
+      this.place = read(location.search);
+      this.changed();
+    });
+    this.feed.start();
+  }
+
+  // connect tries again at once.
+  connect(): void {
+    this.access = "connecting";
+    this.feed.start();
+    this.changed();
+  }
+
+  // go changes the URL. Typing into a filter replaces the entry of the browser's history, all else
+  // adds one.
+  go(part: Partial<Place>, replace = false): void {
+    this.place = { ...this.place, ...part };
+    const url = location.pathname + write(this.place);
+    if (url !== location.pathname + location.search) {
+      if (replace) history.replaceState(null, "", url);
+      else history.pushState(null, "", url);
+    }
+    this.changed();
+  }
+
+  // reset leads to a view without filters.
+  reset(part: Partial<Place>): void {
+    const { lang, theme, t } = this.place;
+    this.go({ ...home, lang, theme, t, ...part });
+  }
+
+  play(p: Player): void {
+    this.player = p;
+    this.ticked = performance.now();
+    clearTimeout(this.noting);
+    if (p.mode !== "playing") this.noting = window.setTimeout(() => this.go({ t: p.mode === "live" ? null : Math.round(p.time) }, true), NOTE_AFTER);
+    this.changed();
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  frame(): Frame {
+    const { history, log, versions, builder, player, place, access, retryAt, past } = this;
+    const live = player.mode === "live";
+    const time = timeOf(player, history);
+    return { world: live ? history.now : history.at(time), time, live, history, log, versions, builder, player, place, access, retryAt, past, board: history.now.board.get("board") };
+  }
+
+  private snapshot(s: Snapshot): void {
+    if (s.epoch !== this.epoch) this.begin(s.epoch);
+    const first = this.history.begin === 0;
+    this.history.reset(s);
+    if (s.log) this.log.add(s.log);
+    this.learn();
+    if (first) void this.fill(s.epoch);
+    this.changed();
+  }
+
+  // begin forgets another server.
+  private begin(epoch: string): void {
+    this.epoch = epoch;
+    this.history = new History();
+    this.log = new Logbook();
+    this.versions = new VersionNumbers();
+    this.builder = new Builder(this.history, this.log, this.versions);
+  }
+
+  private async fill(epoch: string): Promise<void> {
+    this.past = true;
+    const { history } = this;
+    await fill(history, this.log, epoch, () => this.changed()).catch((err) => console.warn("the past cannot be loaded:", err));
+    if (this.history === history) {
+      this.past = false;
+      this.sortVersions();
+    }
+    this.changed();
+  }
+
+  private learn(): void {
+    this.versions.learn(versionsOf(this.history.now));
+  }
+
+  // sortVersions gives versions the colours that everybody sees who looks at the same past.
+  private sortVersions(): void {
+    const seen = new Set<string>();
+    for (const track of this.history.tracks.base.values()) {
+      let before: unknown;
+      for (const row of track.rows) {
+        if (row && row.modules !== before) for (const m of row.modules) seen.add(m.version);
+        before = row?.modules;
+      }
+    }
+    this.versions.sort(seen);
+    this.builder = new Builder(this.history, this.log, this.versions);
+  }
+
+  private bound(): void {
+    const h = this.history;
+    if (h.size > MOST_ROWS * 1.1) h.forget(h.end - (h.end - h.begin) * KEEP);
+  }
+
+  private changed(): void {
+    if (this.asked) return;
+    this.asked = requestAnimationFrame((now) => {
+      this.asked = 0;
+      if (this.player.mode === "playing") {
+        const next = tick(this.player, Math.max(now - this.ticked, 0), this.history);
+        this.ticked = now;
+        if (next.mode === "live") this.play(next);
+        else this.player = next;
+        this.changed();
+      }
+      for (const listener of this.listeners) listener();
+    });
+  }
+}

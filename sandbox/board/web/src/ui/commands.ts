@@ -1,0 +1,60 @@
+import type { BoardRow } from "../wire";
+import type { World } from "../state/world";
+
+// commandsFor are the commands that show the same as the panel, for what `why` is not asked about.
+// What they mean does not differ with the language.
+export function commandsFor(kind: string, key: string, world: World, board: BoardRow | undefined): string[] {
+  const sandbox = board?.source === "sandbox";
+  const koup = (rest: string): string => `koupsandbox ${rest}${board && board.title !== "koup" ? ` --name ${quote(board.title)}` : ""}`;
+  const [first = "", second = ""] = key.split("/");
+  switch (kind) {
+    case "base": {
+      const node = world.base.get(key)?.node;
+      return [...(sandbox ? [koup(`why node/${quote(key)}`), koup("base list -o wide"), koup(`base faults ${quote(key)}`)] : []), ...(node ? [`kubectl describe node ${quote(node)}`] : [])];
+    }
+    case "pod": {
+      const p = world.pod.get(key);
+      return p ? [`kubectl describe pod ${quote(p.name)} --namespace ${quote(p.namespace)}`] : [];
+    }
+    case "workload": {
+      const w = world.workload.get(key);
+      return w ? [`kubectl rollout status ${w.kind}/${quote(w.name)} --namespace ${quote(w.namespace)}`] : [];
+    }
+    case "component":
+      return sandbox ? [koup(`logs ${quote(key)}`), koup("status")] : ["kubectl get leases --all-namespaces"];
+    case "fault":
+      return sandbox && first !== "api" ? [koup(`base faults ${quote(first)}`), koup(`base clear ${quote(first)} ${quote(second)}`)] : sandbox ? [koup("api list")] : [];
+    case "service":
+      return [`kubectl get endpointslices --namespace ${quote(first)} --selector kubernetes.io/service-name=${quote(second)}`];
+    case "release":
+      return [`kubectl get releaseplan ${quote(second)} --namespace ${quote(first)} --output yaml`];
+    case "module":
+      return [`kubectl get modules --all-namespaces`, ...(sandbox ? [koup("base list -o wide")] : [])];
+    case "stream":
+      return sandbox ? [koup("watch")] : [];
+    case "finding":
+      return sandbox ? [koup("base list -o wide")] : ["kubectl get nodes --output wide"];
+  }
+  return [];
+}
+
+// quote makes a name safe for a shell.
+export const quote = (s: string): string => (/^[\w./:@=+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
+
+// whyOf is what is asked of the server: GET /api/why; null = it has nothing to say of such a thing.
+export function whyOf(kind: string, key: string, world: World): URLSearchParams | null {
+  const ask = (kind: string, name: string, namespace = ""): URLSearchParams => new URLSearchParams({ kind, namespace, name });
+  switch (kind) {
+    case "base":
+      return ask("base", key);
+    case "pod": {
+      const p = world.pod.get(key);
+      return p ? ask("pod", p.name, p.namespace) : null;
+    }
+    case "workload": {
+      const w = world.workload.get(key);
+      return w ? ask(w.kind, w.name, w.namespace) : null;
+    }
+  }
+  return null;
+}

@@ -1,0 +1,86 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import type { ReleaseRow, WorkloadRow } from "../wire";
+import { t } from "../app";
+import { count } from "../format";
+import { compareNames } from "../lanes/look";
+import { refs, workloadState } from "../state/derive";
+import type { Health } from "../state/derive";
+import type { Frame } from "../state/model";
+import { Bar, Dot, Empty, Open, Section } from "../ui/bits";
+import { Virtual } from "../ui/virtual";
+
+const HEALTH: Record<ReturnType<typeof workloadState>, Health> = { stuck: "bad", paused: "warn", rolling: "busy", ready: "good", waiting: "warn" };
+
+function parts(w: WorkloadRow): { parts: { n: number; look: string; label: string }[]; whole: number; label: string } {
+  const whole = Math.max(w.desired, w.updated, w.ready);
+  const ready = Math.min(w.updated, w.ready);
+  return {
+    parts: [
+      { n: ready, look: "good", label: t("updated") },
+      { n: w.updated - ready, look: "busy", label: t("updated") },
+      { n: Math.min(w.ready, whole) - ready, look: "older", label: t("ready") },
+    ],
+    whole,
+    label: `${t("updated")} ${w.updated}, ${t("ready")} ${w.ready}, ${t("desired")} ${w.desired}`,
+  };
+}
+
+// Progress is a workload in two lines.
+export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.Element {
+  const state = workloadState(row);
+  return (
+    <div class="progress">
+      <span class="line"><Dot health={HEALTH[state]} label={t(`w_${state}`)} /><Open sel={sel}>{row.name}</Open><span class="to">{row.modules.map((m) => m.version).join(", ")}</span><span class="numbers">{row.updated}/{row.desired}</span></span>
+      <Bar {...parts(row)} />
+    </div>
+  );
+}
+
+export function Workloads({ frame }: { frame: Frame }): JSX.Element {
+  const { world, place } = frame;
+  const rows = useMemo(() => {
+    const q = place.q.toLowerCase();
+    return [...world.workload].filter(([key, w]) => (!q || key.includes(q) || refs(w.modules).includes(q)) && (!place.module || w.modules.some((m) => m.name === place.module)) && (!place.state || workloadState(w) === place.state))
+      .sort((a, b) => Number(workloadState(a[1]) === "ready") - Number(workloadState(b[1]) === "ready") || compareNames(a[0], b[0]));
+  }, [world.workload, place.q, place.module, place.state]);
+  return (
+    <div class="fill">
+      {world.release.size > 0 && <Section title={t("releases")}>{[...world.release].map(([key, r]) => <Release key={key} name={key} row={r} />)}</Section>}
+      <Section title={t("workloads")} aside={count(rows.length)} class="grow">
+        {rows.length === 0 ? <Empty>{world.workload.size === 0 ? t("noWorkloads") : t("noneMatch")}</Empty> : (
+          <Virtual count={rows.length} row={(i) => rows[i]!} height={32} label={t("workloads")} keyOf={(r) => r[0]}
+            head={[<th>{t("workload")}</th>, <th>{t("state")}</th>, <th class="track">{t("progress")}</th>, <th class="number">{t("updated")}</th>, <th class="number">{t("ready")}</th>, <th class="number">{t("desired")}</th>, <th>{t("modules")}</th>, <th>{t("namespace")}</th>]}
+            draw={([key, w]) => {
+              const state = workloadState(w);
+              return [
+                <td><Open sel={`workload:${key}`}>{w.name}</Open> <small>{w.kind}{w.peer ? `, ${t("peer")}` : ""}</small></td>,
+                <td class="nowrap"><Dot health={HEALTH[state]} /> {t(`w_${state}`)}</td>,
+                <td class="track"><Bar {...parts(w)} /></td>,
+                <td class="number">{count(w.updated)}</td>, <td class="number">{count(w.ready)}</td>, <td class="number">{count(w.desired)}</td>,
+                <td>{refs(w.modules)}</td>, <td>{w.namespace}</td>,
+              ];
+            }} />
+        )}
+      </Section>
+    </div>
+  );
+}
+
+const RELEASES: Record<string, Health> = { Running: "busy", Done: "good", Succeeded: "good", Failed: "bad", Paused: "warn", Waiting: "warn" };
+
+function Release({ name, row }: { name: string; row: ReleaseRow }): JSX.Element {
+  return (
+    <div class="release">
+      <span class="line"><Dot health={RELEASES[row.phase] ?? "none"} /><Open sel={`release:${name}`}>{row.name}</Open><span>{row.phase}</span><small>{row.message}</small></span>
+      <ol class="batches">
+        {row.batches.map((b, i) => (
+          <li class={i + 1 === row.batch ? "current" : ""} style={{ flexGrow: String(Math.max(b.total, 1)) }}>
+            <span class="line"><span>{t("batch", { n: i + 1 })}</span><small>{b.state}</small><span class="numbers">{b.done}/{b.total}</span></span>
+            <Bar parts={[{ n: b.done, look: "good", label: "" }]} whole={b.total} label={`${t("batch", { n: i + 1 })}: ${b.done}/${b.total}`} />
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}

@@ -1,0 +1,106 @@
+package board
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/board/internal/access"
+	"github.com/koupleless/koupsandbox/sandbox/why"
+)
+
+// whyTime bounds an answer.
+const whyTime = 30 * time.Second
+
+// why says why something is as it is now.
+func (b *Board) why(w http.ResponseWriter, r *http.Request) {
+	if b.o.API == nil {
+		access.Deny(w, http.StatusConflict, "a run that has ended cannot be asked; its report has the evidence")
+		return
+	}
+	q := r.URL.Query()
+	kind := q.Get("kind")
+	if kind == "base" {
+		kind = string(why.KindNode)
+	}
+	target, err := why.ParseTarget(kind+"/"+q.Get("name"), q.Get("namespace"))
+	if err != nil {
+		access.Deny(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), whyTime)
+	defer cancel()
+	snapshot, err := why.Gather(ctx, b.o.API, target)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		access.Deny(w, http.StatusGatewayTimeout, err.Error())
+		return
+	case err != nil:
+		access.Deny(w, http.StatusNotFound, err.Error())
+		return
+	}
+	explained := why.Explain(snapshot, b.now())
+	object := explained.Target.Name
+	if target.Kind == why.KindNode && snapshot.Node != nil {
+		object = snapshot.Node.Name
+	}
+	answer(w, b.explained(explained, object))
+}
+
+// explained is an answer with the commands that show the same; object is what kubectl calls the
+// target.
+func (b *Board) explained(a why.Answer, object string) Why {
+	t := a.Target
+	out := Why{
+		Kind: string(t.Kind), Namespace: t.Namespace, Name: t.Name, Ready: a.Ready, Reason: string(a.Reason), Cause: a.Cause, Advice: a.Advice,
+		Evidence: []WhyEvidence{},
+	}
+	for _, e := range a.Evidence {
+		out.Evidence = append(out.Evidence, WhyEvidence{About: e.About, Text: e.Text, At: millis(e.At)})
+	}
+	in := []string{}
+	if t.Namespace != "" {
+		in = []string{"-n", t.Namespace}
+	}
+	out.Commands = []string{
+		b.koupsandbox(append([]string{"why", t.String()}, in...)...),
+		b.kubectl(append([]string{"describe", string(t.Kind), object}, in...)...),
+	}
+	if t.Kind == why.KindPod {
+		out.Commands = append(out.Commands, b.kubectl(append([]string{"logs", t.Name, "--all-containers"}, in...)...))
+	}
+	return out
+}
+
+// koupsandbox is a command line that means the same sandbox or cluster as the board.
+func (b *Board) koupsandbox(words ...string) string {
+	return command("koupsandbox", slices.Concat(words, b.o.Flags))
+}
+
+// kubectl is such a command line too.
+func (b *Board) kubectl(words ...string) string {
+	flags := b.o.Flags
+	if b.o.Sandbox != nil {
+		flags = []string{"--kubeconfig", b.o.Sandbox.Kubeconfig}
+	}
+	return command("kubectl", slices.Concat(words, flags))
+}
+
+// command joins words so that a shell reads them as they are.
+func command(program string, words []string) string {
+	var line strings.Builder
+	line.WriteString(program)
+	for _, word := range words {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r))
+		}) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		fmt.Fprintf(&line, " %s", word)
+	}
+	return line.String()
+}
