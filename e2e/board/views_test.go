@@ -69,6 +69,9 @@ func TestEveryViewRendersAndIsAccessible(t *testing.T) {
 					if sel != "" {
 						p.wait(`document.querySelector(".cause")`)
 					}
+					if raw := get[bool](p, `/\{\w+\}/.test(document.body.innerText)`); raw {
+						t.Error("a text is not filled in")
+					}
 					p.shot(name)
 					p.run(chromedp.Evaluate(string(axe), nil))
 					p.accessible()

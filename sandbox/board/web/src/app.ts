@@ -14,9 +14,12 @@ export function t(key: Text, values?: Record<string, string | number>): string {
   return format(texts[key][language === "en" ? 0 : 1], values);
 }
 
-// maybe is the text of a key that a server made, or what is to stand there if there is none.
+// WORDS are the words of a server that there are texts for: states, kinds of rows, actions, routes.
+const WORDS = /^(a_.*|route_.*|running|starting|disconnected|crashed|unknown|paused|exited|ready|ACTIVATED|RESOLVED|DEACTIVATED|BROKEN|base|workload|component|fault|stream|module)$/;
+
+// maybe is the text for a word of a server, or what is to stand there if there is none.
 export function maybe(key: string, otherwise: string): string {
-  return key in texts ? t(key as Text) : otherwise;
+  return WORDS.test(key) && key in texts ? t(key as Text) : otherwise;
 }
 
 // remember and remembered keep what somebody chose; a browser may forbid it.

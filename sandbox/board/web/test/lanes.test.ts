@@ -82,6 +82,7 @@ test("a lane is as high as its rows", () => {
 });
 
 test("ticks have round distances", () => {
+  assert.equal(tickOf(400 * 86400e3, 10), 40 * 86400e3);
   assert.deepEqual([[1000, 10], [60_000, 8], [120_000, 8], [3_600_000, 10]].map(([span, most]) => tickOf(span!, most!)), [100, 10_000, 15_000, 600_000]);
 });
 

@@ -126,5 +126,6 @@ const TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30
 
 // tickOf returns a distance for about as many ticks as there is room for.
 export function tickOf(span: number, most: number): number {
-  return TICKS.find((t) => span / t <= most) ?? TICKS.at(-1)!;
+  const day = TICKS.at(-1)!;
+  return TICKS.find((t) => span / t <= most) ?? Math.ceil(span / most / day) * day;
 }

@@ -135,6 +135,8 @@ export class Model {
   private snapshot(s: Snapshot): void {
     if (s.epoch !== this.epoch) this.begin(s.epoch);
     const first = this.history.begin === 0;
+    const board = s.tables.board?.["board"];
+    if (board?.source === "report" && board.ended) s.time = Math.min(s.time, board.ended); // a run ends when it ended
     this.history.reset(s);
     if (s.log) this.log.add(s.log);
     this.learn();

@@ -19,7 +19,7 @@ export function Head({ frame, theme, help }: { frame: Frame; theme: string; help
         e.preventDefault();
         document.getElementById("main")?.focus();
       }}>{t("skip")}</a>
-      <h1><span class="product">koupsandbox</span> <b>{board?.title ?? t("board")}</b>{board && <small>{t(`source_${board.source}`)}</small>}</h1>
+      <h1><span class="product">koupsandbox</span> <b title={board?.title}>{board?.title ?? t("board")}</b>{board && <small>{t(`source_${board.source}`)}</small>}</h1>
       <span class={`status ${look}`} role="status">{t(state)}</span>
       <nav aria-label={t("views")}>
         {views.map((v, i) => (

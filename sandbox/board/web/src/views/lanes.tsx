@@ -92,7 +92,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
     if (width < GUTTER + 60 || room < 40) return;
     painter.current!.paint({
       width, height: room, from, to, begin: history.begin, end: live ? time : history.end, cursor: live ? null : time, head, headHeight,
-      lanes: placed.filter((p) => p.y < room && p.y + p.height > headHeight), versions, title: titleOf, words: (label) => maybe(label === "lost" ? "nLost" : label, label), clock,
+      lanes: placed.filter((p) => p.y < room && p.y + p.height > headHeight), versions, title: titleOf, words: (label) => t(label === "lost" ? "nLost" : (label as "rowPods")), clock,
     });
   });
 
