@@ -150,7 +150,7 @@ func duration(p params, name string) (fault.Duration, error) {
 
 func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	if p["base"] == "" {
-		err := b.daemon.ClearAPIRule(ctx, p["id"])
+		err := b.daemon.ClearAPIRule(ctx, "", p["id"])
 		return ActionResult{"rule " + p["id"] + " is ended", b.koupsandbox("api", "clear", p["id"])}, err
 	}
 	err := b.daemon.ClearFaults(ctx, p["base"], p["id"])

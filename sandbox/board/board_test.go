@@ -74,7 +74,7 @@ func (d *fakeDaemon) Inject(_ context.Context, base string, f json.RawMessage) (
 func (d *fakeDaemon) ClearFaults(_ context.Context, base string, ids ...string) error {
 	return d.call("clear %s %v", base, ids)
 }
-func (d *fakeDaemon) ClearAPIRule(_ context.Context, id string) error {
+func (d *fakeDaemon) ClearAPIRule(_ context.Context, _, id string) error {
 	return d.call("clear rule %s", id)
 }
 

@@ -22,7 +22,7 @@ type daemon interface {
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
 	Inject(ctx context.Context, base string, fault json.RawMessage) (string, error)
 	ClearFaults(ctx context.Context, base string, ids ...string) error
-	ClearAPIRule(ctx context.Context, id string) error
+	ClearAPIRule(ctx context.Context, group, id string) error
 	Act(ctx context.Context, r sandbox.ActRequest) error
 	AddBases(ctx context.Context, r sandbox.AddRequest) ([]sandbox.Base, error)
 	RemoveBases(ctx context.Context, r sandbox.RemoveRequest) ([]sandbox.Base, error)

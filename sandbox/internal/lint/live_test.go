@@ -79,7 +79,7 @@ func TestLive(t *testing.T) {
 		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 			"live-nowhere", "toleration-env"}},
 		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that would do has that free: the most is 40 Mi on vnode.base-1; request less memory, take modules off, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that would do has that free: the most is 40 Mi on base-1; request less memory, take modules off, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
 		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
 		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
 		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{
