@@ -41,15 +41,10 @@ export function Head({ frame, theme, help }: { frame: Frame; theme: string; help
 }
 
 function Search({ place }: { place: Place }): JSX.Element {
-  const [text, setText] = useState(place.q);
-  useEffect(() => setText(place.q), [place.q]);
   return (
     <label class="search">
       <span class="hidden">{t("filter")}</span>
-      <input id="filter" type="search" placeholder={`${t("filter")}: ${t("filterHint")}`} value={text} onInput={(e) => {
-        setText(e.currentTarget.value);
-        model.go({ q: e.currentTarget.value }, true);
-      }} />
+      <input id="filter" type="search" placeholder={`${t("filter")}: ${t("filterHint")}`} value={place.q} onInput={(e) => model.go({ q: e.currentTarget.value }, true)} />
     </label>
   );
 }
