@@ -133,7 +133,7 @@ type look struct {
 }
 
 // open opens a page.
-func open(t *testing.T, browser context.Context, url string, l look) *page {
+func open(browser context.Context, t *testing.T, url string, l look) *page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)

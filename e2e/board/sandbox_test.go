@@ -65,7 +65,7 @@ func TestARealSandbox(t *testing.T) {
 	address, b := realBoard(t)
 	root, _, _ := strings.Cut(address, "/#")
 	browser := newBrowser(t)
-	p := open(t, browser, address, look{})
+	p := open(browser, t, address, look{})
 	p.ready()
 	p.wait(mainHas("base-1"))
 	p.wait(mainHas("base-2"))

@@ -59,7 +59,7 @@ func TestEveryViewRendersAndIsAccessible(t *testing.T) {
 					name += "-panel"
 				}
 				t.Run(name, func(t *testing.T) {
-					p := open(t, browser, f.url+"/?view="+view.name+sel, l)
+					p := open(browser, t, f.url+"/?view="+view.name+sel, l)
 					p.ready()
 					text := view.english
 					if l.language == "zh" {
@@ -98,7 +98,7 @@ func (p *page) accessible() {
 
 func TestTheFilterIsInTheURL(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "12")
-	p := open(t, browser, f.url+"/?q=base-1", look{})
+	p := open(browser, t, f.url+"/?q=base-1", look{})
 	p.ready()
 	names := `[...document.querySelectorAll(".card .head b")].map((e) => e.textContent)`
 	p.wait(`document.querySelectorAll(".card").length === 4`)
@@ -125,7 +125,7 @@ func stateAt(base string) string {
 func TestAnyMomentCanBeShownAgain(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "5")
 	at := func(after time.Duration) string { return strconv.FormatInt(story.Add(after).UnixMilli(), 10) }
-	p := open(t, browser, f.url+"/?t="+at(15*time.Second), look{})
+	p := open(browser, t, f.url+"/?t="+at(15*time.Second), look{})
 	p.ready()
 	p.wait(stateAt("base-2") + ` === "disconnected"`)
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:15"`)
@@ -151,7 +151,7 @@ func TestAnyMomentCanBeShownAgain(t *testing.T) {
 
 func TestTheKeyboardReachesEverything(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "3")
-	p := open(t, browser, f.url, look{})
+	p := open(browser, t, f.url, look{})
 	p.ready()
 	p.keys("/")
 	p.wait(`document.activeElement.id === "filter"`)
@@ -185,7 +185,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 
 func TestLanguageAndTheme(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "3")
-	p := open(t, browser, f.url, look{language: "zh-CN", dark: true})
+	p := open(browser, t, f.url, look{language: "zh-CN", dark: true})
 	p.ready()
 	back := `getComputedStyle(document.body).backgroundColor`
 	p.wait(`document.documentElement.lang === "zh" && ` + mainHas("基座"))
@@ -205,7 +205,7 @@ func TestLanguageAndTheme(t *testing.T) {
 
 func TestNobodyLooksWithoutTheToken(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "3", "--token", "right")
-	p := open(t, browser, f.url+"/#token=right", look{})
+	p := open(browser, t, f.url+"/#token=right", look{})
 	p.ready()
 	if hash := get[string](p, "location.hash"); hash != "" {
 		t.Errorf("the token is still in the URL: %s", hash)
@@ -225,7 +225,7 @@ func TestNobodyLooksWithoutTheToken(t *testing.T) {
 
 func TestAServerThatIsAway(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "3")
-	p := open(t, browser, f.url, look{})
+	p := open(browser, t, f.url, look{})
 	p.ready()
 	f.stop()
 	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("does not answer")`)
@@ -248,7 +248,7 @@ func TestAServerThatIsAway(t *testing.T) {
 
 func TestAClickSaysWhyAndActs(t *testing.T) {
 	browser, f := newBrowser(t), still(t, "3")
-	p := open(t, browser, f.url, look{})
+	p := open(browser, t, f.url, look{})
 	p.ready()
 	p.click(".card", "base-2")
 	p.wait(`document.querySelector(".cause")?.textContent.includes("InstallFailed") && location.search === "?sel=base%3Abase-2"`)
@@ -264,7 +264,7 @@ func TestAClickSaysWhyAndActs(t *testing.T) {
 	p.wait(`document.querySelector("dialog [role=status]")?.textContent === "done: fault.set base-2 disconnect 30s"`)
 	p.keys(kb.Escape, kb.Escape)
 	p.wait(`!document.querySelector("dialog, .panel") && location.search === ""`)
-	q := open(t, browser, still(t, "3", "--look").url+"/?sel=base:base-2", look{})
+	q := open(browser, t, still(t, "3", "--look").url+"/?sel=base:base-2", look{})
 	q.ready()
 	q.wait(`document.querySelector(".looks") && document.querySelector(".cause")`)
 	if n := get[int](q, `document.querySelectorAll(".actions button").length`); n != 0 {
@@ -282,10 +282,10 @@ const (
 
 func TestAThousandBases(t *testing.T) {
 	browser := newBrowser(t)
-	p := open(t, browser, serve(t, "--bases", "1000", "--modules", "1000", "--ahead", "30").url, look{})
+	p := open(browser, t, serve(t, "--bases", "1000", "--modules", "1000", "--ahead", "30").url, look{})
 	p.wait(`document.querySelectorAll(".basemap canvas").length === 3`)
 	painted := get[float64](p, "performance.now()")
-	cost := processorTime(t, browser)
+	cost := processorTime(browser, t)
 	t.Logf("1,000 bases with 1,000 modules: painted after %.0f ms, with %.2f s of the processor", painted, cost)
 	if cost > paintCost {
 		t.Errorf("the first paint took %.2f s of the processor", cost)
@@ -295,7 +295,7 @@ func TestAThousandBases(t *testing.T) {
 
 	const minutes = 4
 	rollouts := func(seconds int) *page {
-		p := open(t, browser, serve(t, "--bases", "1000", "--modules", "10", "--every", "60", "--spread", "50", "--ahead", strconv.Itoa(seconds)).url, look{})
+		p := open(browser, t, serve(t, "--bases", "1000", "--modules", "10", "--every", "60", "--spread", "50", "--ahead", strconv.Itoa(seconds)).url, look{})
 		p.ready()
 		return p
 	}
@@ -308,11 +308,11 @@ func TestAThousandBases(t *testing.T) {
 	}
 	for _, view := range []string{"1", "2", "3"} {
 		p.keys(view)
-		before := processorTime(t, browser)
+		before := processorTime(browser, t)
 		p.run(chromedp.Evaluate(scrub, nil))
 		p.wait("window.frames_ > 0")
 		frames := get[float64](p, "window.frames_")
-		each := (processorTime(t, browser) - before) / frames
+		each := (processorTime(browser, t) - before) / frames
 		t.Logf("view %s: %.0f frames in 3 s while scrubbing, %.1f ms of the processor each", view, frames, each*1000)
 		if each > frameCost {
 			t.Errorf("view %s takes %.1f ms a frame while scrubbing", view, each*1000)
@@ -346,7 +346,7 @@ func (p *page) heap() (bytes float64) {
 }
 
 // processorTime is what the processes of pages have used.
-func processorTime(t *testing.T, browser context.Context) (seconds float64) {
+func processorTime(browser context.Context, t *testing.T) (seconds float64) {
 	t.Helper()
 	list, err := systeminfo.GetProcessInfo().Do(cdp.WithExecutor(browser, chromedp.FromContext(browser).Browser))
 	if err != nil {

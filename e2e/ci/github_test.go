@@ -233,9 +233,9 @@ var comparison = regexp.MustCompile(`^(\S+) (==|!=) '([^']*)'$`)
 func (r *runner) holds(condition string, scope map[string]string) bool {
 	ok, always := true, false
 	for part := range strings.SplitSeq(condition, "&&") {
-		switch part = strings.TrimSpace(part); {
-		case part == "":
-		case part == "always()":
+		switch part = strings.TrimSpace(part); part {
+		case "":
+		case "always()":
 			always = true
 		default:
 			m := comparison.FindStringSubmatch(part)

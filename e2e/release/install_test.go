@@ -236,7 +236,7 @@ func TestInstallRefuses(t *testing.T) {
 		"no archive":      {bad(http.NotFound), nil, name + " cannot be fetched whole; nothing was changed"},
 		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt cannot be fetched: is there a release v9.9.9, and does the network reach it?"},
 		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "the release v1.2.3 has no " + name},
-		"no network": {func(t *testing.T, _ *installer) string {
+		"no network": {func(_ *testing.T, _ *installer) string {
 			s := httptest.NewServer(http.NotFoundHandler())
 			s.Close()
 			return s.URL
@@ -290,7 +290,7 @@ func TestInstallIsInterrupted(t *testing.T) {
 		i.must("--mirror", url, "--version", "v1.2.3")
 		before := i.tree()
 		asked := make(chan struct{})
-		stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			close(asked)
 			<-r.Context().Done()
 		}))

@@ -19,7 +19,7 @@ func scenarioAction(files []string) act {
 	return act{
 		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true, Params: []ActionParam{{Name: "scenario", Choices: names(files)}}},
 		target: func(params) string { return "the scenarios" },
-		do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
+		do: func(_ context.Context, b *Board, p params) (ActionResult, error) {
 			file := files[slices.Index(names(files), p["scenario"])]
 			scenarios, err := source.Load([]string{file}, source.Options{})
 			if err != nil {

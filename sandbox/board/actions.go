@@ -105,7 +105,7 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil && !errors.Is(wrong, io.EOF) {
 		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "the parameters must be a JSON object of texts: %v", wrong)
 	} else {
-		result, err = a.do(r.Context(), id, user, p)
+		result, err = a.do(r.Context(), id, p)
 	}
 	entry := LogEntry{Kind: LogAction, User: user, Name: id, Base: p["base"], Text: result.Message}
 	if err != nil {
@@ -138,7 +138,7 @@ func problemOf(err error) (Problem, int) {
 }
 
 // do checks the parameters and does an action, alone on its target.
-func (a *actions) do(ctx context.Context, id, user string, p params) (result ActionResult, err error) {
+func (a *actions) do(ctx context.Context, id string, p params) (result ActionResult, err error) {
 	x, known := a.all[id]
 	if !known {
 		return result, refuse(errcode.KouplelessBoardOperationPlanNotFound, http.StatusNotFound, "there is no action %q here", id)

@@ -159,8 +159,10 @@ func (b *Board) Start(ctx context.Context) error {
 	if err := server.Shutdown(last); err != nil {
 		_ = server.Close() // they had their time
 	}
-	<-ended
 	b.acts.wait()
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the board: %w", err)
+	}
 	return nil
 }
 

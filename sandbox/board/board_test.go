@@ -463,7 +463,7 @@ func TestActionsExcludeEachOther(t *testing.T) {
 	defer close(d.waits)
 	begin := func(action, params string, n int) {
 		asked.Go(func() {
-			_, _ = s.acts.do(context.Background(), action, "alice", decode[map[string]string](t, []byte(params)))
+			_, _ = s.acts.do(context.Background(), action, decode[map[string]string](t, []byte(params)))
 		})
 		for !goesOn(n) {
 			runtime.Gosched()

@@ -90,14 +90,15 @@ func (b *Board) kubectl(words ...string) string {
 	return command("kubectl", slices.Concat(words, flags))
 }
 
+// unquoted is what means nothing to a shell.
+const unquoted = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+%"
+
 // command joins words so that a shell reads them as they are.
 func command(program string, words []string) string {
 	var line strings.Builder
 	line.WriteString(program)
 	for _, word := range words {
-		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r))
-		}) {
+		if word == "" || strings.Trim(word, unquoted) != "" {
 			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 		fmt.Fprintf(&line, " %s", word)

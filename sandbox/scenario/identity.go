@@ -33,7 +33,7 @@ const (
 
 // hasScripts tells whether any step of the run is a script.
 func (e *execution) hasScripts() (has bool) {
-	e.in.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) { has = has || step.Script != nil })
+	e.in.EachStep(func(_ *field.Path, step *v1alpha1.Step) { has = has || step.Script != nil })
 	return has
 }
 

@@ -175,7 +175,7 @@ func (v *validator) mqttAction(a *MQTTAction, at *field.Path) {
 	}
 	for name, ids := range map[string][]string{"clear": a.Clear, "await": a.Await} {
 		for i, id := range ids {
-			if _, known := v.ways[id]; !known && !(id == "*" && name == "clear") && !HasExpression(id) {
+			if _, known := v.ways[id]; !known && (id != "*" || name != "clear") && !HasExpression(id) {
 				v.invalid(at.Child(name).Index(i), id, "no step sets a rule of this id")
 			}
 		}

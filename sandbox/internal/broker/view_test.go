@@ -85,7 +85,8 @@ func TestRelayUnderRules(t *testing.T) {
 			}
 			set(v1alpha1.MQTTRule{Kind: v1alpha1.MQTTCut})
 			select {
-			case <-lost:
+			case err := <-lost:
+				t.Logf("the client says: %v", err)
 			case <-time.After(patience):
 				t.Error("the connection stays")
 			}

@@ -133,7 +133,7 @@ func (c *conn) shut() {
 // SetDeadline is that of net.Conn.
 func (c *conn) SetDeadline(t time.Time) error {
 	if c.in.setDeadline(t) {
-		return c.Conn.SetWriteDeadline(t)
+		return c.SetWriteDeadline(t)
 	}
 	return c.Conn.SetDeadline(t)
 }

@@ -150,7 +150,8 @@ func (c *client) hearsNothing() {
 func (c *client) isLost() {
 	c.t.Helper()
 	select {
-	case <-c.lost:
+	case err := <-c.lost:
+		c.t.Logf("the client says: %v", err)
 	case <-time.After(within):
 		c.t.Fatal("the connection stays")
 	}
