@@ -90,7 +90,7 @@ func TestARealSandbox(t *testing.T) {
 	p.shot("real-sandbox")
 	p.fine(&fixture{url: root})
 
-	p = open(t, newBrowser(t), address, look{}) // the address was used
+	p = open(newBrowser(t), t, address, look{}) // the address was used
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.wait("!" + mainHas("base-1"))
 }

@@ -211,7 +211,7 @@ func TestNobodyLooksWithoutTheToken(t *testing.T) {
 		t.Errorf("the token is still in the URL: %s", hash)
 	}
 	p.fine(f)
-	p = open(t, newBrowser(t), f.url, look{})
+	p = open(newBrowser(t), t, f.url, look{})
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.shot("refused")
 	p.fill("input", "wrong")
