@@ -146,7 +146,7 @@ func (c *Controller) settings() vnode.Settings {
 	if c.kubelet != nil {
 		s.KubeletAddress = c.opts.Kubelet.Host
 		if at, ok := c.kubelet.Addr().(*net.TCPAddr); ok {
-			s.KubeletPort = int32(at.Port)
+			s.KubeletPort = int32(at.Port) //nolint:gosec // a port fits
 		}
 	}
 	return s

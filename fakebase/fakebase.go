@@ -66,7 +66,7 @@ func New(opts Options) (*Base, error) {
 	}
 	var key [32]byte
 	for i := range 8 {
-		key[i] = byte(seed >> (8 * i))
+		key[i] = byte(seed >> (8 * i)) //nolint:gosec // a byte of it is meant
 	}
 	b.cha = rand.NewChaCha8(key)
 	b.rnd = rand.New(b.cha)

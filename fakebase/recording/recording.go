@@ -147,7 +147,7 @@ func Load(folder string) (names []string, recordings map[string]Recording, err e
 // Save writes a recording below a folder.
 func (r *Recording) Save(folder, name string) error {
 	file := filepath.Join(folder, string(r.Tunnel), name+".json")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // test data that everybody may read
 		return fmt.Errorf("saving recording %s: %w", file, err)
 	}
 	text, err := encode(r)

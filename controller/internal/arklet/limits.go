@@ -44,7 +44,7 @@ func CheckIdentity(identity string) error {
 // checkNames takes pairs of what it is and the name.
 func checkNames(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
-		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil {
+		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // they are pairs
 			return err
 		}
 	}

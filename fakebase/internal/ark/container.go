@@ -165,7 +165,7 @@ func (c *Container) List() []Biz {
 		if a.Priority != b.Priority {
 			return a.Priority - b.Priority
 		}
-		return int(a.seq) - int(b.seq)
+		return int(a.seq) - int(b.seq) //nolint:gosec // a number that counts from 1
 	})
 	return out
 }
@@ -181,7 +181,7 @@ func (c *Container) Versions(name string) []Biz {
 			out = append(out, b.clone())
 		}
 	}
-	slices.SortFunc(out, func(a, b Biz) int { return int(a.seq) - int(b.seq) })
+	slices.SortFunc(out, func(a, b Biz) int { return int(a.seq) - int(b.seq) }) //nolint:gosec // a number that counts from 1
 	return out
 }
 

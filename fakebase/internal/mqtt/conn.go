@@ -71,7 +71,7 @@ func (cn *conn) handshake() error {
 		ProtocolVersion: 4,
 		Connect: packets.ConnectParams{
 			ProtocolName: []byte("MQTT"), Clean: true, ClientIdentifier: o.ClientID,
-			Keepalive:    uint16(o.KeepAlive / time.Second),
+			Keepalive:    uint16(o.KeepAlive / time.Second), //nolint:gosec // options hold it to what fits
 			UsernameFlag: o.Username != "", Username: []byte(o.Username),
 			PasswordFlag: o.Password != "", Password: []byte(o.Password),
 		},

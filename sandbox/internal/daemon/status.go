@@ -73,7 +73,7 @@ func (d *Daemon) self(ctx context.Context) control.Component {
 		Name: daemonName, State: string(supervise.Running), Ready: true, PID: os.Getpid(), StartedAt: d.startedAt, Log: d.o.Dir.Log(daemonName),
 	}
 	// A system that does not tell the memory leaves it out.
-	if p, err := process.NewProcessWithContext(ctx, int32(os.Getpid())); err == nil {
+	if p, err := process.NewProcessWithContext(ctx, int32(os.Getpid())); err == nil { //nolint:gosec // a pid fits
 		if m, err := p.MemoryInfoWithContext(ctx); err == nil {
 			c.RSS = m.RSS
 		}

@@ -15,7 +15,7 @@ func Service(s Step, start func(context.Context) error, ended func(error)) Step 
 		end     context.CancelFunc
 	)
 	s.Run = func(ctx context.Context) error {
-		ctx, end = context.WithCancel(context.WithoutCancel(ctx))
+		ctx, end = context.WithCancel(context.WithoutCancel(ctx)) //nolint:gosec // the undo of the step calls it
 		running.Go(func() {
 			if err := start(ctx); err != nil {
 				ended(err)

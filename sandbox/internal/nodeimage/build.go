@@ -63,7 +63,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, time.Duration) {}
 	}
-	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
+	if err := os.MkdirAll(o.Cache, 0o755); err != nil { //nolint:gosec // a cache of public packages
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
 	b := &builder{Options: o}

@@ -30,7 +30,7 @@ func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 
 // programs compiles them; Go keeps what has not changed.
 func (b *builder) programs(ctx context.Context) error {
-	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil {
+	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
 		return fmt.Errorf("making the cache: %w", err)
 	}
 	minor := strings.Split(b.kubernetes, ".")[1]

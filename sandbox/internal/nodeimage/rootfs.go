@@ -39,7 +39,7 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 	hook := b.cached("customize.sh")
 	text, err := files.ReadFile("files/customize.sh")
 	if err == nil {
-		err = os.WriteFile(hook, text, 0o755)
+		err = os.WriteFile(hook, text, 0o755) //nolint:gosec // a script that others read in the image
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing the hook of mmdebstrap: %w", err)

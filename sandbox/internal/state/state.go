@@ -103,7 +103,7 @@ func (d Dir) Create() error {
 		return fmt.Errorf("making the state folder: %w; choose another place with --home", err)
 	}
 	// A folder that was there with wider permissions is narrowed.
-	if err := os.Chmod(string(d), 0o700); err != nil {
+	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // it is a folder
 		return fmt.Errorf("protecting the state folder: %w", err)
 	}
 	return nil

@@ -54,7 +54,7 @@ func (t *table[T]) put(v T) uint32 {
 	if t.index == nil {
 		t.index = map[T]uint32{}
 	}
-	i := uint32(len(t.values))
+	i := uint32(len(t.values)) //nolint:gosec // a table has fewer values than a ledger has requests
 	t.values, t.index[v] = append(t.values, v), i
 	return i
 }
@@ -104,7 +104,7 @@ func (l *ledger) finish(n int, sent, done time.Time, o outcome) (lost int) {
 	defer l.mu.Unlock()
 	e := l.at(n)
 	e.sent, e.done = sent.Sub(l.start), done.Sub(l.start)
-	e.who, e.text, e.status = l.whos.put(o.who), l.texts.put(o.text), uint16(o.status)
+	e.who, e.text, e.status = l.whos.put(o.who), l.texts.put(o.text), uint16(o.status) //nolint:gosec // a status of HTTP fits
 	for i, r := range Results {
 		if r == o.result {
 			e.result = uint8(i + 1)
@@ -186,7 +186,7 @@ func (l *ledger) slice(to []Record, from int) []Record {
 func (l *ledger) record(n int, e *entry) Record {
 	w := l.whos.values[e.who]
 	return Record{
-		Seq: uint64(n + 1), Due: l.start.Add(e.due), Sent: l.start.Add(e.sent), Done: l.start.Add(e.done),
+		Seq: uint64(n + 1), Due: l.start.Add(e.due), Sent: l.start.Add(e.sent), Done: l.start.Add(e.done), //nolint:gosec // it counts from 0
 		Endpoint: w.endpoint, Pod: w.pod, Base: w.base, Version: w.version,
 		Result: Results[e.result-1], Status: int(e.status), Error: l.texts.values[e.text],
 	}

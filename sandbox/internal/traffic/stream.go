@@ -103,7 +103,7 @@ func (s *stream) one(ctx context.Context, n int, due time.Duration) {
 	}
 	start := s.ledger.start
 	s.lost(Record{
-		Seq: uint64(n + 1), Due: start.Add(due), Sent: sent, Done: done,
+		Seq: uint64(n + 1), Due: start.Add(due), Sent: sent, Done: done, //nolint:gosec // it counts from 0
 		Endpoint: o.endpoint, Pod: o.pod, Base: o.base, Version: o.version,
 		Result: o.result, Status: o.status, Error: o.text,
 	})

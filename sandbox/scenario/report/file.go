@@ -13,7 +13,7 @@ import (
 // before.
 func Save[R any](path string, r R, write func(io.Writer, R) error) (err error) {
 	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a report is made to be shown
 		return fmt.Errorf("making the folder of the report: %w", err)
 	}
 	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")

@@ -160,7 +160,7 @@ func (g *Guard) Begin() http.Handler {
 			Deny(w, http.StatusBadGateway, err.Error())
 			return
 		}
-		http.SetCookie(w, &http.Cookie{
+		http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS
 			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 			Secure: secure(r), MaxAge: int(sessionTime.Seconds()),
 		})

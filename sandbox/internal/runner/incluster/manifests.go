@@ -192,7 +192,7 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
 		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
 	}
-	d.Spec.Replicas = ptr.To(int32(s.Replicas))
+	d.Spec.Replicas = ptr.To(int32(s.Replicas))                                              //nolint:gosec // at most nine
 	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on the host, and a Pod keeps its number
 	// Other Secrets are other Pods: a Pod reads them when it starts.
 	d.Spec.Template.Annotations = map[string]string{revisionAnnotation: s.revision()}

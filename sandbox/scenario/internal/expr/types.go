@@ -201,7 +201,7 @@ func native(v ref.Val) (any, error) {
 	case types.Bool, types.Int, types.Double, types.String:
 		return v.Value(), nil
 	case types.Uint:
-		return int64(v), nil
+		return int64(v), nil //nolint:gosec // lengths and counts fit
 	case types.Null:
 		return nil, nil
 	case types.Duration:

@@ -123,7 +123,7 @@ func writeAll(folder string, paths []string, files map[string][]byte) (err error
 	}()
 	for _, path := range paths {
 		file := filepath.Join(folder, filepath.FromSlash(path))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // the user's own repository
 			return fmt.Errorf("making a folder: %w", err)
 		}
 		if err := writeNew(file, files[path]); err != nil {

@@ -155,7 +155,7 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 
 // writeNew writes a file that must not be there.
 func writeNew(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // a file for the user's own repository
 	if err != nil {
 		return err
 	}

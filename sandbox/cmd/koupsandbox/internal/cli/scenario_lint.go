@@ -145,7 +145,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 			if ext := filepath.Ext(name); !named && !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
 				return nil
 			}
-			text, err := os.ReadFile(name)
+			text, err := os.ReadFile(name) //nolint:gosec // it is read only
 			if err == nil && (named || strings.Contains(string(text), "apiVersion")) {
 				add(name, text, named)
 			}

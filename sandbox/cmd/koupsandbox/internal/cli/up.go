@@ -20,7 +20,7 @@ import (
 )
 
 // brokerPassword is the variable with the password for the user's broker.
-const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD"
+const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD" //nolint:gosec // the name of a variable
 
 func (s *commands) up() *cli.Command {
 	return &cli.Command{
