@@ -5,7 +5,6 @@ SHELL       := bash
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 KUBERNETES := v1.36.3
-LINT       := v2.15.0
 BIN        := $(CURDIR)/bin
 NAME       ?= koup
 BASES      ?= 3
@@ -226,8 +225,8 @@ lint: $(BIN)/golangci-lint ## Run the linters
 	$(KUBE_GO) vet ./...
 	$(BIN)/golangci-lint run ./...
 
-$(BIN)/golangci-lint: Makefile
-	GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT)
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	touch $@
 
 generate: ## Write generated files anew (JSON schemas, sections of docs)
