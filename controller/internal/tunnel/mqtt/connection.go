@@ -113,6 +113,7 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 		SetAutoReconnect(false).
 		SetConnectRetry(false).
 		SetOrderMatters(true).
+		SetDefaultPublishHandler(ignore).
 		SetConnectionLostHandler(func(_ paho.Client, err error) { lost(err) })
 	if t.opts.Username != "" {
 		o.SetUsername(t.opts.Username).SetPassword(t.opts.Password)
@@ -122,6 +123,11 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	}
 	return o
 }
+
+// ignore takes the messages that no subscription asks for any more: the library acknowledges nothing
+// that it has no handler for, and a broker holds everything back while too much is not acknowledged
+// (Mosquitto: 20 messages).
+func ignore(paho.Client, paho.Message) {}
 
 // refused is the return code of a SUBACK [MQTT-3.9.3-1].
 const refused = 0x80

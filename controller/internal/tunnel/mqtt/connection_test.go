@@ -270,3 +270,29 @@ func TestRetainedCommandsAreCleared(t *testing.T) {
 		return nil
 	})
 }
+
+// A broker may still send what the tunnel asks for no more. While that is not acknowledged, it counts
+// against what the broker lets be on its way.
+func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
+	s, addr := serveBroker(t, &doorman{})
+	connected := make(chan struct{}, 1)
+	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: func() { connected <- struct{}{} }}, newHearing())
+	<-connected
+	const client, topic = "koupleless@@@c1", "koupleless_dev/a/health"
+	s.Topics.Subscribe(client, mochi.Subscription{Filter: topic, Qos: 1})
+	for range 30 {
+		if err := s.Publish(topic, []byte(`{}`), false, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "all to be sent and acknowledged", func() error {
+		cl, there := s.Clients.Get(client)
+		if !there {
+			return tun.Trouble()
+		}
+		if sent, n := s.Info.Clone().MessagesSent, cl.State.Inflight.Len(); sent < 30 || n > 0 {
+			return fmt.Errorf("%d messages were sent, %d are on their way", sent, n)
+		}
+		return nil
+	})
+}

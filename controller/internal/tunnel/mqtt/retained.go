@@ -30,7 +30,7 @@ func (t *Tunnel) commands() string { return t.prefix + "+/+" }
 
 func (t *Tunnel) stopClearing(client paho.Client) {
 	t.cleared = true
-	client.Unsubscribe(t.commands()) // what still comes is ignored
+	client.Unsubscribe(t.commands()) // ignore takes what still comes
 }
 
 // clear removes a retained message by an empty one in its place [MQTT-3.3.1-10]. It runs in the
