@@ -18,7 +18,7 @@ type broken struct {
 	mutation string // of package mutate; empty = env breaks it
 	env      map[string]string
 	scenario string
-	check    string // how the name of a check that fails begins; empty = requests are lost
+	check    string // how the name of a check, or of a step, that fails begins; empty = requests are lost
 }
 
 // A scenario that has never been red proves nothing: with a controller that is
@@ -40,6 +40,7 @@ func TestLongMutations(t *testing.T) {
 		{"silence counts while the controller starts without a tunnel", "never-blind", nil, "long/broker-away-restart-5m", "the broker is away: "},
 		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open", "nothing passes: "},
 		{"the silence of most bases counts as that of each", "no-mass", nil, "long/most-silent-5m", "most bases are silent: "},
+		{"a blind controller keeps its bases", "never-hand-over", nil, "long/controller-blind", "the rollout ends while it is blind"},
 		{"what Pods had put on a base is forgotten", "forget-placed", nil, "long/partitioned-base-10m", "nothingLeft"},
 	})
 }
@@ -66,10 +67,15 @@ func noticed(t *testing.T, controllers []broken) {
 	}
 }
 
-// notices tells whether a check failed, or, without the beginning of its name, requests were lost.
+// notices tells whether a check or a step failed, or, without the beginning of its name, requests were lost.
 func notices(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
 		if check != "" && strings.HasPrefix(c.Name, check) && c.Verdict == scenario.Failed {
+			return true
+		}
+	}
+	for _, s := range run.Steps {
+		if check != "" && strings.HasPrefix(s.Name, check) && s.Verdict == scenario.Failed {
 			return true
 		}
 	}

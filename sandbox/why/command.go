@@ -50,6 +50,7 @@ var failureRules = []rule{
 	{JarNotFetched, failed("look whether the base reaches the URL, and whether it names a jar that is there", errcode.ArkletPullBizError, errcode.ArkletPullBizTimeOut, errcode.OtherUpstreamDecodeURLFailed)},
 	{CommandTimedOut, failed("look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT", errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
 	{BaseUnreachable, failed("look whether the base's port, or the broker, can be reached from the controller", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)},
+	{CommandTimedOut, stillInstalls},
 	{InstalledBySomebody, failed("wait until that install is over", errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
 	{UninstallFailing, failed("look at the base: what it has must go before the module can be installed anew", errcode.ArkletUninstallBizFailed, errcode.ArkletUnInstallationRequirementNotMet)},
 	{InstallFailed, installFailed},
@@ -243,6 +244,21 @@ func (v *view) cause(f *failure) string {
 
 // again says when the command is sent again.
 const again = "; the controller tries again by itself, with pauses that grow to five minutes, and at once when an annotation " + labels.Retry + " of the Pod changes"
+
+// stillInstalls is for a base that works on an install that it has not answered in time: it refuses
+// the next one as it would while somebody else installs.
+func stillInstalls(v *view) *finding {
+	f := v.failure()
+	if f == nil || !slices.Contains([]errcode.Code{errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting}, f.innermost()) {
+		return nil
+	}
+	e, there := v.event(string(v.Pod.UID), errcode.ArkletInstallModuleTimedOut.Type())
+	if !there {
+		return nil
+	}
+	return &finding{cause: fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and refuses another one while that goes on", v.onBase(), f.container.Name, v.ago(eventTime(e))),
+		advice: "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT" + again}
+}
 
 func failed(advice string, codes ...errcode.Code) func(*view) *finding {
 	return func(v *view) *finding {

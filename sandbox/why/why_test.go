@@ -174,6 +174,7 @@ var situations = []situation{
 	{name: "no answer", snapshot: failing("no answer within 5m0s", errcode.ArkletInstallModuleTimedOut), want: why.CommandTimedOut, names: []string{"no answer within 5m0s"}},
 	{name: "no connection", snapshot: failing("connection refused", errcode.ArkletArkletServiceNotFound), want: why.BaseUnreachable, names: []string{"connection refused"}},
 	{name: "somebody else installs", snapshot: failing("busy", errcode.ArkletInstallModuleExecuting), want: why.InstalledBySomebody, names: []string{"busy"}},
+	{name: "the base works on what it has not answered", snapshot: with(failing("busy", errcode.ArkletInstallModuleExecuting), events(event("uid-x", "Pod", "biz1-x", "InstallModuleTimedOut", "no answer"))), want: why.CommandTimedOut, names: []string{"base-1", "biz1", "ago"}},
 	{name: "an uninstall before an install fails", snapshot: failing("it stays", errcode.ArkletUninstallBizFailed), want: why.UninstallFailing, names: []string{"it stays"}},
 	{name: "an install fails", snapshot: failing("odd", errcode.ArkletInstallModuleFailed), want: why.InstallFailed, names: []string{"odd"}},
 	{name: "a module has stopped", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) {

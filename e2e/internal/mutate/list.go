@@ -202,6 +202,13 @@ var All = []Mutation{
 		Edits: []Edit{{"controller/internal/base/mass.go", `if o.Percent < 0 || `, `if o.Percent != 0 || `}},
 	},
 
+	// Several controllers.
+	{
+		Name: "never-hand-over", What: "A controller whose tunnel is down keeps its bases, whoever else hears them",
+		Rare:  "there must be two controllers, and one must be blind for as long as a lease holds",
+		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`, `if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
+	},
+
 	// Commands.
 	{
 		Name: "retain-commands", What: "Commands stay in the broker, for whoever subscribes next",
