@@ -28,6 +28,7 @@ var scenarios = []scenario{
 	{"zones", "the same, spread by the documents' anti-affinity on zones", zones},
 	{"idle", "1,000 bases with a module each, at rest", idle},
 	{"rollout", "a rolling update of a Pod on each of 1,000 bases", rollout},
+	{"takeover", "one of two controllers is killed: 20 bases, and 1,000", takeover},
 	{"scale", "100, 1,000 and 5,000 bases with a module each in one controller, at rest", scale},
 	{"comparison", "a rolling update over 30 bases, held against what each base serves, and a crash in it", comparison},
 	{"daemon", "what one more base costs the daemon", daemonCost},

@@ -5,6 +5,7 @@
 //	bench.go       a sandbox that is measured, and its figures; up and down
 //	pods.go        a Deployment on all bases: create, roll, delete; and at rest
 //	scale.go       100, 1,000 and 5,000 bases: what one more costs
+//	takeover.go    one of two controllers is killed
 //	comparison.go  a rolling update as the existing controller was measured, and a crash in it
 //	replay.go      what Pods say, held against what their bases serve, at every change
 //	verdict.go     one rolling update from run to verdict; the whole catalogue
