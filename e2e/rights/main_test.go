@@ -99,9 +99,6 @@ func bringUp(ctx context.Context, home string) error {
 	return errors.Join(errs[:]...)
 }
 
-// auditLog is where the API server of the shared sandbox writes its audit log.
-func auditLog() string { return filepath.Join(shared.Instead, shared.Name+".log") }
-
 // eventually waits until look finds nothing wrong.
 func eventually(t *testing.T, what string, look func(context.Context) error) {
 	t.Helper()
