@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/audit"
@@ -97,6 +98,14 @@ func bringUp(ctx context.Context, home string) error {
 	config, errs[1] = shared.REST()
 	client, errs[2] = kubernetes.NewForConfig(config)
 	return errors.Join(errs[:]...)
+}
+
+// contextOf is the context of the shared sandbox's kubeconfig.
+func contextOf(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Folder(), "kubeconfig"))
+	must(t, err)
+	return kubeconfig.CurrentContext
 }
 
 // eventually waits until look finds nothing wrong.
