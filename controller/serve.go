@@ -57,7 +57,7 @@ const connections = 64
 
 // serveUntil serves HTTP on a listener until ctx ends.
 func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
 	if err := server.Serve(door.Bound(l, connections)); !errors.Is(err, http.ErrServerClosed) {

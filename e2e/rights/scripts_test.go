@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -92,7 +91,7 @@ func TestScripts(t *testing.T) {
 	}
 	eventually(t, "the identity is no more", func(ctx context.Context) error {
 		if _, err := scripts.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("it is answered %v", err)
+			return errors.Join(errors.New("it is answered"), err)
 		}
 		return nil
 	})

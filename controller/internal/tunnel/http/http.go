@@ -26,7 +26,7 @@ const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr             = ":7777"
 	DefaultOperationTimeout = 5 * time.Minute
-	// DefaultConnections take some 80 MB if all are open.
+	// DefaultConnections take some 90 MB when each has sent a part of a request.
 	DefaultConnections = 4096
 )
 
