@@ -55,9 +55,12 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 // connections are how many health and metrics have open at once, each: some probes and scrapers.
 const connections = 64
 
+// headerTimeout is how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
 // serveUntil serves HTTP on a listener until ctx ends.
 func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
 	if err := server.Serve(door.Bound(l, connections)); !errors.Is(err, http.ErrServerClosed) {

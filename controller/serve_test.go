@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 )
 
 // Who opens many connections to health or metrics loses its own; whoever asks is answered.
@@ -25,6 +26,7 @@ func TestAFloodOfConnections(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	start := time.Now()
 	closed := make(chan struct{}, 3*connections)
 	for range 3 * connections {
 		c, err := net.Dial("tcp", l.Addr().String())
@@ -48,5 +50,8 @@ func TestAFloodOfConnections(t *testing.T) {
 	}
 	for range 2*connections + 1 {
 		<-closed
+	}
+	if took := time.Since(start); took > headerTimeout {
+		t.Errorf("the connections were closed after %s, since their time was over, not since there were too many", took)
 	}
 }

@@ -1,11 +1,10 @@
 package kubelet
 
 import (
-	"bufio"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A client that opens many connections takes none from whom the API server says may use the kubelet API:
@@ -14,25 +13,9 @@ func TestAFloodOfConnections(t *testing.T) {
 	w := newWorld(t, nil)
 	apiServer := w.authority.client("kube-apiserver")
 	w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "before"})
-	transport := &http.Transport{TLSClientConfig: tlsConfig(t, apiServer), DisableKeepAlives: true}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+logsPath+"?follow=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	followed, err := transport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = followed.Body.Close() }()
-	lines := bufio.NewReader(followed.Body)
-	next := func(want string) {
-		t.Helper()
-		line, err := lines.ReadString('\n')
-		if err != nil || !strings.HasSuffix(line, " biz1: "+want+"\n") {
-			t.Fatalf("read %q, error %v, want %q", line, err, want)
-		}
-	}
+	_, next := w.follow(t, "follow=true")
 	next("before")
+	start := time.Now()
 	var first net.Conn
 	for range 2 * connections {
 		c, err := net.Dial("tcp", w.server.Addr().String())
@@ -46,6 +29,9 @@ func TestAFloodOfConnections(t *testing.T) {
 	}
 	if _, err := first.Read(make([]byte, 1)); err == nil { // it blocks until that is closed
 		t.Error("the kubelet API speaks first")
+	}
+	if took := time.Since(start); took > headerTimeout {
+		t.Errorf("a connection was closed after %s, since its time was over, not since there were too many", took)
 	}
 	status, text, err := w.get(t, apiServer, "GET", logsPath)
 	if err != nil || status != 200 || !strings.Contains(text, "before") {
