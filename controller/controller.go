@@ -68,6 +68,7 @@ type Controller struct {
 	newcomers      newcomers
 	chatter        *rate.Limiter
 	reach          reach
+	networks       tunnel.Networks // in which a base may name any address
 }
 
 // New prepares a controller: it checks the options, and listens where logs and exec are served,
@@ -227,16 +228,24 @@ func (c *Controller) serveBases(ctx context.Context) error {
 }
 
 // adopt takes up the bases that an earlier controller left Nodes of: they are probed at once, not
-// only when they next say something.
+// only when they next say something. A Node that no controller has made is left alone.
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.Informer().GetStore().List() {
 		n, ok := obj.(*corev1.Node)
 		if !ok || n.Labels[labels.Env] != c.settings().Labels(base.Info{})[labels.Env] {
 			continue
 		}
-		if info, ok := vnode.Info(n); ok {
-			c.registry.Adopt(info, n.CreationTimestamp.Time)
+		info, ok := vnode.Info(n)
+		if !ok {
+			continue
 		}
+		info, err := vnode.Check(n, info, c.networks)
+		if err != nil {
+			c.recorder.Eventf(n, corev1.EventTypeWarning, "NodeOfNoBase", "no controller has made this node: %v. It is left alone; delete it", err)
+			c.logger.Warn("a node that says it is that of a base is left alone: no controller has made it; delete it", "node", n.Name, "err", err)
+			continue
+		}
+		c.registry.Adopt(info, n.CreationTimestamp.Time)
 	}
 }
 

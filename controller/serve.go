@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -51,12 +52,18 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 	return serve, nil
 }
 
+// connections are how many health and metrics have open at once, each: some probes and scrapers.
+const connections = 64
+
+// headerTimeout is how long a client may take to say what it wants.
+const headerTimeout = 10 * time.Second
+
 // serveUntil serves HTTP on a listener until ctx ends.
 func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(door.Bound(l, connections)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
 	}
 	return nil

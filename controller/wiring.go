@@ -28,8 +28,8 @@ import (
 
 // wireTunnels prepares the ways to bases.
 func (c *Controller) wireTunnels() error {
-	networks, err := tunnel.ParseNetworks(c.opts.BaseNetworks)
-	if err != nil {
+	var err error
+	if c.networks, err = tunnel.ParseNetworks(c.opts.BaseNetworks); err != nil {
 		return err
 	}
 	if m := c.opts.MQTT; m != nil {
@@ -39,7 +39,7 @@ func (c *Controller) wireTunnels() error {
 		}
 		c.mqtt = mqtt.New(mqtt.Options{
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
-			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env, Networks: networks,
+			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env, Networks: c.networks,
 			Notice: noticeWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
 				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
@@ -52,7 +52,7 @@ func (c *Controller) wireTunnels() error {
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
-			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: networks, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
+			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Dial: h.Dial, Proxy: h.Proxy, OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
 		}, listener{c})
 		c.dialog.Use(guarded{c.http, c.mayOperate})
 	}

@@ -10,5 +10,6 @@
 //	recipe_test.go    the recipe
 //	init_test.go      what init writes passes its own CI
 //	workflows_test.go what the workflows of this repository may do
+//	images_test.go    images of others are named by their digests
 //	offline_*_test.go nothing comes from a network
 package ci

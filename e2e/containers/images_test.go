@@ -16,9 +16,7 @@ import (
 )
 
 const (
-	// brokerImage is taken where a registry has it.
-	brokerImage = "eclipse-mosquitto:2"
-	// brokerProgram and brokerFolder are where that image has program and settings.
+	// brokerProgram and brokerFolder are where the broker's image has program and settings.
 	brokerProgram = "/usr/sbin/mosquitto"
 	brokerFolder  = "/mosquitto/config"
 )
@@ -30,18 +28,12 @@ func baseImage(ctx context.Context) (string, error) {
 	return build(ctx, files, "USER 65534:65534\nENTRYPOINT [\"/"+program+"\"]\n")
 }
 
-// mosquittoImage is the image of the broker: that of a registry, else one of this machine's
-// program and its libraries.
+// mosquittoImage builds the image of the broker, of this machine's program and its libraries.
 func mosquittoImage(ctx context.Context) (string, error) {
-	err := obtain(ctx, engine.Client(), brokerImage)
-	if err == nil {
-		return brokerImage, nil
+	program, err := mosquitto.Program()
+	if err != nil {
+		return "", err
 	}
-	program, missing := mosquitto.Program()
-	if missing != nil {
-		return "", fmt.Errorf("%w, and %w", err, missing)
-	}
-	fmt.Printf("the broker's image is built from this machine's %s: %v\n", program, err)
 	files := map[string]string{brokerProgram: program}
 	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
 	if err != nil {

@@ -21,12 +21,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-const (
-	// patience is how long anything may take on a busy machine.
-	patience = 3 * time.Minute
-	// pullTime is how long a registry may take for an image of some megabytes.
-	pullTime = time.Minute
-)
+// patience is how long anything may take on a busy machine.
+const patience = 3 * time.Minute
 
 // What all tests use; TestMain sets it.
 var (
@@ -72,16 +68,17 @@ func prepare(ctx context.Context) (err error) {
 	if programs, err = box.FindPrograms(filepath.Join("..", "..")); err != nil {
 		return err
 	}
-	if err := settleReaper(ctx); err != nil {
+	if err := withoutReaper(ctx); err != nil {
 		return err
 	}
 	engine, err = testcontainers.NewDockerProvider()
 	return err
 }
 
-// settleReaper turns the reaper off where its image is not there and cannot be had: the
-// tests tidy up themselves. The library reads its settings once, so this comes first.
-func settleReaper(ctx context.Context) error {
+// withoutReaper checks that an engine answers, and turns the reaper off: it is an image of others, which
+// the library names by a tag and hands the engine's socket. The tests tidy up themselves. The library
+// reads its settings once, so this comes first.
+func withoutReaper(ctx context.Context) error {
 	c, err := client.New(client.FromEnv)
 	if err != nil {
 		return fmt.Errorf("reaching a container engine: %w", err)
@@ -90,32 +87,7 @@ func settleReaper(ctx context.Context) error {
 	if _, err := c.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
 		return fmt.Errorf("no container engine answers: %w", err)
 	}
-	const off = "TESTCONTAINERS_RYUK_DISABLED"
-	if os.Getenv(off) != "" {
-		return nil
-	}
-	if err := obtain(ctx, c, testcontainers.ReaperDefaultImage); err != nil { //nolint:staticcheck // nowhere else does the library tell it
-		fmt.Printf("the reaper is off, the tests tidy up themselves: %v\n", err)
-		return os.Setenv(off, "true")
-	}
-	return nil
-}
-
-// obtain pulls an image that the engine does not have.
-func obtain(ctx context.Context, c client.APIClient, image string) error {
-	if _, err := c.ImageInspect(ctx, image); err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, pullTime)
-	defer cancel()
-	pull, err := c.ImagePull(ctx, image, client.ImagePullOptions{})
-	if err == nil {
-		err = pull.Wait(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("the image %s cannot be had: %w", image, err)
-	}
-	return nil
+	return os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 }
 
 // bringUp starts network and broker, a sandbox on that broker, and two bases that join it by

@@ -3,11 +3,14 @@ package kind
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
@@ -71,4 +74,14 @@ func TestRealNodeAnswersForItsPods(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// Nobody but its user reads what a sandbox of kind keeps on this machine.
+func TestFilesAreTheUsersOwn(t *testing.T) {
+	t.Logf("%d files and folders", check.Private(t, shared.Folder()))
+	for _, file := range []string{"kubeconfig", "broker.json", "logs/daemon.log"} {
+		if _, err := os.Stat(filepath.Join(shared.Folder(), file)); err != nil {
+			t.Errorf("the test looks in the wrong place: %v", err)
+		}
+	}
 }

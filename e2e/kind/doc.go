@@ -3,7 +3,7 @@
 // there already.
 //
 //	main_test.go        finds the engine, and has one sandbox for all
-//	cluster_test.go     what runs in the cluster
+//	cluster_test.go     what runs in the cluster, and who reads the files of the sandbox
 //	containers_test.go  bases as containers
 //	daemonsets_test.go  DaemonSets stay off bases, but for those of modules
 //	rollout_test.go     a rolling update under traffic; logs of modules

@@ -5,5 +5,6 @@
 //	rules_test.go      the rules of the controller are what it asks for, both ways
 //	kubelet_test.go    whom the API server dials for logs and exec
 //	listeners_test.go  the listening sockets of its processes are those of the table
-//	files_test.go      its files are its user's alone
+//	files_test.go      its files are its user's alone, with an existing cluster too
+//	scripts_test.go    what a script step may do, and who reads what it is given
 package rights

@@ -1,42 +1,58 @@
 package rights
 
 import (
-	"io/fs"
+	"context"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // Nobody but its user reads anything of a sandbox, although its folder lies where everybody may look
 // and the user's umask takes nothing away.
 func TestFilesAreTheUsersOwn(t *testing.T) {
-	looked := 0
-	err := filepath.WalkDir(shared.Folder(), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if os.IsNotExist(err) { // a file that was for a moment
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		looked++
-		want := fs.FileMode(0o600)
-		if entry.IsDir() {
-			want = 0o700
-		}
-		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has the permissions %#o, not %#o", path, got, want)
-		}
-		return nil
-	})
+	private(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json", "kubelet.key", "pki/ca.key",
+		"etcd/member/snap/db", "logs/daemon.log")
+}
+
+// The same is so of a sandbox that uses a cluster of the user's: here it is that of the other sandbox, whose
+// mark is put aside.
+func TestFilesWithAnExistingCluster(t *testing.T) {
+	one := 1
+	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
+	marks := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	mark, err := marks.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
 	must(t, err)
-	for _, file := range []string{"kubeconfig", "module-controller.view.kubeconfig", "broker.json", "kubelet.key", "pki/ca.key", "etcd/member/snap/db", "logs/daemon.log"} {
-		if _, err := os.Stat(filepath.Join(shared.Folder(), file)); err != nil {
+	must(t, marks.Delete(t.Context(), mark.Name, metav1.DeleteOptions{}))
+	mark.ResourceVersion, mark.UID = "", ""
+	t.Cleanup(func() {
+		must(t, b.Down(context.Background()))
+		_, err := marks.Create(context.Background(), mark, metav1.CreateOptions{})
+		must(t, err)
+	})
+	umask := syscall.Umask(0)
+	defer syscall.Umask(umask)
+	must(t, b.Up(t.Context(), v1alpha1.Spec{
+		Env: "theirs", Bases: v1alpha1.Bases{Count: &one},
+		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t), Consent: true},
+	}))
+	private(t, b, "kubeconfig", "broker.json", "logs/daemon.log", "logs/module-controller.log")
+}
+
+// private looks at all files of a sandbox; some must be there.
+func private(t *testing.T, b *box.Box, some ...string) {
+	t.Helper()
+	t.Logf("%d files and folders", check.Private(t, b.Folder()))
+	for _, file := range some {
+		if _, err := os.Stat(filepath.Join(b.Folder(), file)); err != nil {
 			t.Errorf("the test looks in the wrong place: %v", err)
 		}
 	}
-	t.Logf("%d files and folders", looked)
 }

@@ -2,6 +2,8 @@ package rights
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -64,10 +66,14 @@ func TestListeners(t *testing.T) {
 		t.Errorf("listeners (-SECURITY.md +SECURITY-zh_CN.md):\n%s", diff)
 	}
 	var got []listener
+	times := map[string]int{}
 	for _, l := range listening(t) {
-		if !slices.Contains(got, l) { // each base has one
+		if times[l.Name]++; !slices.Contains(got, l) { // each base has one
 			got = append(got, l)
 		}
+	}
+	if times[arklet] != 1 || times[peers] != 1 {
+		t.Errorf("%d listeners are arklets of one base over HTTP, and %d are of etcd for other members; want 1 and 1", times[arklet], times[peers])
 	}
 	byName := func(a, b listener) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(want, byName)
@@ -92,8 +98,8 @@ func listening(t *testing.T) (list []listener) {
 				list = append(list, listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")})
 			case s.Status == "LISTEN":
 				name, ok := names[net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))]
-				if !ok { // the only one of each process whose address nothing tells
-					name = map[string]string{"daemon": "arklet of a base", "etcd": "etcd, for other members"}[p.Component]
+				if !ok {
+					name = byItsAnswer(t, p.Component, net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port)))
 				}
 				list = append(list, listener{name, p.Component, s.Laddr.IP})
 			}
@@ -103,6 +109,47 @@ func listening(t *testing.T) (list []listener) {
 }
 
 const unix = 1 // AF_UNIX
+
+// The listeners whose addresses nothing tells.
+const (
+	arklet = "arklet of a base"
+	peers  = "etcd, for other members"
+)
+
+// byItsAnswer tells by what a listener of a process answers which of those it is.
+func byItsAnswer(t *testing.T, process, addr string) string {
+	t.Helper()
+	switch process {
+	case "daemon":
+		answer, err := http.Post("http://"+addr+"/health", "application/json", strings.NewReader("{}"))
+		if err != nil {
+			return "no arklet: " + err.Error()
+		}
+		defer func() { _ = answer.Body.Close() }()
+		var health struct {
+			Code string
+			Data struct{ HealthData map[string]any }
+		}
+		if err := json.NewDecoder(answer.Body).Decode(&health); err != nil || health.Code != "SUCCESS" || len(health.Data.HealthData) == 0 {
+			return fmt.Sprintf("no arklet: it answers %+v, %v", health, err)
+		}
+		return arklet
+	case "etcd":
+		authority, err := os.ReadFile(filepath.Join(shared.Folder(), "pki", "etcd-ca.crt"))
+		must(t, err)
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(authority) {
+			t.Fatal("etcd's authority has no certificate")
+		}
+		c, err := tls.Dial("tcp", addr, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: "localhost"})
+		if err != nil {
+			return "not etcd's: " + err.Error()
+		}
+		must(t, c.Close())
+		return peers
+	}
+	return "unknown"
+}
 
 // known names the addresses that the sandbox itself tells.
 func known(t *testing.T) map[string]string {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/audit"
@@ -99,8 +100,13 @@ func bringUp(ctx context.Context, home string) error {
 	return errors.Join(errs[:]...)
 }
 
-// auditLog is where the API server of the shared sandbox writes its audit log.
-func auditLog() string { return filepath.Join(shared.Instead, shared.Name+".log") }
+// contextOf is the context of the shared sandbox's kubeconfig.
+func contextOf(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Folder(), "kubeconfig"))
+	must(t, err)
+	return kubeconfig.CurrentContext
+}
 
 // eventually waits until look finds nothing wrong.
 func eventually(t *testing.T, what string, look func(context.Context) error) {

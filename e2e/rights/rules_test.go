@@ -37,7 +37,7 @@ func TestRules(t *testing.T) {
 	var log audit.Log
 	eventually(t, "every rule is used", func(context.Context) error {
 		log = audit.Log{}
-		if err := log.Read(auditLog(), granted); err != nil {
+		if err := log.Read(shared.Instead, shared.Name, granted); err != nil {
 			return err
 		}
 		if unused := granted.Unused(&log); len(unused) > 0 {

@@ -5,6 +5,7 @@
 //	main_test.go       a sandbox for all, and more for scenarios that disturb others; E2E_PROVIDER=embedded|kind says
 //	                   where, E2E_BROKER=mosquitto on which broker, E2E_SPEED=1..20 how fast they live
 //	catalogue_test.go  the files: side by side, but those that disturb others, each with a sandbox for itself
+//	rights_test.go     what the controllers asked for in all these sandboxes, by an audit log, is what the manifests allow
 //	long_test.go       outages of minutes, in a sandbox that lives ten times as fast
 //	mosquitto_test.go  what up says about a broker of the user's that it cannot use
 //	mutation_test.go   a controller that is broken on purpose turns scenarios red

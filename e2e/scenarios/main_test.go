@@ -70,7 +70,7 @@ func run(m *testing.M) int {
 	testenv.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, bringUp(ctx) })
 	var endErr error // the framework itself only logs it
 	testenv.Finish(func(ctx context.Context, _ *envconf.Config) (context.Context, error) {
-		endErr = errors.Join(down(ctx), endBroker(ctx))
+		endErr = errors.Join(down(ctx), endBroker(ctx), asAllowed())
 		return ctx, nil
 	})
 	code := testenv.Run(m)
@@ -108,6 +108,10 @@ func bringUp(ctx context.Context) error {
 		return err
 	}
 	start := time.Now()
+	instead, err := audited(provider)
+	if err != nil {
+		return err
+	}
 	n := 1 + besides
 	if provider == v1alpha1.ProviderKind {
 		n = 1
@@ -116,7 +120,7 @@ func bringUp(ctx context.Context) error {
 	g, upCtx := errgroup.WithContext(ctx)
 	for i := range all {
 		p := &all[i]
-		p.box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
+		p.box = &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10), Provider: provider}
 		g.Go(func() (err error) {
 			if err = p.box.Up(upCtx, spec()); err == nil {
 				p.up, err = p.box.Open(ctx)
@@ -124,7 +128,7 @@ func bringUp(ctx context.Context) error {
 			return err
 		})
 	}
-	err := g.Wait()
+	err = g.Wait()
 	shared, up, places = all[0].box, all[0].up, all[1:]
 	if err != nil {
 		return errors.Join(err, down(ctx), endBroker(ctx))

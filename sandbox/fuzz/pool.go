@@ -243,23 +243,32 @@ func exited(status *sandbox.Status) *sandbox.Component {
 }
 
 func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*scenario.Report, error) {
-	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
-	text, err := s.YAML(name, false)
+	file, err := p.write(s)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(p.work, "")
-	if err != nil {
-		return nil, fmt.Errorf("making a folder for a schedule: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	file := filepath.Join(folder, name+".yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, fmt.Errorf("writing a schedule: %w", err)
-	}
+	defer func() { _ = os.RemoveAll(filepath.Dir(file)) }()
 	scenarios, err := source.Load([]string{file}, source.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("schedule %d is no scenario: %w", s.Seed, err)
 	}
 	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed})
+}
+
+// write writes a schedule as a scenario, in a folder of its own.
+func (p *pool) write(s Schedule) (file string, err error) {
+	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
+	text, err := s.YAML(name, false)
+	if err != nil {
+		return "", err
+	}
+	folder, err := os.MkdirTemp(p.work, "")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for a schedule: %w", err)
+	}
+	file = filepath.Join(folder, name+".yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return "", errors.Join(fmt.Errorf("writing a schedule: %w", err), os.RemoveAll(folder))
+	}
+	return file, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
 // How long a review counts, as long as with a kubelet.
@@ -22,6 +25,9 @@ const (
 	maxReviews    = 1000
 	reviewTimeout = 10 * time.Second
 )
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
 
 // admit lets through whom the API server says may use the kubelet API. Callers are known by their
 // certificates, which TLS has verified.
@@ -42,6 +48,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 			s.opts.Logger.Warn("refused a caller of the kubelet API", "user", caller.Subject.CommonName, "reason", reason)
 			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)), http.StatusForbidden)
 		default:
+			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs last
 			next.ServeHTTP(w, r)
 		}
 	})

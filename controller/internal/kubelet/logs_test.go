@@ -64,32 +64,37 @@ func TestLogs(t *testing.T) {
 	}
 }
 
+// follow opens the logs of biz1 as the API server does; next reads a line, and fails the test if it is
+// another.
+func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")), DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+logsPath+"?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	lines = bufio.NewReader(resp.Body)
+	return lines, func(want string) {
+		t.Helper()
+		line, err := lines.ReadString('\n')
+		if err != nil || !strings.HasSuffix(line, " biz1: "+want+"\n") {
+			t.Fatalf("read %q, error %v, want %q", line, err, want)
+		}
+	}
+}
+
 // TestFollow reads logs as they come, over TLS, until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"}, {"follow=true&tailLines=0", ""}} {
 		t.Run(c.query, func(t *testing.T) {
 			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "before"})
-			transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")), DisableKeepAlives: true}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, "GET", w.url+logsPath+"?"+c.query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := transport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = resp.Body.Close() }()
-			lines := bufio.NewReader(resp.Body)
-			next := func(want string) {
-				t.Helper()
-				line, err := lines.ReadString('\n')
-				if err != nil || !strings.HasSuffix(line, " biz1: "+want+"\n") {
-					t.Fatalf("read %q, error %v, want %q", line, err, want)
-				}
-			}
+			lines, next := w.follow(t, c.query)
 			if c.first != "" {
 				next(c.first)
 			}

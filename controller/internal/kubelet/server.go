@@ -24,6 +24,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
 // DefaultAddr is where the API server looks for a kubelet unless a Node says otherwise.
@@ -108,7 +109,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(l, &tls.Config{
+	s.listener = tls.NewListener(door.Bound(l, connections), &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			config, err := s.tls()
@@ -177,6 +178,9 @@ func (s *Server) tls() (*tls.Config, error) {
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 const (
+	// connections are how many those may have open at once who have not shown that they may use this
+	// API.
+	connections   = 512
 	headerTimeout = 10 * time.Second
 	// streamIdle is how long a prompt may wait for a line, as long as a kubelet lets it.
 	streamIdle  = 4 * time.Hour
@@ -190,6 +194,7 @@ func (s *Server) Start(ctx context.Context) error {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"regexp"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -321,4 +323,26 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		}
 	}
 	return info, true
+}
+
+// Check says why a Node is not one that a controller made of a base, though it looks like one: whoever
+// may write Nodes may write anything, and what Info reads goes into topics, addresses and names. It
+// returns what of info counts. An address that no base has is left out, over HTTP it is an error:
+// commands go there.
+func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
+	if err := arklet.CheckIdentity(info.Identity); err != nil {
+		return info, err
+	}
+	if n.Name != Name(info.Identity) && n.Name != namePrefix+info.Identity+"."+n.Labels[labels.Env] {
+		return info, fmt.Errorf("the node of base %q is called %s", info.Identity, Name(info.Identity))
+	}
+	if info.Tunnel != tunnel.MQTT && info.Tunnel != tunnel.HTTP {
+		return info, fmt.Errorf("there is no tunnel %q", info.Tunnel)
+	}
+	ip, err := networks.Check(info.IP, netip.Addr{})
+	if err != nil && info.Tunnel == tunnel.HTTP {
+		return info, err
+	}
+	info.IP = ip
+	return info, nil
 }

@@ -31,7 +31,7 @@ rules:
 `
 
 // wrapper is the program of the control plane, with other flags for the API server. A sandbox runs it
-// in its own folder, whose name is the log's.
+// in its own folder, whose name the log bears; each start has a log of its own.
 const wrapper = `#!/bin/sh
 here=%[1]q
 if [ "$1" = kube-apiserver ]; then
@@ -42,10 +42,14 @@ if [ "$1" = kube-apiserver ]; then
 		*) set -- "$@" "$flag" ;;
 		esac
 	done
-	set -- "$@" --audit-policy-file="$here/policy.yaml" --audit-log-path="$here/$(basename "$PWD").log" --audit-log-maxsize=4096
+	set -- "$@" --audit-policy-file="$here/policy.yaml" --audit-log-path="$here/$(basename "$PWD").$$.log" --audit-log-maxsize=%[4]d --audit-log-maxbackup=1
 fi
 exec %[2]q "$@"
 `
+
+// maxSize is how many MB a log may have: the whole catalogue makes 6. Then it is begun anew, and one such
+// part is kept.
+const maxSize = 64
 
 // Wrap makes a folder with a control plane that takes the place of the one in bin (box.Box.Instead). Its
 // API server writes an audit log, and does without some of its flags, without the dashes.
@@ -54,7 +58,7 @@ func Wrap(bin, folder string, without ...string) error {
 	for _, flag := range without {
 		patterns = append(patterns, "--"+flag+"=*")
 	}
-	script := fmt.Sprintf(wrapper, folder, filepath.Join(bin, sandbox.ControlPlaneProgram), strings.Join(patterns, "|"))
+	script := fmt.Sprintf(wrapper, folder, filepath.Join(bin, sandbox.ControlPlaneProgram), strings.Join(patterns, "|"), maxSize)
 	err := os.MkdirAll(folder, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, "policy.yaml"), fmt.Appendf(nil, policy, deploy.User), 0o600)
@@ -100,12 +104,32 @@ func (e event) kind(roles map[string]bool) string {
 	return name + " " + e.Verb
 }
 
-// Read reads the log of one sandbox, and takes it together with what is there. Half a line at the end is
-// of an API server that was killed, or writes.
-func (l *Log) Read(file string, g *Grants) error {
-	f, err := os.Open(file)
+// Read reads the logs of a sandbox that runs with the programs of a folder of Wrap, and takes them together
+// with what is there. A log that is not whole is an error.
+func (l *Log) Read(folder, name string, g *Grants) error {
+	files, err := filepath.Glob(filepath.Join(folder, name+".*.log"))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("there is none of %s in %s", name, folder)
+	}
+	for _, file := range files {
+		if err == nil && strings.Contains(strings.TrimPrefix(filepath.Base(file), name), "-") {
+			err = fmt.Errorf("that of %s is not whole: it has had more than %d MB", name, maxSize)
+		}
+		if err == nil {
+			err = l.read(file, g)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("reading an audit log: %w", err)
+	}
+	return nil
+}
+
+// read reads a log. Half a line at the end is of an API server that was killed, or writes.
+func (l *Log) read(file string, g *Grants) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	if l.Requests == nil {
@@ -121,7 +145,7 @@ func (l *Log) Read(file string, g *Grants) error {
 			err = json.Unmarshal(line, &e)
 		}
 		if err != nil {
-			return fmt.Errorf("reading the audit log %s: %w", file, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		l.Events++
 		l.Bytes += len(line)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -25,6 +26,8 @@ const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr             = ":7777"
 	DefaultOperationTimeout = 5 * time.Minute
+	// DefaultConnections take some 90 MB when each has sent a part of a request.
+	DefaultConnections = 4096
 )
 
 // Options configure a Tunnel. A zero value means its default.
@@ -37,6 +40,9 @@ type Options struct {
 	// Token is what a base must send, as "Authorization: Bearer TOKEN" or as the first part of the
 	// path; empty asks for none.
 	Token string
+	// Connections are how many bases have open at once; 0 means 4,096. One more takes the place of
+	// another, by the rules of package door.
+	Connections int
 	// Networks are those in which a base may name another address than the one that it speaks from.
 	Networks tunnel.Networks
 	// OperationTimeout is how long install, uninstall and switch may take in all; 0 means 5 min.
@@ -73,6 +79,7 @@ type Tunnel struct {
 // Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
+	opts.Connections = cmp.Or(opts.Connections, DefaultConnections)
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, DefaultOperationTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Dial == nil && opts.Proxy != nil {
@@ -102,6 +109,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
+	l = door.Bound(l, t.opts.Connections)
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
 	}

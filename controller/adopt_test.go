@@ -1,0 +1,106 @@
+package controller
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/internal/vnode"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// nodeOf is the Node that an earlier controller of an environment has left of a base.
+func nodeOf(env string, b base.Info) *corev1.Node {
+	return vnode.Settings{Env: env}.Node(base.Snapshot{Info: b}, 0, nil, metav1.Now().Time)
+}
+
+// as is a Node that somebody has changed.
+func as(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
+	change(n)
+	return n
+}
+
+// A controller takes up the bases whose Nodes an earlier one left, and serves no Node that no controller
+// can have made: of that it tells once.
+func TestAdopt(t *testing.T) {
+	overMQTT := base.Info{Identity: "m", Name: "base", Version: "1.0.0", Tunnel: tunnel.MQTT, IP: "198.18.0.1"}
+	overHTTP := base.Info{Identity: "h", Name: "base", Version: "1.0.0", Tunnel: tunnel.HTTP, IP: "198.18.0.2", Port: 1238}
+	of := func(identity string, b base.Info) base.Info { b.Identity = identity; return b }
+	noAddress := of("not-heard", overMQTT)
+	noAddress.IP = ""
+	older := as(nodeOf("dev", of("older", overMQTT)), func(n *corev1.Node) { n.Name, n.Annotations = "vnode.older.dev", nil })
+	taken := as(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" }) // the same, served by a controller of ours
+	good := []*corev1.Node{nodeOf("dev", overMQTT), nodeOf("dev", overHTTP), nodeOf("dev", of("A_b c.Überall", overMQTT)), nodeOf("dev", noAddress), older, taken}
+	want := map[string]base.Info{"m": overMQTT, "h": overHTTP, "A_b c.Überall": of("A_b c.Überall", overMQTT), "not-heard": noAddress, "older": of("older", overMQTT), "taken": of("taken", overMQTT)}
+
+	others := []*corev1.Node{nodeOf("prod", of("another-environment", overMQTT)), {ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
+	bad := map[string]*corev1.Node{ // by what is said of it
+		`the identity \"x/+/#\" has one of / + #`:              nodeOf("dev", of("x/+/#", overMQTT)),
+		`identity \"a\\x00b\" has a character`:                 nodeOf("dev", of("a\x00b", overMQTT)),
+		`identity of 300 bytes`:                                nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
+		`the node of base \"victim\" is called vnode.victim`:   as(nodeOf("dev", of("worker-1", overHTTP)), func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
+		`there is no tunnel \"carrier-pigeon\"`:                as(nodeOf("dev", of("pigeon", overMQTT)), func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
+		`localIP 169.254.169.254 is no address`:                as(nodeOf("dev", of("metadata", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
+		`localIP \"an.address.that.is.none\" is no IP address`: as(nodeOf("dev", of("no-ip", overHTTP)), func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
+	}
+
+	var log bytes.Buffer
+	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "127.0.0.1:1"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err == nil {
+		err = c.wire(fake.NewClientset(), &rest.Config{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := record.NewFakeRecorder(100)
+	c.recorder = events
+	for _, n := range append(append(good, others...), values(bad)...) {
+		if err := c.nodes.Informer().GetStore().Add(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.adopt()
+
+	got := map[string]base.Info{}
+	for identity := range want {
+		if b, known := c.registry.Get(identity); known {
+			got[identity] = b.Info
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("bases (-want +got):\n%s", diff)
+	}
+	known := 0
+	for _, n := range c.registry.Count() {
+		known += n
+	}
+	if known != len(want) {
+		t.Errorf("%d bases are known, want %d", known, len(want))
+	}
+	if n := len(events.Events); n != len(bad) {
+		t.Errorf("%d Events, want %d", n, len(bad))
+	}
+	for says, n := range bad {
+		if !strings.Contains(log.String(), fmt.Sprintf("node=%s", n.Name)) || strings.Count(log.String(), says) != 1 {
+			t.Errorf("the log does not say once that %s: %s\n%s", n.Name, says, log.String())
+		}
+	}
+}
+
+func values[K comparable, V any](m map[K]V) (list []V) {
+	for _, v := range m {
+		list = append(list, v)
+	}
+	return list
+}

@@ -1,0 +1,40 @@
+package check
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Private fails the test unless every file in a folder is its user's alone, 0600, and every folder, that
+// one too, 0700. It returns how many there are.
+func Private(t *testing.T, folder string) (looked int) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if os.IsNotExist(err) && path != folder { // it was for a moment
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if os.IsNotExist(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		looked++
+		want := fs.FileMode(0o600)
+		if entry.IsDir() {
+			want = 0o700
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%s has the permissions %#o, not %#o", path, got, want)
+		}
+		return nil
+	})
+	Must(t, err)
+	return looked
+}
