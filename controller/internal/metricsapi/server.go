@@ -115,7 +115,7 @@ func (s *Server) Start(ctx context.Context) error {
 		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
-	s.opts.Logger.Info("serving", "what", "the metrics API", "addr", s.Addr().String())
+	s.opts.Logger.Info("serving the metrics API", "addr", s.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
 	listener := tls.NewListener(s.listener, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
