@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -52,7 +51,7 @@ func (c *callers) verify(state tls.ConnectionState) error {
 
 // readCallers reads them from the cluster.
 func readCallers(ctx context.Context, from configMaps) (*callers, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // what is read counts for others too
 	defer cancel()
 	m, err := from.Get(ctx, authentication, metav1.GetOptions{})
 	if err != nil {
@@ -89,9 +88,6 @@ func (m *memory) get(ctx context.Context) (known *callers, fresh bool, err error
 		return m.known, false, m.err
 	}
 	c, err := readCallers(ctx, m.from)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return nil, false, err // of this caller, who has gone
-	}
 	m.known, m.err, m.until = c, err, m.now().Add(believedFor)
 	if err != nil {
 		m.until = m.now().Add(retryAfter)

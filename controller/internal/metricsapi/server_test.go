@@ -80,21 +80,6 @@ func TestStrangersCostTheAPIServerNothing(t *testing.T) {
 	}
 }
 
-// A caller who goes while the ConfigMap is read is no reason to serve nobody for a while.
-func TestACallerWhoGoesChangesNothing(t *testing.T) {
-	from := &counted{err: context.Canceled}
-	m := memory{from: from, now: time.Now}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := m.get(gone); err == nil {
-		t.Error("no error")
-	}
-	from.set(t)
-	if known, fresh, err := m.get(t.Context()); err != nil || !fresh || known == nil {
-		t.Errorf("then: %v, fresh %t, error %v", known, fresh, err)
-	}
-}
-
 type counted struct {
 	reads int
 	data  map[string]string

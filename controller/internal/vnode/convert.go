@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"regexp"
 	"runtime"
 	"slices"
@@ -171,7 +172,7 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 	}
 	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
 	if used := inUse(b); s.ShowMetaspace && used > 0 {
-		n.Annotations[labels.MetaspaceInUse] = resource.NewQuantity((used+mebibyte-1)/mebibyte*mebibyte, resource.BinarySI).String()
+		n.Annotations[labels.MetaspaceInUse] = resource.NewQuantity((min(used, math.MaxInt64-mebibyte)+mebibyte-1)/mebibyte*mebibyte, resource.BinarySI).String()
 	}
 	var old []corev1.NodeCondition
 	if before != nil {

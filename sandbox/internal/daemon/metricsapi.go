@@ -14,9 +14,9 @@ import (
 
 var errMetricsAPI = errors.New("the API server does not reach this machine, as with an engine in a virtual machine: remove spec.controller.metricsAPI")
 
-// metricsAPIStep tells the API server of the metrics API when controllers serve it, and takes it back
-// before they end. onHost is where a controller on this machine serves it; nil = they are in the
-// cluster.
+// metricsAPIStep tells the API server of the metrics API when controllers serve it. Nothing undoes it:
+// it goes with the cluster, or by Cluster.Sweep where that is used again. onHost is where a controller
+// on this machine serves it; nil = they are in the cluster.
 func (a *assembly) metricsAPIStep(onHost func() string) graph.Step {
 	c := a.cluster
 	return graph.Step{
@@ -41,12 +41,6 @@ func (a *assembly) metricsAPIStep(onHost func() string) graph.Step {
 				return fmt.Errorf("reading the authority of the metrics API: %w", err)
 			}
 			return m.Register(ctx, c.Cluster())
-		},
-		Undo: func(ctx context.Context) error {
-			if c.Ephemeral() {
-				return nil // it goes with the cluster
-			}
-			return cluster.RemoveMetricsAPI(ctx, c.Cluster())
 		},
 	}
 }
