@@ -18,6 +18,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
@@ -179,10 +180,10 @@ func current(t *testing.T) func([]string) []string {
 	}
 }
 
-func kubectl(ctx context.Context, args ...string) *exec.Cmd {
+func kubectl(ctx context.Context, b *box.Box, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
-	cmd.Dir = program.Home // kubectl cp writes there
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(program.Folder(), "kubeconfig"),
+	cmd.Dir = b.Home // kubectl cp writes there
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(b.Folder(), "kubeconfig"),
 		"KUBE_EDITOR=sed -i s/0.0.1-SNAPSHOT/0.0.2/g")
 	return cmd
 }
@@ -190,9 +191,15 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 // typed runs kubectl to its end.
 func typed(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
+	return typedInto(ctx, t, program, args...)
+}
+
+// typedInto does so in another sandbox.
+func typedInto(ctx context.Context, t *testing.T, b *box.Box, args ...string) (status int, out string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := kubectl(ctx, args...)
+	cmd := kubectl(ctx, b, args...)
 	text, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
@@ -213,7 +220,7 @@ func refused(t *testing.T, args []string, r Row) {
 	if r.Waits {
 		w.found = cancel
 	}
-	cmd := kubectl(ctx, args...)
+	cmd := kubectl(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err == nil || !strings.Contains(w.text.String(), r.Sentence) || !r.Waits && ctx.Err() != nil {
 		t.Errorf("ended with %v and printed, without %q:\n%s", err, r.Sentence, w.text.String())

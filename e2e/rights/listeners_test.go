@@ -176,7 +176,7 @@ func known(t *testing.T) map[string]string {
 		names[u.Host] = "view of the API"
 	}
 	for text, name := range map[string]string{
-		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics",
+		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics", metricsAPIAt: "metrics API",
 	} {
 		addr, err := lastAfter(shared.Log(box.ControllerProgram), text)
 		must(t, err)
@@ -215,6 +215,7 @@ const (
 	kubeletAt      = `msg="serving the kubelet API" addr=`
 	healthAt       = `msg=serving what=health addr=`
 	metricsAt      = `msg=serving what=metrics addr=`
+	metricsAPIAt   = `msg="serving the metrics API" addr=`
 )
 
 // lastAfter returns the word that stands last behind a text in a log.

@@ -195,8 +195,9 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
-		r     ControllerRunner
-		steps []graph.Step
+		r          ControllerRunner
+		steps      []graph.Step
+		metricsAPI func() string // of a controller on this machine
 	)
 	switch {
 	case inCluster(a.config):
@@ -221,9 +222,13 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 		admit = ""
 		r = a.onHost(s, &host.Command{Sandbox: told})
 	default:
-		r = a.onHost(s, &host.Controller{
+		own := &host.Controller{
 			Sandbox: told, Path: d.o.Programs.Controller, Host: c.Host(), KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving,
-		})
+		}
+		r, metricsAPI = a.onHost(s, own), own.MetricsAPI
+	}
+	if controller.MetricsAPI {
+		steps = append(steps, a.metricsAPIStep(metricsAPI))
 	}
 	follow := d.service("the runner of controllers", r.Start)
 	follow.Gives = []graph.Condition{runnerFollows}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -33,8 +34,13 @@ type Controller struct {
 	// Serving issues the certificate for Host.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
-	kubelet map[string]string // made once: another certificate would start the processes anew
+	kubelet    map[string]string // made once: another certificate would start the processes anew
+	metricsAPI string            // so is this
 }
+
+// MetricsAPI is where the first controller serves the metrics API, host:port; empty if it does not. It
+// is known when that has started.
+func (c *Controller) MetricsAPI() string { return c.metricsAPI }
 
 var _ Program = (*Controller)(nil)
 
@@ -44,7 +50,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's address: %w", err)
 	}
-	if err := c.serveKubelet(); err != nil {
+	if err := c.serveKubelet(i.Config.MetricsAPI); err != nil {
 		return nil, err
 	}
 	login := c.Broker.Controller()
@@ -73,17 +79,31 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 		env["IS_CLUSTER"] = "true"
 	}
 	maps.Copy(env, c.kubelet)
+	if c.metricsAPI != "" {
+		env["METRICS_API_ADDR"] = c.metricsAPI
+		if i.Index > 1 { // nobody calls them, but they say on Nodes what the first one tells
+			env["METRICS_API_ADDR"] = net.JoinHostPort(c.Host, "0")
+		}
+	}
 	maps.Copy(env, i.Config.Env)
 	return env, nil
 }
 
 // serveKubelet has the controller serve logs and exec of module Pods where the API server can reach
-// it, with a certificate that the API server trusts.
-func (c *Controller) serveKubelet() error {
+// it, with a certificate that the API server trusts, and for the metrics API too.
+func (c *Controller) serveKubelet(metricsAPI bool) error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil
 	}
-	certPEM, keyPEM, _, err := c.Serving(c.Host)
+	hosts := []string{c.Host}
+	if metricsAPI {
+		addrs, err := freePorts(c.Host, 1)
+		if err != nil {
+			return fmt.Errorf("finding a free port for the metrics API: %w", err)
+		}
+		c.metricsAPI, hosts = addrs[0], append(hosts, cluster.MetricsAPINames()...)
+	}
+	certPEM, keyPEM, _, err := c.Serving(hosts...)
 	certFile, keyFile := c.Dir.KubeletCert()
 	if err == nil {
 		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))

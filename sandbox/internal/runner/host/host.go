@@ -119,7 +119,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		addrs, err := freePorts(3)
+		addrs, err := freePorts(Loopback, 3)
 		if err != nil {
 			return fmt.Errorf("finding free ports for %s: %w", x.name, err)
 		}

@@ -38,10 +38,10 @@ func answers(url string) func(context.Context) error {
 
 // freePorts picks free loopback addresses; the listeners stay open until all are
 // picked, so that no two are the same.
-func freePorts(count int) ([]string, error) {
+func freePorts(host string, count int) ([]string, error) {
 	var addrs []string
 	for range count {
-		l, err := net.Listen("tcp", Loopback+":0")
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			return nil, err
 		}

@@ -40,6 +40,8 @@ const (
 	brokerCA = "ca.crt"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
+	// metricsAPIAddr is the port that the manifests have for the metrics API.
+	metricsAPIAddr = ":10260"
 	// gracePeriod in seconds is the moment that it needs to give up its Leases.
 	gracePeriod = 5
 )

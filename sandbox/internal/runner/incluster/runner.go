@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 
@@ -107,14 +108,25 @@ func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
 		if err != nil {
 			return Settings{}, fmt.Errorf("reading the authority of the API server: %w", err)
 		}
-		if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Serving(runner.Name); err != nil {
+		hosts := []string{runner.Name}
+		if c.MetricsAPI {
+			hosts = append(hosts, cluster.MetricsAPINames()...)
+		}
+		if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Serving(hosts...); err != nil {
 			return Settings{}, err
 		}
 		r.kubelet.ClientCA = clientCA
 	}
+	variables := maps.Clone(c.Env)
+	if c.MetricsAPI {
+		if variables == nil {
+			variables = map[string]string{}
+		}
+		variables["METRICS_API_ADDR"] = metricsAPIAddr
+	}
 	login := r.o.Broker.Controller()
 	return Settings{
-		Replicas: *c.Replicas, Env: r.o.Env, Variables: c.Env, Proxy: r.o.Proxy, Token: r.token, Kubelet: r.kubelet,
+		Replicas: *c.Replicas, Env: r.o.Env, Variables: variables, Proxy: r.o.Proxy, Token: r.token, Kubelet: r.kubelet,
 		Broker: Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: brokerCA},
 	}, nil
 }

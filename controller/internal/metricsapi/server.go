@@ -1,0 +1,131 @@
+package metricsapi
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/koupleless/koupsandbox/controller/internal/door"
+)
+
+// Options configure a Server.
+type Options struct {
+	// Addr is where to listen, host:port. Required.
+	Addr string
+	// CertFile and KeyFile hold the serving certificate in PEM form, and are read again for each
+	// connection. Empty makes a self-signed one that lasts a year: right for an APIService with
+	// insecureSkipTLSVerify.
+	CertFile, KeyFile string
+	// Nodes are those of bases, of all controllers. Required.
+	Nodes corev1listers.NodeLister
+	// ConfigMaps reads those of the namespace kube-system. Required.
+	ConfigMaps configMaps
+	// Logger is where the start and refused callers go; nil discards them.
+	Logger *slog.Logger
+}
+
+// Server is the metrics API. It serves nobody but the API server, which has reviewed already what
+// its users may do: what headers say about them is not looked at.
+type Server struct {
+	opts     Options
+	selfMade *tls.Certificate // nil with CertFile
+	listener net.Listener
+	callers  *memory
+}
+
+// New reads the serving certificate and listens, so that what is wrong with either stops the start.
+// Connections wait until Start serves them.
+func New(opts Options) (*Server, error) {
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	s := &Server{opts: opts, callers: &memory{from: opts.ConfigMaps, now: time.Now}}
+	if opts.CertFile == "" {
+		cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
+		}
+		s.selfMade = &pair
+	}
+	if _, err := s.certificate(); err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", opts.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("serving the metrics API: %w", err)
+	}
+	s.listener = l
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+func (s *Server) certificate() (*tls.Certificate, error) {
+	if s.selfMade != nil {
+		return s.selfMade, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the serving certificate of the metrics API: %w", err)
+	}
+	return &pair, nil
+}
+
+// tls is what one connection is served with: whoever is not the API server's aggregator gets none.
+func (s *Server) tls(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	known, fresh, err := s.callers.get(hello.Context())
+	if err != nil {
+		if fresh {
+			s.opts.Logger.Warn("the metrics API serves nobody", "err", err)
+		}
+		return nil, err
+	}
+	pair, err := s.certificate()
+	if err != nil {
+		s.opts.Logger.Warn("a connection to the metrics API failed", "err", err)
+		return nil, err
+	}
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS12,
+		Certificates:           []tls.Certificate{*pair},
+		ClientAuth:             tls.RequireAndVerifyClientCert,
+		ClientCAs:              known.authorities,
+		VerifyConnection:       known.verify,
+		SessionTicketsDisabled: true, // each connection is verified by what is known now
+		NextProtos:             []string{"http/1.1"},
+	}, nil
+}
+
+// connections are how many are open at once: the API server needs a few.
+const connections = 64
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	s.opts.Logger.Info("serving the metrics API", "addr", s.Addr().String())
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
+	defer stop()
+	listener := tls.NewListener(door.Bound(s.listener, connections), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the metrics API on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
