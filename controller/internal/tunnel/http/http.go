@@ -149,6 +149,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           t.routes(),
 		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,

@@ -146,6 +146,9 @@ func peer(r *http.Request) netip.Addr {
 func (t *Tunnel) read(w http.ResponseWriter, r *http.Request, kind string) (body []byte, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, arklet.MaxPayload))
 	if err == nil {
+		// The time for reading is over, and the answer may take longer. What cannot be told so, as in
+		// tests, has no such time.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, true
 	}
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}

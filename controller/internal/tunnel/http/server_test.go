@@ -281,6 +281,27 @@ func TestBaselineQueriesAtOnce(t *testing.T) {
 	})
 }
 
+// deadlined is an answer whose connection has a time for reading.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *deadlined) SetReadDeadline(t time.Time) error {
+	d.until = t
+	return nil
+}
+
+// What has been read may be answered in its own time: a query that waits for its turn is not given up
+// when the time for reading is over.
+func TestReadingEndsWithTheBody(t *testing.T) {
+	w := &deadlined{httptest.NewRecorder(), time.Now().Add(bodyTimeout)}
+	New(Options{}, newHandler()).routes().ServeHTTP(w, httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
+	if w.Code != http.StatusOK || !w.until.IsZero() {
+		t.Errorf("%d, and reading ends %s", w.Code, w.until)
+	}
+}
+
 type slowHandler struct {
 	*fakeHandler
 	goOn  chan struct{}
