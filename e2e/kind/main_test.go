@@ -101,10 +101,10 @@ func newBox(kind string) *box.Box {
 	return &box.Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, 10), Provider: v1alpha1.ProviderKind}
 }
 
-// spec is the default: the controller is in the cluster.
+// spec is the default, the controller in the cluster, with the metrics API.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
+	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count}, Controller: v1alpha1.Controller{MetricsAPI: true}, Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 
 func bringUp(ctx context.Context) error {
