@@ -147,11 +147,11 @@ func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, erro
 	return p.up(ctx, name)
 }
 
-// What our controller needs: for peer Deployments, and so that bases which were upgraded while nobody
-// heard it are gone before a schedule must have settled.
+// What our controller needs: for peer Deployments, and so that a schedule settles in time: bases which
+// were upgraded while nobody heard it go, and an install whose command got lost is tried again.
 var (
-	forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
-	forMass  = map[string]string{"MASS_SILENCE_AT_MOST": "3m"}
+	forPeers    = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+	forSettling = map[string]string{"MASS_SILENCE_AT_MOST": "3m", "INSTALL_TIMEOUT": "2m"}
 )
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
@@ -161,7 +161,7 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
 		maps.Copy(env, forPeers)
-		maps.Copy(env, forMass)
+		maps.Copy(env, forSettling)
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
@@ -261,5 +261,5 @@ func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*s
 	if err != nil {
 		return nil, fmt.Errorf("schedule %d is no scenario: %w", s.Seed, err)
 	}
-	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed})
+	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
 }

@@ -102,7 +102,7 @@ func (s Schedule) needs() map[string]string {
 		maps.Copy(env, forPeers)
 	}
 	if s.settle() == settleSlowly {
-		maps.Copy(env, forMass)
+		maps.Copy(env, forSettling)
 	}
 	return env
 }
@@ -227,7 +227,7 @@ func (r *renderer) begin() {
 		r.reached(w)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.has(func(m *move) bool { return m.stale }))
 		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
-			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
+			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w, r.s.lossless(w))
 		}
 	}
 }
