@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// Home is the folder with the folders of all sandboxes. Required.
 	Home string
-	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is Speed. Required.
+	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is MaxSpeed at most, Speed if nothing
+	// else is wanted. Required.
 	Config *v1alpha1.Sandbox
 	// Programs of the sandboxes. Required.
 	Programs sandbox.Programs
@@ -124,7 +125,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	r := newRun(o, p.run)
-	r.gen.controllers = controllersOf(o.Config)
+	r.gen.controllers, r.gen.speed = controllersOf(o.Config), o.Config.Spec.Speed
 	return &r.result, r.all(ctx)
 }
 

@@ -100,6 +100,28 @@ func TestFilesAreWhole(t *testing.T) {
 	}
 }
 
+// At a lower speed everything may take longer; at a higher one as long as before, since not all of it
+// gets faster.
+func TestSpeed(t *testing.T) {
+	for speed, factor := range map[int]time.Duration{0: 1, 1: 5, 2: 2, 5: 1, MaxSpeed: 1} {
+		s := generator{speed: speed}.draw(1)
+		s.Moves = nil
+		c := s.Scenario("x")
+		if c.Spec.Speed != speed && (speed != 0 || c.Spec.Speed != Speed) {
+			t.Errorf("speed %d: the scenario is for %d", speed, c.Spec.Speed)
+		}
+		last := c.Spec.Steps[len(c.Spec.Steps)-1]
+		got := []time.Duration{last.Timeout.Duration, last.API.Quiet.Duration, c.Spec.Timeout.Duration}
+		want := []time.Duration{30 * factor * time.Second, factor * time.Second, 4 * factor * time.Minute}
+		if speed == 2 { // two and a half times as long
+			want = []time.Duration{75 * time.Second, 2500 * time.Millisecond, 10 * time.Minute}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("speed %d (-want +got):\n%s", speed, diff)
+		}
+	}
+}
+
 func TestOnly(t *testing.T) {
 	for seed := range uint64(50) {
 		for _, m := range (generator{only: []string{release, "broker killed"}}).draw(seed).Moves {

@@ -14,6 +14,8 @@ type generator struct {
 	only []string // moves; nil = all
 	// controllers that there can be; 0 = as many as a schedule wants.
 	controllers int
+	// speed of the sandboxes; 0 = Speed.
+	speed int
 }
 
 // controllersOf is how many controllers sandboxes of a config can have at most; 0 = any number. A
@@ -37,7 +39,7 @@ func (g generator) draw(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
 		if s := g.one(r); s.valid() && len(s.Moves) > 0 {
-			s.Seed = seed
+			s.Seed, s.Speed = seed, g.speed
 			return s
 		}
 	}

@@ -40,6 +40,7 @@ unless the comparison itself could not go on.`,
 			&cli.Uint64Flag{Name: "replay", Usage: "run the one schedule of a `SEED`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "draw only moves of this `NAME`, such as release; may be repeated"},
 			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes; with --compare half of them for each side", Value: 3},
+			&cli.IntFlag{Name: "speed", Usage: "`SPEED` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
 			&cli.StringFlag{Name: "corpus", Usage: "`FOLDER` for failures and the result", Value: "fuzz-corpus"},
 			&cli.DurationFlag{Name: "shrink", Usage: "how `LONG` a failure is reduced; 0 = not at all", Value: 5 * time.Minute},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
@@ -106,6 +107,9 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
 	}
+	if speed := c.Int("speed"); speed < 1 || speed > fuzz.MaxSpeed {
+		return o, usageError{fmt.Errorf("--speed is %d: use 1 to %d; faster ones take pauses for the end of a Node", speed, fuzz.MaxSpeed)}
+	}
 	for _, name := range o.Only {
 		if !slices.Contains(fuzz.Names(), name) {
 			return o, usageError{fmt.Errorf("there is no move %q; they are: %s", name, strings.Join(fuzz.Names(), ", "))}
@@ -139,7 +143,7 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules bring their own bases
+	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), c.Int("speed") // schedules bring their own bases
 	return config, nil
 }
 
