@@ -50,8 +50,9 @@ type Options struct {
 type Progress struct {
 	// Schedules that have been judged; Unclear runs could not be, and were made once more.
 	Schedules, Unclear int
-	// Pairs of moves that there were.
-	Pairs int
+	// Pairs of moves that there were, and Features that were seen: kinds of events and of lines in the
+	// logs of controllers.
+	Pairs, Features int
 	// Elapsed since the first schedule began.
 	Elapsed time.Duration
 	// Failure that was found now, and Shrinking while one is being reduced: the moves it has now.
@@ -69,6 +70,7 @@ type Result struct {
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
 	Pairs     int           `json:"pairs"`
+	Features  int           `json:"features"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
 	// Unjudged says why runs could not be judged at first.
@@ -266,6 +268,7 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	if err != nil || got.unclear {
 		return err
 	}
+	r.seen.saw(s, got.features)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
@@ -296,7 +299,9 @@ func (r *run) unclear(why string) {
 }
 
 func (r *run) progress() Progress {
-	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Pairs: r.seen.size(), Elapsed: time.Since(r.began)}
+	p := Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
+	p.Pairs, p.Features = r.seen.size()
+	return p
 }
 
 // note keeps a failure, unless one like it is kept. The caller holds the lock.

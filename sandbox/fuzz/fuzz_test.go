@@ -331,8 +331,9 @@ func TestJudge(t *testing.T) {
 		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
-		if got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}}); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}})
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -387,8 +388,35 @@ func TestNewPairsArePreferred(t *testing.T) {
 	for _, list := range [][]Schedule{{one, two}, {one, two}, {two, one}} { // all pairs are new; one of two is; none is
 		got = append(got, len(c.prefer(list).Moves))
 	}
-	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" || c.size() != 2 {
-		t.Errorf("%d pairs; moves of those preferred (-want +got):\n%s", c.size(), diff)
+	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" {
+		t.Errorf("moves of those preferred (-want +got):\n%s", diff)
+	}
+	if pairs, features := c.size(); pairs != 2 || features != 0 {
+		t.Errorf("%d pairs, %d features", pairs, features)
+	}
+}
+
+// Of what was there before, that is preferred which has shown something new when it was there last.
+func TestWhatShowsNewThingsIsPreferred(t *testing.T) {
+	one, two := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}, Schedule{Moves: []Move{{When: AtOnce, Do: scaleUp}}}
+	three := Schedule{Moves: []Move{{When: AtOnce, Do: rollback}}}
+	var c coverage
+	c.prefer([]Schedule{one})
+	c.prefer([]Schedule{two})
+	var got []string
+	for _, shown := range []struct {
+		by       Schedule
+		features []string
+	}{{one, []string{"a"}}, {two, []string{"a", "b", "b"}}, {one, []string{"b"}}} {
+		c.saw(shown.by, shown.features)
+		got = append(got, c.prefer([]Schedule{two, one}).Moves[0].Do, c.prefer([]Schedule{one, two}).Moves[0].Do)
+	}
+	got = append(got, c.prefer([]Schedule{two, three}).Moves[0].Do) // what is new at all comes first
+	if diff := cmp.Diff([]string{release, release, scaleUp, release, scaleUp, scaleUp, rollback}, got); diff != "" {
+		t.Errorf("preferred (-want +got):\n%s", diff)
+	}
+	if pairs, features := c.size(); pairs != 3 || features != 2 {
+		t.Errorf("%d pairs, %d features", pairs, features)
 	}
 }
 

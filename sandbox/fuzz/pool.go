@@ -43,6 +43,8 @@ type box struct {
 	used int // of beside
 	// broken says that a run has left something broken: the last one to leave replaces it.
 	broken bool
+	// logs of its controllers, as far as they were read.
+	logs logs
 }
 
 // openPool makes a pool. Its sandboxes are brought up when they are needed.
@@ -81,7 +83,7 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.boxes = append(p.boxes, &box{in: in})
+			p.boxes = append(p.boxes, &box{in: in, logs: logs{}})
 			continue
 		}
 		changed := p.changed
@@ -135,7 +137,7 @@ func (p *pool) leave(ctx context.Context, b *box, room int) error {
 	defer p.tell()
 	b.used -= room
 	if err == nil {
-		b.in, b.broken = fresh, false
+		b.in, b.broken, b.logs = fresh, false, logs{}
 	}
 	return err
 }
@@ -210,11 +212,15 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	if err != nil {
 		return o, r, nil //nolint:nilerr // somebody ends the run
 	}
+	o.features = ofTimeline(r)
+	p.mu.Lock()
+	o.features = append(o.features, b.logs.next(status)...) // of those beside it too
+	p.mu.Unlock()
 	ended := exited(status)
 	if ended == nil {
 		count := func(url string) uint64 { return goroutines(ctx, url) }
 		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
-			o = outcome{invariant: invariant, seen: seen}
+			o.invariant, o.seen, o.unclear = invariant, seen, false
 		}
 		return o, r, nil
 	}

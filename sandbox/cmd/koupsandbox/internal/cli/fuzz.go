@@ -91,7 +91,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			told = time.Now()
 			pairs := ""
 			if p.Pairs > 0 { // a comparison does not count them
-				pairs = fmt.Sprintf(" %d pairs of moves,", p.Pairs)
+				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
 			}
 			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first\n", p.Elapsed.Round(time.Second),
 				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear)
@@ -149,8 +149,8 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves; seed %d\n", r.Schedules, r.Moves,
-		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Seed)
+	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves, %d features; seed %d\n", r.Schedules, r.Moves,
+		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Features, r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "nothing has failed\n")
 	}
