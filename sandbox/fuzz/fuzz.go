@@ -32,6 +32,9 @@ type Options struct {
 	For time.Duration
 	// Only has the names of the moves to use. Default: all.
 	Only []string
+	// Beyond draws moves too that do what no API server does to its clients. Default: only those that Only
+	// names.
+	Beyond bool
 	// Parallel is how many sandboxes there are, in each of which up to six schedules run beside each
 	// other. Default: 3, which keep two processors busy.
 	Parallel int
@@ -65,7 +68,9 @@ type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
 	// Only has the names of the moves that were drawn; empty = all.
-	Only      []string      `json:"only,omitempty"`
+	Only []string `json:"only,omitempty"`
+	// Beyond says that moves were drawn that go beyond the API's contract.
+	Beyond    bool          `json:"beyondContract,omitempty"`
 	Schedules int           `json:"schedules"`
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
@@ -146,7 +151,7 @@ func (r *run) all(ctx context.Context) error {
 }
 
 func newRun(o Options, try runner) *run {
-	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Only: o.Only, Failures: []*Failure{}}}
+	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.

@@ -12,6 +12,8 @@ import (
 // generator draws schedules.
 type generator struct {
 	only []string // moves; nil = all
+	// beyond the API's contract are some of the moves.
+	beyond bool
 	// controllers that there can be; 0 = as many as a schedule wants.
 	controllers int
 	// speed of the sandboxes; 0 = Speed.
@@ -77,7 +79,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 	gentle := g.only == nil && r.IntN(3) > 0
 	var operations, disturbances []move
 	for _, m := range all {
-		if gentle && (m.takes || m.gap) || beside && m.shared() {
+		if gentle && (m.takes || m.gap) || beside && m.shared() || m.beyond() && !g.beyond && g.only == nil {
 			continue
 		}
 		if g.only != nil && !slices.Contains(g.only, m.name) {

@@ -39,6 +39,7 @@ unless the comparison itself could not go on.`,
 			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to draw the same schedules", DefaultText: "drawn"},
 			&cli.Uint64Flag{Name: "replay", Usage: "run the one schedule of a `SEED`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "draw only moves of this `NAME`, such as release; may be repeated"},
+			&cli.BoolFlag{Name: "beyond-contract", Usage: "draw moves too that no API server does: events lost, twice, out of order"},
 			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes; with --compare half of them for each side", Value: 3},
 			&cli.IntFlag{Name: "speed", Usage: "`SPEED` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
 			&cli.StringFlag{Name: "corpus", Usage: "`FOLDER` for failures and the result", Value: "fuzz-corpus"},
@@ -102,7 +103,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	o := fuzz.Options{
 		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"), Parallel: c.Int("parallel"),
-		Only: c.StringSlice("only"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
+		Only: c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
