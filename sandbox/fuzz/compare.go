@@ -106,7 +106,8 @@ func sides(o Options, a, b Contender) [2]Options {
 
 func newComparison(o Options, a, b Contender) *comparison {
 	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, Alone: []Alone{}} }
-	c := &comparison{o: o, atOnce: max(1, o.Parallel/2), gen: generator{only: o.Only}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
+	c := &comparison{o: o, atOnce: max(1, o.Parallel/2), gen: generator{only: o.Only, beyond: o.Beyond}, result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)}}
+	c.gen.speed = a.Config.Spec.Speed
 	for _, of := range []Contender{a, b} {
 		if has := controllersOf(of.Config); has > 0 && (c.gen.controllers == 0 || has < c.gen.controllers) {
 			c.gen.controllers = has

@@ -5,11 +5,14 @@ import (
 	"sync"
 )
 
-// coverage counts the pairs of moves, with the trigger of the second, that there were. It may be used
-// concurrently.
+// coverage counts the pairs of moves, with the trigger of the second, that there were, and the features
+// that were seen: kinds of events and of lines of logs. It may be used concurrently.
 type coverage struct {
-	mu    sync.Mutex
-	pairs map[pair]int
+	mu       sync.Mutex
+	pairs    map[pair]int
+	features map[string]bool
+	// fruitful are the pairs whose last schedule has shown a feature that was new.
+	fruitful map[pair]bool
 }
 
 // pair is a move that comes after another one.
@@ -30,31 +33,51 @@ func (s Schedule) pairs() (list []pair) {
 }
 
 // prefer returns the schedule with the largest share of pairs that there were not yet, so that long
-// ones have no advantage, and counts its own.
+// ones have no advantage, and counts its own. A pair whose last schedule has shown something new counts
+// half.
 func (c *coverage) prefer(list []Schedule) Schedule {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pairs == nil {
 		c.pairs = map[pair]int{}
 	}
-	fresh := func(s Schedule) (n int) {
+	score := func(s Schedule) (n int) {
 		for _, p := range s.pairs() {
-			if c.pairs[p] == 0 {
+			switch {
+			case c.pairs[p] == 0:
+				n += 2
+			case c.fruitful[p]:
 				n++
 			}
 		}
 		return n
 	}
-	best := slices.MaxFunc(list, func(a, b Schedule) int { return fresh(a)*len(b.Moves) - fresh(b)*len(a.Moves) })
+	best := slices.MaxFunc(list, func(a, b Schedule) int { return score(a)*len(b.Moves) - score(b)*len(a.Moves) })
 	for _, p := range best.pairs() {
 		c.pairs[p]++
 	}
 	return best
 }
 
-// size is how many pairs there were.
-func (c *coverage) size() int {
+// saw notes the features that a schedule has shown.
+func (c *coverage) saw(s Schedule, features []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pairs)
+	if c.features == nil {
+		c.features, c.fruitful = map[string]bool{}, map[pair]bool{}
+	}
+	known := len(c.features)
+	for _, f := range features {
+		c.features[f] = true
+	}
+	for _, p := range s.pairs() {
+		c.fruitful[p] = len(c.features) > known
+	}
+}
+
+// size is how many pairs there were, and how many features were seen.
+func (c *coverage) size() (pairs, features int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pairs), len(c.features)
 }

@@ -5,8 +5,10 @@
 //	schedule.go  Schedule: bases, workloads and moves, as plain data
 //	moves.go     the moves: operations and disturbances, and what each of them needs
 //	generate.go  a schedule from a seed
-//	coverage.go  which pairs of moves there were, so that new ones are preferred
+//	coverage.go  which pairs of moves there were, and what they have shown, so that new ones are preferred
+//	features.go  the kinds of events, and of lines of the controllers' logs
 //	render.go    a schedule as a scenario
+//	times.go     how long a schedule may take, at any speed
 //	disturb.go   its disturbances: how they begin, and end again
 //	template.go  the workloads' objects
 //	shrink.go    a smaller schedule that fails in the same way

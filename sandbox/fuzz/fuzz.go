@@ -17,7 +17,8 @@ import (
 type Options struct {
 	// Home is the folder with the folders of all sandboxes. Required.
 	Home string
-	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is Speed. Required.
+	// Config of the sandboxes; it has passed v1alpha1.Complete, and its speed is MaxSpeed at most, Speed if nothing
+	// else is wanted. Required.
 	Config *v1alpha1.Sandbox
 	// Programs of the sandboxes. Required.
 	Programs sandbox.Programs
@@ -31,6 +32,9 @@ type Options struct {
 	For time.Duration
 	// Only has the names of the moves to use. Default: all.
 	Only []string
+	// Beyond draws moves too that do what no API server does to its clients. Default: only those that Only
+	// names.
+	Beyond bool
 	// Parallel is how many sandboxes there are, in each of which up to six schedules run beside each
 	// other. Default: 3, which keep two processors busy.
 	Parallel int
@@ -49,8 +53,9 @@ type Options struct {
 type Progress struct {
 	// Schedules that have been judged; Unclear runs could not be, and were made once more.
 	Schedules, Unclear int
-	// Pairs of moves that there were.
-	Pairs int
+	// Pairs of moves that there were, and Features that were seen: kinds of events and of lines in the
+	// logs of controllers.
+	Pairs, Features int
 	// Elapsed since the first schedule began.
 	Elapsed time.Duration
 	// Failure that was found now, and Shrinking while one is being reduced: the moves it has now.
@@ -63,11 +68,14 @@ type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
 	// Only has the names of the moves that were drawn; empty = all.
-	Only      []string      `json:"only,omitempty"`
+	Only []string `json:"only,omitempty"`
+	// Beyond says that moves were drawn that go beyond the API's contract.
+	Beyond    bool          `json:"beyondContract,omitempty"`
 	Schedules int           `json:"schedules"`
 	Unclear   int           `json:"unclear"`
 	Moves     int           `json:"moves"`
 	Pairs     int           `json:"pairs"`
+	Features  int           `json:"features"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
 	// Unjudged says why runs could not be judged at first.
@@ -124,7 +132,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	}
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	r := newRun(o, p.run)
-	r.gen.controllers = controllersOf(o.Config)
+	r.gen.controllers, r.gen.speed = controllersOf(o.Config), o.Config.Spec.Speed
 	return &r.result, r.all(ctx)
 }
 
@@ -143,7 +151,7 @@ func (r *run) all(ctx context.Context) error {
 }
 
 func newRun(o Options, try runner) *run {
-	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only}, result: Result{Seed: o.Seed, Only: o.Only, Failures: []*Failure{}}}
+	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.
@@ -265,6 +273,7 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 	if err != nil || got.unclear {
 		return err
 	}
+	r.seen.saw(s, got.features)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
@@ -295,7 +304,9 @@ func (r *run) unclear(why string) {
 }
 
 func (r *run) progress() Progress {
-	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Pairs: r.seen.size(), Elapsed: time.Since(r.began)}
+	p := Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
+	p.Pairs, p.Features = r.seen.size()
+	return p
 }
 
 // note keeps a failure, unless one like it is kept. The caller holds the lock.

@@ -48,12 +48,16 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	for seed := range uint64(300) {
-		s := generator{}.draw(seed)
-		if diff := cmp.Diff(s, generator{}.draw(seed)); diff != "" {
+	for seed := range uint64(450) {
+		g := generator{beyond: seed%2 == 0}
+		s := g.draw(seed)
+		if !g.beyond && s.has((*move).beyond) {
+			t.Errorf("seed %d goes beyond the contract: %s", seed, s)
+		}
+		if diff := cmp.Diff(s, g.draw(seed)); diff != "" {
 			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
 		}
-		if seed%6 == 0 { // reading one takes a tenth of a second
+		if seed%9 == 0 { // reading one takes a tenth of a second
 			is(s)
 		}
 		for _, m := range s.Moves {
@@ -96,6 +100,28 @@ func TestFilesAreWhole(t *testing.T) {
 			if got := strings.Contains(string(text), setting); got != want {
 				t.Errorf("%+v: %s %t", c, setting, got)
 			}
+		}
+	}
+}
+
+// At a lower speed everything may take longer; at a higher one as long as before, since not all of it
+// gets faster.
+func TestSpeed(t *testing.T) {
+	for speed, factor := range map[int]time.Duration{0: 1, 1: 5, 2: 2, 5: 1, MaxSpeed: 1} {
+		s := generator{speed: speed}.draw(1)
+		s.Moves = nil
+		c := s.Scenario("x")
+		if c.Spec.Speed != speed && (speed != 0 || c.Spec.Speed != Speed) {
+			t.Errorf("speed %d: the scenario is for %d", speed, c.Spec.Speed)
+		}
+		last := c.Spec.Steps[len(c.Spec.Steps)-1]
+		got := []time.Duration{last.Timeout.Duration, last.API.Quiet.Duration, c.Spec.Timeout.Duration}
+		want := []time.Duration{30 * factor * time.Second, factor * time.Second, 4 * factor * time.Minute}
+		if speed == 2 { // two and a half times as long
+			want = []time.Duration{75 * time.Second, 2500 * time.Millisecond, 10 * time.Minute}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("speed %d (-want +got):\n%s", speed, diff)
 		}
 	}
 }
@@ -309,8 +335,9 @@ func TestJudge(t *testing.T) {
 		"requests":             {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}}, outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}}, outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
-		if got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}}); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}})
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -365,8 +392,35 @@ func TestNewPairsArePreferred(t *testing.T) {
 	for _, list := range [][]Schedule{{one, two}, {one, two}, {two, one}} { // all pairs are new; one of two is; none is
 		got = append(got, len(c.prefer(list).Moves))
 	}
-	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" || c.size() != 2 {
-		t.Errorf("%d pairs; moves of those preferred (-want +got):\n%s", c.size(), diff)
+	if diff := cmp.Diff([]int{1, 2, 2}, got); diff != "" {
+		t.Errorf("moves of those preferred (-want +got):\n%s", diff)
+	}
+	if pairs, features := c.size(); pairs != 2 || features != 0 {
+		t.Errorf("%d pairs, %d features", pairs, features)
+	}
+}
+
+// Of what was there before, that is preferred which has shown something new when it was there last.
+func TestWhatShowsNewThingsIsPreferred(t *testing.T) {
+	one, two := Schedule{Moves: []Move{{When: AtOnce, Do: release}}}, Schedule{Moves: []Move{{When: AtOnce, Do: scaleUp}}}
+	three := Schedule{Moves: []Move{{When: AtOnce, Do: rollback}}}
+	var c coverage
+	c.prefer([]Schedule{one})
+	c.prefer([]Schedule{two})
+	var got []string
+	for _, shown := range []struct {
+		by       Schedule
+		features []string
+	}{{one, []string{"a"}}, {two, []string{"a", "b", "b"}}, {one, []string{"b"}}} {
+		c.saw(shown.by, shown.features)
+		got = append(got, c.prefer([]Schedule{two, one}).Moves[0].Do, c.prefer([]Schedule{one, two}).Moves[0].Do)
+	}
+	got = append(got, c.prefer([]Schedule{two, three}).Moves[0].Do) // what is new at all comes first
+	if diff := cmp.Diff([]string{release, release, scaleUp, release, scaleUp, scaleUp, rollback}, got); diff != "" {
+		t.Errorf("preferred (-want +got):\n%s", diff)
+	}
+	if pairs, features := c.size(); pairs != 3 || features != 2 {
+		t.Errorf("%d pairs, %d features", pairs, features)
 	}
 }
 

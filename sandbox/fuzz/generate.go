@@ -12,8 +12,12 @@ import (
 // generator draws schedules.
 type generator struct {
 	only []string // moves; nil = all
+	// beyond the API's contract are some of the moves.
+	beyond bool
 	// controllers that there can be; 0 = as many as a schedule wants.
 	controllers int
+	// speed of the sandboxes; 0 = Speed.
+	speed int
 }
 
 // controllersOf is how many controllers sandboxes of a config can have at most; 0 = any number. A
@@ -37,7 +41,7 @@ func (g generator) draw(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
 		if s := g.one(r); s.valid() && len(s.Moves) > 0 {
-			s.Seed = seed
+			s.Seed, s.Speed = seed, g.speed
 			return s
 		}
 	}
@@ -75,7 +79,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 	gentle := g.only == nil && r.IntN(3) > 0
 	var operations, disturbances []move
 	for _, m := range all {
-		if gentle && (m.takes || m.gap) || beside && m.shared() {
+		if gentle && (m.takes || m.gap) || beside && m.shared() || m.beyond() && !g.beyond && g.only == nil {
 			continue
 		}
 		if g.only != nil && !slices.Contains(g.only, m.name) {

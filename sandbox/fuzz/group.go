@@ -38,6 +38,8 @@ type outcome struct {
 	seen      string
 	// unclear says that nobody can judge the run.
 	unclear bool
+	// features are the kinds of what happened.
+	features []string
 }
 
 // judge says how a run ended.

@@ -52,6 +52,9 @@ type move struct {
 	tunnel v1alpha1.Tunnel
 }
 
+// beyond says whether it does what no API server does. Its name says so too.
+func (m *move) beyond() bool { return m.rule != nil && m.rule.Kind.BeyondContract() }
+
 // counts says whether it strikes some requests or messages only, after those that it lets pass.
 func (m *move) counts() bool {
 	if m.way != nil {
@@ -174,6 +177,10 @@ var all = []move{
 	{name: "messages to a base out of order", weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.FromBroker}},
 	{name: "messages of a base out of order", weight: 1, disturbs: true, deaf: true, tunnel: v1alpha1.TunnelMQTT, way: &v1alpha1.MQTTRule{Kind: v1alpha1.MQTTReorder, Direction: v1alpha1.ToBroker}},
 	{name: "messages out of order", deaf: true, weight: 1, disturbs: true, tunnel: v1alpha1.TunnelMQTT, fault: v1alpha1.Object{"kind": "reorder"}},
+	{name: "events of Pods lost, beyond the contract", weight: 4, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseEvents, Resource: "pods"}},
+	{name: "events of Nodes lost, beyond the contract", weight: 4, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APILoseEvents, Resource: "nodes"}},
+	{name: "events of Pods twice, beyond the contract", weight: 4, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIDoubleEvents, Resource: "pods"}},
+	{name: "events of Pods out of order, beyond the contract", weight: 4, disturbs: true, resource: view, rule: &v1alpha1.APIRule{Kind: v1alpha1.APIReorderEvents, Resource: "pods"}},
 }
 
 // The operations that render knows by name.

@@ -43,6 +43,8 @@ type box struct {
 	used int // of beside
 	// broken says that a run has left something broken: the last one to leave replaces it.
 	broken bool
+	// logs of its controllers, as far as they were read.
+	logs logs
 }
 
 // openPool makes a pool. Its sandboxes are brought up when they are needed.
@@ -81,7 +83,7 @@ func (p *pool) take(ctx context.Context, room int) (*box, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.boxes = append(p.boxes, &box{in: in})
+			p.boxes = append(p.boxes, &box{in: in, logs: logs{}})
 			continue
 		}
 		changed := p.changed
@@ -135,7 +137,7 @@ func (p *pool) leave(ctx context.Context, b *box, room int) error {
 	defer p.tell()
 	b.used -= room
 	if err == nil {
-		b.in, b.broken = fresh, false
+		b.in, b.broken, b.logs = fresh, false, logs{}
 	}
 	return err
 }
@@ -147,11 +149,11 @@ func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, erro
 	return p.up(ctx, name)
 }
 
-// What our controller needs: for peer Deployments, and so that bases which were upgraded while nobody
-// heard it are gone before a schedule must have settled.
+// What our controller needs: for peer Deployments, and so that a schedule settles in time: bases which
+// were upgraded while nobody heard it go, and an install whose command got lost is tried again.
 var (
-	forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
-	forMass  = map[string]string{"MASS_SILENCE_AT_MOST": "3m"}
+	forPeers    = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+	forSettling = map[string]string{"MASS_SILENCE_AT_MOST": "3m", "INSTALL_TIMEOUT": "2m"}
 )
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
@@ -161,7 +163,7 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
 		maps.Copy(env, forPeers)
-		maps.Copy(env, forMass)
+		maps.Copy(env, forSettling)
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
@@ -210,11 +212,15 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 	if err != nil {
 		return o, r, nil //nolint:nilerr // somebody ends the run
 	}
+	o.features = ofTimeline(r)
+	p.mu.Lock()
+	o.features = append(o.features, b.logs.next(status)...) // of those beside it too
+	p.mu.Unlock()
 	ended := exited(status)
 	if ended == nil {
 		count := func(url string) uint64 { return goroutines(ctx, url) }
 		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
-			o = outcome{invariant: invariant, seen: seen}
+			o.invariant, o.seen, o.unclear = invariant, seen, false
 		}
 		return o, r, nil
 	}
@@ -252,7 +258,7 @@ func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*s
 	if err != nil {
 		return nil, fmt.Errorf("schedule %d is no scenario: %w", s.Seed, err)
 	}
-	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed})
+	return scenario.Execute(ctx, scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
 }
 
 // write writes a schedule as a scenario, in a folder of its own.

@@ -11,39 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
-
-const (
-	// Speed is that of the sandboxes: fast enough that a silence that counts takes five seconds, and
-	// slow enough that a busy machine is not taken for one.
-	Speed = 5
-	// patience is how long a trigger is waited for.
-	patience = 2 * time.Second
-	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
-	// which have become no longer than the disturbance, and the times that Kubernetes needs.
-	settle = 30 * time.Second
-	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
-	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
-	// count as dead, since of those one is given up in a minute, at this speed; and where an install may
-	// get lost, which is waited for as long.
-	settleSlowly = 100 * time.Second
-	// quiet is how long nothing may be written in the end, five seconds at this speed.
-	quiet = time.Second
-	// mostPodWrites is how often the status of a Pod may be written at most: whoever writes more often
-	// is in a loop.
-	mostPodWrites = 100
-)
-
-// settle is how long everything may take to be as it should.
-func (s Schedule) settle() time.Duration {
-	if s.has(func(m *move) bool {
-		return m.name == newImage || m.name == upgrade || m.loses || m.away
-	}) {
-		return settleSlowly
-	}
-	return settle
-}
 
 // renderer makes a scenario of a schedule, move by move.
 type renderer struct {
@@ -79,8 +49,8 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r.endDue(func(open) bool { return true })
 	r.atRest()
 	spec := v1alpha1.ScenarioSpec{
-		Description: s.String(), Speed: Speed, Steps: r.steps,
-		Timeout: &metav1.Duration{Duration: 4 * time.Minute},
+		Description: s.String(), Speed: s.speed(), Steps: r.steps,
+		Timeout: &metav1.Duration{Duration: s.slowed(4 * time.Minute)},
 		Bases:   s.sets(), Checks: s.checks(),
 	}
 	if len(s.Moves) == 0 {
@@ -101,8 +71,8 @@ func (s Schedule) needs() map[string]string {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
 		maps.Copy(env, forPeers)
 	}
-	if s.settle() == settleSlowly {
-		maps.Copy(env, forMass)
+	if s.settle() == s.slowed(settleSlowly) {
+		maps.Copy(env, forSettling)
 	}
 	return env
 }
@@ -227,7 +197,7 @@ func (r *renderer) begin() {
 		r.reached(w)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w, r.s.lossless(w) && r.s.observed() && !r.s.has(func(m *move) bool { return m.stale }))
 		if w.Replicas == len(r.s.bases()) && !r.s.has(func(m *move) bool { return m.moves }) {
-			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases}, w, r.s.lossless(w))
+			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w, r.s.lossless(w))
 		}
 	}
 }
@@ -254,11 +224,11 @@ func (r *renderer) move(i int, m Move) {
 		r.n++
 		id := fmt.Sprintf("t%d", r.n)
 		r.add("until "+string(m.When), v1alpha1.Action{MQTT: &v1alpha1.MQTTAction{Set: &v1alpha1.MQTTRule{
-			ID: id, Kind: v1alpha1.MQTTNote, Messages: commands, Skip: max(m.Nth-1, 0), For: &metav1.Duration{Duration: patience}, MayNotFire: true,
+			ID: id, Kind: v1alpha1.MQTTNote, Messages: commands, Skip: max(m.Nth-1, 0), For: &metav1.Duration{Duration: r.s.slowed(patience)}, MayNotFire: true,
 		}}})
 		r.add("", v1alpha1.Action{MQTT: &v1alpha1.MQTTAction{Await: []string{id}}})
 	default:
-		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: patience}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
+		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
 	}
 	switch {
 	case kind.bases:
@@ -381,6 +351,10 @@ func (r *renderer) atRest() {
 		r.rolledOut(i)
 	}
 	const ready = "pods.size() > 0 && pods.all(p, !has(p.metadata.deletionTimestamp) && has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
+	const reached = "pods.all(p, endpointslices.exists(e, has(e.endpoints) && e.endpoints.exists(x, x.targetRef.name == p.metadata.name && x.conditions.ready))) && " +
+		"endpointslices.all(e, !has(e.endpoints) || e.endpoints.all(x, pods.exists(p, p.metadata.name == x.targetRef.name)))"
+	const nodes = "bases.all(b, nodes.exists(n, n.metadata.labels['" + labels.BaseHost + "'].endsWith('-' + b) && !(has(n.spec.unschedulable) && n.spec.unschedulable) && " +
+		"has(n.status.conditions) && n.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')))"
 	var wrong []string
 	for i, w := range r.s.Workloads {
 		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED')", w.Module, version(r.now[i].version)))
@@ -393,7 +367,9 @@ func (r *renderer) atRest() {
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))", strings.Join(wrong, " || "))
 	both := renderer{s: r.s} // at once: each must be so for a time
 	both.within("every Pod is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("Services reach all Pods, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached, For: &metav1.Duration{Duration: time.Second}}})
+	both.within("each base has a Node that is Ready", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
 	both.within("bases have what Pods want, and nothing else", r.s.settle(), v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
-	r.within("what must be so in the end", r.s.settle()+patience, v1alpha1.Action{Parallel: both.steps})
-	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{API: &v1alpha1.APIAction{Quiet: &metav1.Duration{Duration: quiet}}})
+	r.within("what must be so in the end", r.s.settle()+r.s.slowed(patience), v1alpha1.Action{Parallel: both.steps})
+	r.within("no controller writes anything", r.s.settle(), v1alpha1.Action{API: &v1alpha1.APIAction{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
 }

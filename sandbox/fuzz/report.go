@@ -85,7 +85,7 @@ func (f *Failure) runs() (list []*scenario.Run) {
 // lock, if others run.
 func (r *run) save() error {
 	r.result.Started, r.result.Covered = r.began, r.seen.list()
-	r.result.Pairs = len(r.result.Covered)
+	r.result.Pairs, r.result.Features = r.seen.size()
 	var errs []error
 	for _, f := range r.result.Failures {
 		errs = append(errs, r.saveOne(f))

@@ -13,6 +13,8 @@ import (
 type Schedule struct {
 	// Seed it was drawn from; a smaller schedule keeps that of the one it was made of.
 	Seed uint64 `json:"seed"`
+	// Speed of the sandbox; 0 = the constant of that name.
+	Speed int `json:"speed,omitempty"`
 	// Replicas of the controller.
 	Replicas  int        `json:"replicas"`
 	Bases     []Bases    `json:"bases"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -16,6 +17,9 @@ import (
 
 // cleanTime bounds the clean-up of a run.
 const cleanTime = time.Minute
+
+// services are what a run has made besides workloads; only the untyped client removes all at once.
+var services = corev1.SchemeGroupVersion.WithResource("services")
 
 // cleanUp takes away what the run has made, and says what is left and how to
 // remove it.
@@ -34,7 +38,11 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
 	errs = append(errs, ignoreUnknown(err))
 	e.end()
-	err = e.r.kube.Typed.CoreV1().Namespaces().Delete(ctx, e.in.name, metav1.DeleteOptions{})
+	if e.r.o.LeaveNamespaces {
+		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	} else {
+		err = e.r.kube.Typed.CoreV1().Namespaces().Delete(ctx, e.in.name, metav1.DeleteOptions{})
+	}
 	if !apierrors.IsNotFound(err) {
 		errs = append(errs, err)
 	}

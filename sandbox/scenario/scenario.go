@@ -27,6 +27,10 @@ type Options struct {
 	FromStep string
 	// Keep leaves everything that the runs have made. Default: it is removed.
 	Keep bool
+	// LeaveNamespaces leaves the namespaces of the runs, without what the runs have made in them, for a
+	// sandbox that many runs follow each other in until it is thrown away: to remove one costs the API
+	// server a request or two for each resource that it has. Default: they are removed.
+	LeaveNamespaces bool
 	// Parallel is how many runs go on at once; exclusive ones are alone in any case.
 	// Default: 1.
 	Parallel int

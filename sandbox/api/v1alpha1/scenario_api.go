@@ -28,7 +28,8 @@ type APIAction struct {
 type APIRuleKind string
 
 // The kinds of rules. Those marked (state) hold as long as they last and take neither skip nor count;
-// the others strike requests. Each does only what the API may do to any client.
+// the others strike requests. Each does only what the API may do to any client, but for those of which
+// BeyondContract is true.
 const (
 	// APIHoldWatch keeps the events of watches back, and delivers them in order when it ends (state).
 	// Other resources go on, so that the view is stale in a part.
@@ -53,6 +54,13 @@ const (
 	// APIBlackHole lets nothing through in either direction, while connections stay and new ones are
 	// accepted (state).
 	APIBlackHole APIRuleKind = "blackHole"
+	// APILoseEvents drops the events of watches, which go on (state). No API server does it.
+	APILoseEvents APIRuleKind = "loseEvents"
+	// APIDoubleEvents has the events of watches come twice (state). No API server does it.
+	APIDoubleEvents APIRuleKind = "doubleEvents"
+	// APIReorderEvents has every second event of a watch overtake the one before (state). No API server
+	// does it.
+	APIReorderEvents APIRuleKind = "reorderEvents"
 )
 
 // apiRuleSpec says which fields a kind reads.
@@ -62,6 +70,7 @@ type apiRuleSpec struct {
 	verbs    []string
 	name     bool
 	resource bool // it must be given
+	beyond   bool // no API server does it
 }
 
 var (
@@ -81,10 +90,17 @@ var apiRuleSpecs = map[APIRuleKind]apiRuleSpec{
 	APIDelay:      {match: true, name: true, verbs: apiVerbs},
 	APIOldList:    {state: true, match: true, resource: true},
 	APIBlackHole:  {state: true},
+
+	APILoseEvents:    {state: true, match: true, resource: true, beyond: true},
+	APIDoubleEvents:  {state: true, match: true, resource: true, beyond: true},
+	APIReorderEvents: {state: true, match: true, resource: true, beyond: true},
 }
 
 // Lasts tells whether rules of the kind hold as long as they last.
 func (k APIRuleKind) Lasts() bool { return apiRuleSpecs[k].state }
+
+// BeyondContract tells whether rules of the kind do what no API server does to its clients.
+func (k APIRuleKind) BeyondContract() bool { return apiRuleSpecs[k].beyond }
 
 // maxAPIRuleTime is the longest time of a rule: nothing hangs for ever.
 const maxAPIRuleTime = 10 * time.Minute
@@ -95,8 +111,8 @@ type APIRule struct {
 	// ID names the rule in events and for Clear. Default: its kind.
 	ID string `json:"id,omitempty"`
 	// Kind says what it does: holdWatch, cutWatch, refuse, loseAnswer, killBefore, killAfter, delay,
-	// oldList or blackHole.
-	Kind APIRuleKind `json:"kind" jsonschema:"enum=holdWatch,enum=cutWatch,enum=refuse,enum=loseAnswer,enum=killBefore,enum=killAfter,enum=delay,enum=oldList,enum=blackHole" need:"one of holdWatch, cutWatch, refuse, loseAnswer, killBefore, killAfter, delay, oldList, blackHole"`
+	// oldList or blackHole; and, which no API server does, loseEvents, doubleEvents or reorderEvents.
+	Kind APIRuleKind `json:"kind" jsonschema:"enum=holdWatch,enum=cutWatch,enum=refuse,enum=loseAnswer,enum=killBefore,enum=killAfter,enum=delay,enum=oldList,enum=blackHole,enum=loseEvents,enum=doubleEvents,enum=reorderEvents" need:"one of holdWatch, cutWatch, refuse, loseAnswer, killBefore, killAfter, delay, oldList, blackHole, loseEvents, doubleEvents, reorderEvents"`
 	// Verbs that it strikes, as in a Role. Default: all writes; of refuse with code 409 update and
 	// patch.
 	Verbs []string `json:"verbs,omitempty"`

@@ -344,6 +344,39 @@ func TestHoldWatch(t *testing.T) {
 	}
 }
 
+// What goes beyond the API's contract: events that never come, come twice, or overtake the one before. It
+// ends with its rule, and leaves other resources alone.
+func TestSpoiltEvents(t *testing.T) {
+	for kind, want := range map[v1alpha1.APIRuleKind][]string{
+		v1alpha1.APILoseEvents:    {"n4"},
+		v1alpha1.APIDoubleEvents:  {"n1", "n1", "n2", "n2", "n3", "n3", "n4"},
+		v1alpha1.APIReorderEvents: {"n2", "n1", "n3", "n4"},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := newRig(t)
+			ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
+			r.set(v1alpha1.APIRule{ID: "spoil", Kind: kind, Resource: "nodes"})
+			r.api.say(nodes, "n1", "n2", "n3")
+			r.api.say(pods, "p1")
+			if got := r.next(ofPods); got != "p1" {
+				t.Fatal(got)
+			}
+			r.until("spoil", func(x apiview.Status) bool { return x.Fired == 3 })
+			if err := r.Clear("run", "spoil"); err != nil {
+				t.Fatal(err)
+			}
+			r.api.say(nodes, "n4")
+			var got []string
+			for len(got) == 0 || got[len(got)-1] != "n4" {
+				got = append(got, r.next(ofNodes))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Who gives a watch up that is held leaves nothing behind, neither here nor at the API server.
 func TestHeldWatchIsGivenUp(t *testing.T) {
 	r := newRig(t)

@@ -145,7 +145,7 @@ func (s *rules) set(ctx context.Context, r Status) error {
 	})
 	s.tell(x, timeline.FaultSet, x.title())
 	switch x.Kind {
-	case v1alpha1.APIHoldWatch:
+	case v1alpha1.APIHoldWatch, v1alpha1.APILoseEvents, v1alpha1.APIDoubleEvents, v1alpha1.APIReorderEvents:
 		for _, open := range s.streams {
 			if x.meets(open.replica, &open.request) {
 				open.hold(x)
@@ -237,7 +237,7 @@ func (s *rules) follow(open *stream) {
 	defer s.mu.Unlock()
 	s.streams = append(s.streams, open)
 	for _, x := range s.live() {
-		if x.Kind == v1alpha1.APIHoldWatch && x.meets(open.replica, &open.request) {
+		if (x.Kind == v1alpha1.APIHoldWatch || x.Kind.BeyondContract()) && x.meets(open.replica, &open.request) {
 			open.hold(x)
 		}
 	}

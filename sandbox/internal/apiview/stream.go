@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 const (
@@ -39,11 +41,12 @@ type stream struct {
 
 	mu      sync.Mutex
 	changed sync.Cond
-	current []byte   // the event that is being read
-	queue   [][]byte // those that follow
-	size    int      // of the queue
-	held    map[*rule]bool
-	err     error // that follows the queue
+	current []byte         // the event that is being read
+	queue   [][]byte       // those that follow
+	size    int            // of the queue
+	held    map[*rule]bool // by what holds it, or does something to its events
+	aside   []byte         // the event that the next one is to overtake
+	err     error          // that follows the queue
 	closed  bool
 }
 
@@ -120,7 +123,7 @@ func (s *stream) take(frame []byte, err error) (over bool, by []*rule) {
 		return true, nil
 	}
 	if len(frame) > 0 && (err == nil || errors.Is(err, io.EOF)) {
-		s.queue, s.size = append(s.queue, frame), s.size+len(frame)
+		s.add(s.spoil(frame)...)
 		by = slices.Collect(maps.Keys(s.held))
 	}
 	s.err = err
@@ -133,6 +136,46 @@ func (s *stream) take(frame []byte, err error) (over bool, by []*rule) {
 	return s.err != nil, by
 }
 
+// add queues events.
+func (s *stream) add(frames ...[]byte) {
+	for _, f := range frames {
+		s.queue, s.size = append(s.queue, f), s.size+len(f)
+	}
+}
+
+// spoil returns what comes of an event by the rules that go beyond the API's contract.
+func (s *stream) spoil(frame []byte) [][]byte {
+	if bookmark(frame) {
+		return [][]byte{frame}
+	}
+	out := [][]byte{frame}
+	for x := range s.held {
+		switch x.Kind {
+		case v1alpha1.APILoseEvents:
+			out = nil
+		case v1alpha1.APIDoubleEvents:
+			out = append(out, out...)
+		case v1alpha1.APIReorderEvents:
+			if s.aside == nil && len(out) > 0 {
+				s.aside, out = frame, nil
+			} else if s.aside != nil {
+				out, s.aside = append(out, s.aside), nil
+			}
+		}
+	}
+	return out
+}
+
+// stopped tells whether something holds the watch.
+func (s *stream) stopped() bool {
+	for x := range s.held {
+		if x.Kind == v1alpha1.APIHoldWatch {
+			return true
+		}
+	}
+	return false
+}
+
 // Read gives what may be seen. It blocks while there is nothing, or the watch is held.
 func (s *stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
@@ -141,7 +184,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		switch {
 		case s.closed:
 			return 0, http.ErrBodyReadAfterClose
-		case len(s.held) == 0 && len(s.queue) > 0:
+		case !s.stopped() && len(s.queue) > 0:
 			s.current, s.queue = s.queue[0], s.queue[1:]
 			s.size -= len(s.current)
 			continue
@@ -176,7 +219,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// hold keeps back what comes from now on, until all who hold it have let it go.
+// hold has a rule keep back what comes from now on, or do what else it does, until it is released.
 func (s *stream) hold(by *rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,6 +230,10 @@ func (s *stream) release(by *rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.held, by)
+	if by.Kind == v1alpha1.APIReorderEvents && s.aside != nil {
+		s.add(s.aside) // nothing is to overtake it any more
+		s.aside = nil
+	}
 	s.changed.Broadcast()
 }
 

@@ -39,7 +39,9 @@ unless the comparison itself could not go on.`,
 			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of an earlier run, to draw the same schedules", DefaultText: "drawn"},
 			&cli.Uint64Flag{Name: "replay", Usage: "run the one schedule of a `SEED`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "draw only moves of this `NAME`, such as release; may be repeated"},
+			&cli.BoolFlag{Name: "beyond-contract", Usage: "draw moves too that no API server does: events lost, twice, out of order"},
 			&cli.IntFlag{Name: "parallel", Usage: "use `N` sandboxes; with --compare half of them for each side", Value: 3},
+			&cli.IntFlag{Name: "speed", Usage: "`SPEED` of the sandboxes, 1 to 10: their periods are divided by it", Value: fuzz.Speed},
 			&cli.StringFlag{Name: "corpus", Usage: "`FOLDER` for failures and the result", Value: "fuzz-corpus"},
 			&cli.DurationFlag{Name: "shrink", Usage: "how `LONG` a failure is reduced; 0 = not at all", Value: 5 * time.Minute},
 			&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
@@ -90,7 +92,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			told = time.Now()
 			pairs := ""
 			if p.Pairs > 0 { // a comparison does not count them
-				pairs = fmt.Sprintf(" %d pairs of moves,", p.Pairs)
+				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
 			}
 			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first\n", p.Elapsed.Round(time.Second),
 				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear)
@@ -101,10 +103,13 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	o := fuzz.Options{
 		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"), Parallel: c.Int("parallel"),
-		Only: c.StringSlice("only"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
+		Only: c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"), Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New("--parallel must be 1 or more, and --count, --for and --shrink not negative")}
+	}
+	if speed := c.Int("speed"); speed < 1 || speed > fuzz.MaxSpeed {
+		return o, usageError{fmt.Errorf("--speed is %d: use 1 to %d; faster ones take pauses for the end of a Node", speed, fuzz.MaxSpeed)}
 	}
 	for _, name := range o.Only {
 		if !slices.Contains(fuzz.Names(), name) {
@@ -139,14 +144,14 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules bring their own bases
+	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), c.Int("speed") // schedules bring their own bases
 	return config, nil
 }
 
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves; seed %d\n", r.Schedules, r.Moves,
-		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Seed)
+	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves, %d features; seed %d\n", r.Schedules, r.Moves,
+		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Features, r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "nothing has failed\n")
 	}

@@ -60,8 +60,8 @@ order
 `},
 	} {
 		var out bytes.Buffer
-		(&commands{Streams: Streams{Out: &out}}).tellFuzz(&fuzz.Result{Seed: 7, Schedules: 30, Moves: 90, Pairs: 12, Elapsed: time.Minute, Failures: tc.failures}, "/corpus")
-		if diff := cmp.Diff("30 schedules with 90 moves in 1m0s, 1800 an hour; 12 pairs of moves; seed 7\n"+tc.want, out.String()); diff != "" {
+		(&commands{Streams: Streams{Out: &out}}).tellFuzz(&fuzz.Result{Seed: 7, Schedules: 30, Moves: 90, Pairs: 12, Features: 34, Elapsed: time.Minute, Failures: tc.failures}, "/corpus")
+		if diff := cmp.Diff("30 schedules with 90 moves in 1m0s, 1800 an hour; 12 pairs of moves, 34 features; seed 7\n"+tc.want, out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

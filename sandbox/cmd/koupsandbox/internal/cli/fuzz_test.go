@@ -12,6 +12,8 @@ func TestFuzzMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"--only releases":                    `there is no move "releases"; they are: release, roll back, `,
 		"--parallel 0":                       "--parallel must be 1 or more",
+		"--speed 0":                          "--speed is 0: use 1 to 10",
+		"--speed 11":                         "--speed is 11: use 1 to 10",
 		"--count -1":                         "--count, --for and --shrink not negative",
 		"--config HOME/none":                 "reading the settings",
 		"schedule.yaml":                      "takes no arguments",

@@ -1,0 +1,50 @@
+package fuzz
+
+import (
+	"cmp"
+	"time"
+)
+
+const (
+	// Speed is that of the sandboxes unless somebody says otherwise: fast enough that a silence that
+	// counts takes five seconds, and slow enough that a busy machine is not taken for one. The times
+	// below are for it.
+	Speed = 5
+	// MaxSpeed is the greatest one: from there on Kubernetes takes a Node for dead after four seconds,
+	// which the pauses of schedules and the start of a controller reach.
+	MaxSpeed = 10
+	// patience is how long a trigger is waited for.
+	patience = 2 * time.Second
+	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
+	// which have become no longer than the disturbance, and the times that Kubernetes needs.
+	settle = 30 * time.Second
+	// settleSlowly is the same where a jar is replaced by another one of its version, since the pause
+	// after one that could not be had is five minutes, at this speed; and where bases are upgraded, or
+	// count as dead, since of those one is given up in a minute, at this speed; and where an install may
+	// get lost, which is waited for as long.
+	settleSlowly = 100 * time.Second
+	// quiet is how long nothing may be written in the end, five seconds at this speed.
+	quiet = time.Second
+	// mostPodWrites is how often the status of a Pod may be written at most: whoever writes more often
+	// is in a loop.
+	mostPodWrites = 100
+)
+
+// settle is how long everything may take to be as it should.
+func (s Schedule) settle() time.Duration {
+	if s.has(func(m *move) bool {
+		return m.name == newImage || m.name == upgrade || m.loses || m.away
+	}) {
+		return s.slowed(settleSlowly)
+	}
+	return s.slowed(settle)
+}
+
+// speed is that of the sandbox.
+func (s Schedule) speed() int { return cmp.Or(s.Speed, Speed) }
+
+// slowed is how long at most what takes so long at Speed takes at the speed of the schedule. What is
+// faster may still take as long, since not all of it gets faster.
+func (s Schedule) slowed(d time.Duration) time.Duration {
+	return max(d, d*Speed/time.Duration(s.speed()))
+}
