@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Action, ActionResult, Problem } from "../wire";
 import { maybe, t } from "../app";
+import { offeredOn } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Copy, Modal, Section } from "./bits";
 
@@ -14,7 +15,7 @@ const titleOf = (a: Action): string => maybe(`a_${a.id}`, a.title);
 // anything.
 export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object; title?: boolean }): JSX.Element | null {
   const [asked, setAsked] = useState<Action | null>(null);
-  const list = (frame.board?.actions ?? []).filter((a) => a.on === on);
+  const list = (frame.board?.actions ?? []).filter((a) => offeredOn(a, on, row));
   if (list.length === 0) return null;
   const inside = frame.live ? (
     <div class="actions">

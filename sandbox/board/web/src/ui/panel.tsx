@@ -1,15 +1,15 @@
 import { Fragment } from "preact";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { PodRow, Problem, Why } from "../wire";
+import type { PodRow, Problem, Why, WorkloadRow } from "../wire";
 import { maybe, model, t } from "../app";
 import { clock, count, lasting, moment, size } from "../format";
 import { compareNames } from "../lanes/look";
 import { podState } from "../lanes/build";
-import { healthOf, refs } from "../state/derive";
+import { healthOf, refs, strategyOf, workloadState } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Metaspace, lookOfModule, stateWord } from "../views/base";
-import { Progress } from "../views/workloads";
+import { Batches, Progress } from "../views/workloads";
 import { ActionButtons } from "./actions";
 import { Copy, Dot, Fields, Goto, Open, Swatch } from "./bits";
 import { commandsFor, whyOf } from "./commands";
@@ -112,12 +112,7 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
     }
     case "workload": {
       const w = world.workload.get(name);
-      const pods = [...world.pod].filter(([, p]) => p.workload === name);
-      return w ? <Fragment>
-        <Progress sel={`workload:${name}`} row={w} />
-        <Fields list={[[t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)], [t("updated"), count(w.updated)], [t("ready"), count(w.ready)], [t("available"), count(w.available)], [t("desired"), count(w.desired)], [t("revision"), w.revision], [t("reason"), w.stuck]]} />
-        <Pods list={pods} />
-      </Fragment> : null;
+      return w ? <WorkloadDetails name={name} row={w} frame={frame} /> : null;
     }
     case "component": {
       const c = world.component.get(name);
@@ -136,11 +131,6 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
       return s ? <Fields list={[[t("route"), maybe(`route_${s.route ?? ""}`, s.route ?? "")], [t("rate"), t("perSecond", { n: Math.round(s.rate) })], [t("sent"), count(s.sent)], [t("lost"), count(s.lost)], ["p50, p99", s.p50 !== undefined ? `${lasting(s.p50)}, ${lasting(s.p99 ?? 0)}` : ""],
         [t("results"), Object.entries(s.results ?? {}).map(([r, n]) => `${r} ${count(n)}`).join(", ")]]} /> : null;
     }
-    case "release": {
-      const r = world.release.get(name);
-      return r ? <Fields list={[[t("phase"), r.phase], [t("message"), r.message], [t("workload"), r.workload && <Open sel={`workload:${r.workload}`}>{r.workload}</Open>], [t("module"), r.module && `${r.module}:${r.version ?? ""}`],
-        ...r.batches.map((b, i) => [t("batch", { n: i + 1 }), <span>{b.state}, {b.done}/{b.total} {bases(b.bases ?? [])}</span>] as const)]} /> : null;
-    }
     case "module":
       return <ModuleDetails name={name} frame={frame} />;
     case "finding": {
@@ -155,6 +145,28 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
     }
   }
   return null;
+}
+
+function WorkloadDetails({ name, row: w, frame }: { name: string; row: WorkloadRow; frame: Frame }): JSX.Element {
+  const { world } = frame;
+  const pods = [...world.pod].filter(([, p]) => p.workload === name);
+  const revisions = [...world.revision.values()].filter((r) => r.workload === name).sort((a, b) => b.number - a.number);
+  return (
+    <Fragment>
+      <Progress sel={`workload:${name}`} row={w} />
+      <Batches row={w} />
+      <Fields list={[[t("state"), t(`w_${workloadState(w)}`)], [t("reason"), w.stuck], [t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)],
+        [t("desired"), count(w.desired)], [t("updated"), count(w.updated)], [t("ready"), count(w.ready)], [t("available"), count(w.available)], [t("unavailable"), count(w.unavailable ?? 0)], [t("total"), count(w.total)],
+        [t("strategy"), strategyOf(w)], [t("revision"), w.revision]]} />
+      {revisions.length > 0 && (
+        <Fragment>
+          <h3>{t("revisions")}</h3>
+          <ul class="evidence">{revisions.map((r) => <li><small>{r.number}{r.number === w.revision ? `, ${t("present")}` : ""}, {clock(r.created)}</small>{refs(r.modules)}, {t("nPods", { n: pods.filter(([, p]) => p.revision === r.hash).length })}</li>)}</ul>
+        </Fragment>
+      )}
+      <Pods list={pods} />
+    </Fragment>
+  );
 }
 
 function BaseDetails({ name, frame }: { name: string; frame: Frame }): JSX.Element | null {
