@@ -14,7 +14,7 @@ SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
 
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 
