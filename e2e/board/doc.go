@@ -5,5 +5,7 @@
 //
 //	fixture_test.go  the made-up platform, the browser, pages
 //	sandbox_test.go  the board of a real sandbox
+//	release_test.go  a release followed to its end, and all other actions on workloads, there
+//	lateness_test.go how long a change on a base takes to the screen
 //	views_test.go    views, filters, the past, keyboard, languages, access, actions, 1,000 bases
 package board

@@ -115,6 +115,7 @@ export const texts = {
   ACTIVATED: ["serves", "服务中"],
   RESOLVED: ["being installed", "安装中"],
   DEACTIVATED: ["deactivated", "已停用"],
+  STOPPED: ["stopped", "已停止"],
   BROKEN: ["broken", "损坏"],
   noModules: ["There are no modules on these bases.", "这些基座上没有模块。"],
   own: ["its own", "自带"],

@@ -34,9 +34,9 @@ export function Panel({ frame }: { frame: Frame }): JSX.Element | null {
       <div class="inside">
         {row === undefined && kind !== "module" && <p class="hint">{t("goneNow")}</p>}
         <Details kind={kind} name={key} frame={frame} />
-        {question && frame.board?.canWhy && <Reason question={question.toString()} live={frame.live} />}
+        {question && frame.board?.canWhy && <Reason question={question.toString()} live={frame.live} row={row} />}
         {!(question && frame.board?.canWhy) && <Commands list={commandsFor(kind, key, frame.world, frame.board)} />}
-        {row !== undefined && <ActionButtons frame={frame} on={kind} row={row} />}
+        <ActionButtons key={sel} frame={frame} on={kind} row={row} />
       </div>
     </aside>
   );
@@ -54,19 +54,31 @@ function Commands({ list }: { list: readonly string[] }): JSX.Element | null {
 
 type Answer = { why: Why } | { error: string } | null;
 
-function Reason({ question, live }: { question: string; live: boolean }): JSX.Element {
+async function ask(question: string, signal: AbortSignal): Promise<Answer> {
+  try {
+    const r = await fetch(`api/why?${question}`, { signal });
+    const body = (await r.json()) as Why & Problem;
+    return r.ok ? { why: body } : { error: body.error ?? `HTTP ${r.status}` };
+  } catch (err) {
+    return { error: String(err) };
+  }
+}
+
+// AGAIN is how long an answer counts while its row changes, in milliseconds.
+const AGAIN = 2000;
+
+function Reason({ question, live, row }: { question: string; live: boolean; row: object | undefined }): JSX.Element {
   const [answer, setAnswer] = useState<Answer>(null);
+  const next = useRef(0);
+  const gone = useRef(new AbortController());
+  useEffect(() => () => gone.current.abort(), []);
   useEffect(() => {
-    const gone = new AbortController();
-    setAnswer(null);
-    fetch(`api/why?${question}`, { signal: gone.signal })
-      .then(async (r) => {
-        const body = (await r.json()) as Why & Problem;
-        setAnswer(r.ok ? { why: body } : { error: body.error ?? `HTTP ${r.status}` });
-      })
-      .catch((err: unknown) => !gone.signal.aborted && setAnswer({ error: String(err) }));
-    return () => gone.abort();
-  }, [question]);
+    const timer = setTimeout(() => {
+      next.current = Date.now() + AGAIN;
+      void ask(question, gone.current.signal).then((a) => gone.current.signal.aborted || setAnswer(a));
+    }, Math.max(next.current - Date.now(), 0));
+    return () => clearTimeout(timer);
+  }, [live && row]);
   return (
     <Fragment>
       <h3>{t("why")}</h3>
