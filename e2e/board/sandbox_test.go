@@ -130,7 +130,7 @@ func TestARealSandbox(t *testing.T) {
 		test func(*testing.T, *real)
 	}{
 		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
-		{"a base takes no more Pods", cordon}, {"how late changes are seen", lateness},
+		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster}, {"how late changes are seen", lateness},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			p := &page{t: t, ctx: r.ctx, hosts: map[string]bool{}}
