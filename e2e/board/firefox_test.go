@@ -168,7 +168,7 @@ func TestFirefox(t *testing.T) {
 	platform := still(t, "3", "--token", "right")
 	f.open(platform.url)
 	f.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	f.problems = nil // its console tells that it was refused
+	f.problems = nil                                     // its console tells that it was refused
 	f.open(platform.url + "/?view=overview#token=right") // another query: only a hash would not load it anew
 	f.wait(ready)
 	for _, view := range views {

@@ -245,7 +245,7 @@ export class Painter {
     const peak = columns.reduce((n, b) => Math.max(n, sum(b)), 1);
     for (const b of columns) {
       const left = Math.max(this.x(b.from), GUTTER);
-      const right = Math.max(this.x(b.to) - 1, left + 1);
+      const right = Math.max(this.x(this.until(b)) - 1, left + 1);
       let y = floor;
       const stack = (n: number, colour: string): void => {
         if (n <= 0) return;
