@@ -165,7 +165,7 @@ EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted
 board-web: ## Check the types of the board's page and run its tests (Node.js 20 or later, npm)
 	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
 
-e2e-board: board-web ## Look at the board's page in Chromium without a window
+e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if it is there, without a window
 	go test -race -count=1 -timeout 10m ./e2e/board
 
 .PHONY: e2e-kind

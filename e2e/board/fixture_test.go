@@ -3,6 +3,7 @@ package board
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -200,12 +201,19 @@ func (p *page) run(actions ...chromedp.Action) {
 	}
 }
 
+// errLoading is what Chromium says when a page is loaded in the place of the one that was asked.
+var errLoading = errors.New("Cannot find context with specified id")
+
 // wait waits until an expression of JavaScript is true.
 func (p *page) wait(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, pageTime)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	err := errLoading
+	for err != nil && strings.Contains(err.Error(), errLoading.Error()) {
+		err = chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond)))
+	}
+	if err != nil {
 		var text string
 		says, end := context.WithTimeout(p.ctx, time.Second)
 		defer end()

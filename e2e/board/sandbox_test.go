@@ -133,12 +133,10 @@ func TestARealSandbox(t *testing.T) {
 		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster}, {"how late changes are seen", lateness},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			p := &page{t: t, ctx: r.ctx, hosts: map[string]bool{}}
-			chromedp.ListenTarget(p.ctx, p.observe)
-			part.test(t, &real{page: p, root: r.root, box: b, up: up, api: api})
-			p.fine(&fixture{url: root})
+			part.test(t, &real{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
 		})
 	}
+	r.fine(&fixture{url: root})
 	p := open(newBrowser(t), t, address, look{}) // the address was used
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.wait("!" + mainHas("base-1"))
