@@ -3,7 +3,6 @@ package board
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"os"
@@ -201,17 +200,18 @@ func (p *page) run(actions ...chromedp.Action) {
 	}
 }
 
-// errLoading is what Chromium says when a page is loaded in the place of the one that was asked.
-var errLoading = errors.New("Cannot find context with specified id")
+// loading is what Chromium says when a page is loaded in the place of the one that was asked.
+const loading = "Cannot find context with specified id"
 
 // wait waits until an expression of JavaScript is true.
 func (p *page) wait(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, pageTime)
 	defer cancel()
-	err := errLoading
-	for err != nil && strings.Contains(err.Error(), errLoading.Error()) {
-		err = chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond)))
+	look := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
+	err := chromedp.Run(ctx, look)
+	for err != nil && strings.Contains(err.Error(), loading) {
+		err = chromedp.Run(ctx, look)
 	}
 	if err != nil {
 		var text string

@@ -86,7 +86,7 @@ func kindOf(method string, u *url.URL) string {
 
 // The manifests go into a cluster. With the rights that they give, a board shows everything and is
 // refused nothing; and it asks for all that it may. Its program knows the flags of its container.
-func inCluster(t *testing.T, r *real) {
+func inCluster(t *testing.T, r *live) {
 	kubectl := func(words ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), "kubectl", append(words, "--kubeconfig", r.up.Kubeconfig)...).CombinedOutput()
@@ -126,7 +126,7 @@ func inCluster(t *testing.T, r *real) {
 }
 
 // token is one of a service account.
-func (r *real) token(namespace, account string) string {
+func (r *live) token(namespace, account string) string {
 	r.t.Helper()
 	answer, err := r.api.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	check.Must(r.t, err)
@@ -134,7 +134,7 @@ func (r *real) token(namespace, account string) string {
 }
 
 // theFlagsAreKnown runs what the container runs: it finds fault with nothing but that this is no Pod.
-func theFlagsAreKnown(t *testing.T, r *real, d *appsv1.Deployment) {
+func theFlagsAreKnown(t *testing.T, r *live, d *appsv1.Deployment) {
 	t.Helper()
 	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
 	check.Must(t, err)

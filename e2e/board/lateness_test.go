@@ -28,7 +28,7 @@ const seen = `window.late = []; { const known = new Set(), body = document.query
 // lateness measures how long a change on a base takes to the screen: from the time of the base's event
 // to the frame that paints its row of the log. What comes out depends on what else the machine does,
 // so it is a figure and no bound.
-func lateness(t *testing.T, r *real) {
+func lateness(t *testing.T, r *live) {
 	const changes = 60
 	r.look("view=log&kinds=fault")
 	r.run(chromedp.Evaluate(seen, nil))

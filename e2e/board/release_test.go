@@ -19,7 +19,7 @@ import (
 )
 
 // stock applies a Deployment with one module on each of the two bases, and its Service.
-func stock(t *testing.T, r *real) {
+func stock(t *testing.T, r *live) {
 	t.Helper()
 	template := module.Template("stock", module.Container("stock", "1.0.0"))
 	module.OnePerBase(&template)
@@ -35,7 +35,7 @@ func stock(t *testing.T, r *real) {
 }
 
 // panelShows waits until the panel says of a workload how many Pods have which version, and its state.
-func (r *real) panelShows(version, updated, state string) {
+func (r *live) panelShows(version, updated, state string) {
 	r.t.Helper()
 	r.wait(fmt.Sprintf(`(() => { const p = document.querySelector(".panel"); const text = (s) => p?.querySelector(s)?.textContent;
 		return text(".progress .to") === %s && text(".progress .numbers") === %s && text("dl dd") === %s; })()`, quote(version), quote(updated), quote(state)))
@@ -43,7 +43,7 @@ func (r *real) panelShows(version, updated, state string) {
 
 // A release by the board's own action is followed to its end: every version on every base, in order,
 // and no request is lost.
-func aRelease(t *testing.T, r *real) {
+func aRelease(t *testing.T, r *live) {
 	stock(t, r)
 	r.look("view=log&kinds=module&sel=workload:deployment/default/stock")
 	r.panelShows("1.0.0", "2/2", "ready")
@@ -91,7 +91,7 @@ func aRelease(t *testing.T, r *real) {
 }
 
 // Releases are held, approved, taken back and scaled, and Kubernetes does it.
-func workloads(t *testing.T, r *real) {
+func workloads(t *testing.T, r *live) {
 	r.look("view=workloads&sel=workload:deployment/default/stock")
 	r.does("Pause the rollout", nil, "the rollout of deployment/stock is paused")
 	r.panelShows("2.0.0", "2/2", "paused")
@@ -142,7 +142,7 @@ func workloads(t *testing.T, r *real) {
 	}
 }
 
-func cordon(t *testing.T, r *real) {
+func cordon(t *testing.T, r *live) {
 	marked := func() bool {
 		nodes, err := r.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 		check.Must(t, err)
@@ -159,7 +159,7 @@ func cordon(t *testing.T, r *real) {
 }
 
 // A scenario that the command line named runs, and its steps are shown.
-func aScenario(t *testing.T, r *real) {
+func aScenario(t *testing.T, r *live) {
 	r.look("view=components")
 	r.does("Run a scenario", map[string]string{"scenario": "looks"}, "looks runs")
 	r.look("view=log&kinds=step")

@@ -65,8 +65,8 @@ func realBoard(t *testing.T) (address string, b *box.Box) {
 	return printed.URL, b
 }
 
-// real is the page of a real sandbox.
-type real struct {
+// live is the page of a real sandbox.
+type live struct {
 	*page
 	root string
 	box  *box.Box
@@ -75,14 +75,14 @@ type real struct {
 }
 
 // look shows another place.
-func (r *real) look(query string) {
+func (r *live) look(query string) {
 	r.t.Helper()
 	r.run(chromedp.Navigate(r.root + "/?" + query))
 	r.ready()
 }
 
 // act presses the button of an action, fills in what it asks for, and returns what it has done.
-func (r *real) act(button string, values map[string]string) string {
+func (r *live) act(button string, values map[string]string) string {
 	r.t.Helper()
 	r.click(".actions button", button)
 	r.wait(`document.querySelector("dialog[open] .main")`)
@@ -99,7 +99,7 @@ func (r *real) act(button string, values map[string]string) string {
 }
 
 // does fails the test if an action says something else than it should.
-func (r *real) does(button string, values map[string]string, want string) {
+func (r *live) does(button string, values map[string]string, want string) {
 	r.t.Helper()
 	if got := r.act(button, values); got != want {
 		r.t.Fatalf("%s says %q, want %q", button, got, want)
@@ -118,7 +118,7 @@ func TestARealSandbox(t *testing.T) {
 	check.Must(t, err)
 	api, err := kubernetes.NewForConfig(config)
 	check.Must(t, err)
-	r := &real{page: open(newBrowser(t), t, address, look{}), root: root, box: b, up: up, api: api}
+	r := &live{page: open(newBrowser(t), t, address, look{}), root: root, box: b, up: up, api: api}
 	r.ready()
 	r.wait(mainHas("base-1"))
 	r.wait(mainHas("base-2"))
@@ -127,13 +127,13 @@ func TestARealSandbox(t *testing.T) {
 	}
 	for _, part := range []struct {
 		name string
-		test func(*testing.T, *real)
+		test func(*testing.T, *live)
 	}{
 		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
 		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster}, {"how late changes are seen", lateness},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			part.test(t, &real{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
+			part.test(t, &live{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
 		})
 	}
 	r.fine(&fixture{url: root})
@@ -142,7 +142,7 @@ func TestARealSandbox(t *testing.T) {
 	p.wait("!" + mainHas("base-1"))
 }
 
-func aFault(t *testing.T, r *real) {
+func aFault(t *testing.T, r *live) {
 	r.look("sel=base:base-2")
 	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
 	r.does("Set a fault", nil, "fault fault-1 (latency) is set on base-2")
