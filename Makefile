@@ -14,7 +14,7 @@ SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
-GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts
+GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh hack/licenses/modules.txt sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
 
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 
@@ -165,7 +165,7 @@ EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted
 board-web: ## Check the types of the board's page and run its tests (Node.js 20 or later, npm)
 	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
 
-e2e-board: board-web ## Look at the board's page in Chromium without a window
+e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if it is there, without a window
 	go test -race -count=1 -timeout 10m ./e2e/board
 
 .PHONY: e2e-kind

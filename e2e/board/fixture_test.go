@@ -200,12 +200,20 @@ func (p *page) run(actions ...chromedp.Action) {
 	}
 }
 
+// loading is what Chromium says when a page is loaded in the place of the one that was asked.
+const loading = "Cannot find context with specified id"
+
 // wait waits until an expression of JavaScript is true.
 func (p *page) wait(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, pageTime)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	look := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
+	err := chromedp.Run(ctx, look)
+	for err != nil && strings.Contains(err.Error(), loading) {
+		err = chromedp.Run(ctx, look)
+	}
+	if err != nil {
 		var text string
 		says, end := context.WithTimeout(p.ctx, time.Second)
 		defer end()

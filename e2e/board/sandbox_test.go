@@ -9,9 +9,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
@@ -38,7 +43,7 @@ func realBoard(t *testing.T) (address string, b *box.Box) {
 	if err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &two, Name: "shop"}}); err != nil {
 		t.Fatal(err)
 	}
-	cmd := b.Command(ctx, "board", "--name", b.Name, "--no-open", "-o", "json")
+	cmd := b.Command(ctx, "board", "--name", b.Name, "--no-open", "-o", "json", "--scenarios", "testdata/scenarios")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -60,37 +65,92 @@ func realBoard(t *testing.T) (address string, b *box.Box) {
 	return printed.URL, b
 }
 
-// The page of a real sandbox shows its bases, says why, sets a fault, and is refused to others.
+// live is the page of a real sandbox.
+type live struct {
+	*page
+	root string
+	box  *box.Box
+	up   *sandbox.Sandbox
+	api  kubernetes.Interface
+}
+
+// look shows another place.
+func (r *live) look(query string) {
+	r.t.Helper()
+	r.run(chromedp.Navigate(r.root + "/?" + query))
+	r.ready()
+}
+
+// act presses the button of an action, fills in what it asks for, and returns what it has done.
+func (r *live) act(button string, values map[string]string) string {
+	r.t.Helper()
+	r.click(".actions button", button)
+	r.wait(`document.querySelector("dialog[open] .main")`)
+	for name, value := range values {
+		r.run(chromedp.Evaluate(`{ const e = [...document.querySelectorAll("dialog label.field")].find((l) => l.querySelector("span").textContent.startsWith(`+quote(name)+`)).querySelector("input, select");
+			e.value = `+quote(value)+`; e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", { bubbles: true })); } 0`, nil))
+	}
+	r.click("dialog .main", "Do it")
+	r.wait(`document.querySelector("dialog [role=status], dialog [role=alert]")`)
+	message := get[string](r.page, `document.querySelector("dialog [role=status], dialog [role=alert]").textContent`)
+	r.keys(kb.Escape)
+	r.wait(`!document.querySelector("dialog")`)
+	return message
+}
+
+// does fails the test if an action says something else than it should.
+func (r *live) does(button string, values map[string]string, want string) {
+	r.t.Helper()
+	if got := r.act(button, values); got != want {
+		r.t.Fatalf("%s says %q, want %q", button, got, want)
+	}
+}
+
+// The page of a real sandbox shows its bases, says why, acts, follows a release to its end, and is
+// refused to others.
 func TestARealSandbox(t *testing.T) {
 	address, b := realBoard(t)
 	root, _, _ := strings.Cut(address, "/#")
-	browser := newBrowser(t)
-	p := open(browser, t, address, look{})
-	p.ready()
-	p.wait(mainHas("base-1"))
-	p.wait(mainHas("base-2"))
-	if hash := get[string](p, "location.hash"); hash != "" {
+	up, err := b.Open(t.Context())
+	check.Must(t, err)
+	defer up.Close()
+	config, err := b.REST()
+	check.Must(t, err)
+	api, err := kubernetes.NewForConfig(config)
+	check.Must(t, err)
+	r := &live{page: open(newBrowser(t), t, address, look{}), root: root, box: b, up: up, api: api}
+	r.ready()
+	r.wait(mainHas("base-1"))
+	r.wait(mainHas("base-2"))
+	if hash := get[string](r.page, "location.hash"); hash != "" {
 		t.Errorf("the token is still in the address: %s", hash)
 	}
-	p.click(".card", "base-2")
-	p.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
-	p.click(".actions button", "Set a fault")
-	p.wait(`document.querySelector("dialog output")?.textContent === "base-2"`)
-	p.click("dialog .main", "Do it")
-	p.wait(`!document.querySelector("dialog[open]") || document.querySelector("dialog")?.textContent.includes("is set on base-2")`)
-	up, err := b.Open(context.Background())
-	if err != nil {
-		t.Fatal(err)
+	for _, part := range []struct {
+		name string
+		test func(*testing.T, *live)
+	}{
+		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
+		{"a base takes no more Pods", cordon}, {"in a cluster", inCluster}, {"how late changes are seen", lateness},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			part.test(t, &live{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
+		})
 	}
-	defer up.Close()
-	faults, err := up.Faults(context.Background(), "base-2")
+	r.fine(&fixture{url: root})
+	p := open(newBrowser(t), t, address, look{}) // the address was used
+	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
+	p.wait("!" + mainHas("base-1"))
+}
+
+func aFault(t *testing.T, r *live) {
+	r.look("sel=base:base-2")
+	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
+	r.does("Set a fault", nil, "fault fault-1 (latency) is set on base-2")
+	faults, err := r.up.Faults(t.Context(), "base-2")
 	if err != nil || len(faults) != 1 || !strings.Contains(string(faults[0].Fault), `"latency"`) {
 		t.Errorf("base-2 has the faults %v, error %v; want one of kind latency", faults, err)
 	}
-	p.shot("real-sandbox")
-	p.fine(&fixture{url: root})
-
-	p = open(newBrowser(t), t, address, look{}) // the address was used
-	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	p.wait("!" + mainHas("base-1"))
+	r.shot("real-sandbox")
+	r.look("view=components&sel=fault:base-2/" + faults[0].ID)
+	r.does("Clear", nil, "fault fault-1 of base-2 is cleared")
 }

@@ -64,7 +64,7 @@ func (b *Board) run(scenarios []*source.Scenario) {
 func (b *Board) tellRun(e scenario.Event) {
 	switch e.Kind {
 	case scenario.RunBegan:
-		b.tellStep(e.Run.Started, e.Run.Namespace, stepBegan, e.Run.Scenario)
+		b.tellStep(b.now(), e.Run.Namespace, stepBegan, e.Run.Scenario) // it has no time of its own yet
 	case scenario.StepEnded:
 		name := e.Run.Namespace + ": " + e.Step.Name
 		b.tellStep(e.Step.Started, name, stepBegan, "")

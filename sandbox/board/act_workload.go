@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,37 +22,42 @@ const fieldManager = "koupsandbox-board"
 
 func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
 
+// ofWorkload are the parameters of an action on a workload.
+func ofWorkload(more ...ActionParam) []ActionParam {
+	return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")}, more...)
+}
+
 // workloadActions are what kubectl can do too, in any cluster.
 func workloadActions() []act {
-	of := func(more ...ActionParam) []ActionParam {
-		return append([]ActionParam{fromRow("kind", "kind"), fromRow("namespace", "namespace"), fromRow("name", "name")}, more...)
-	}
-	return []act{
+	return append([]act{
 		{
-			Action: Action{ID: "workload.scale", On: kindWorkload, Title: "Scale", Params: of(ActionParam{Name: "replicas", Number: true})},
+			Action: Action{ID: "workload.scale", On: kindWorkload, Title: "Scale", When: map[string][]string{"kind": {kindDeployment, kindStatefulSet}},
+				Params: ofWorkload(ActionParam{Name: "replicas", Number: true})},
 			target: onWorkload, do: scale,
 		},
 		{
-			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true, Params: of(
+			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true, Params: ofWorkload(
 				ActionParam{Name: "module", Hint: "the name of the module"}, ActionParam{Name: "version", Hint: "such as 0.0.2"},
 				ActionParam{Name: "image", Optional: true, Hint: "where its jar is; empty = the present place, with the version in the place of the earlier one"},
 			)},
 			target: onWorkload, do: release,
 		},
 		{
-			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Back to the revision before", Danger: true, Params: of()},
-			target: onWorkload, do: undo,
-		},
-		{
-			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true, Params: []ActionParam{fromRow("node", "node")}},
+			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true, When: map[string][]string{"cordoned": {no}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(true),
 		},
 		{
-			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again", Params: []ActionParam{fromRow("node", "node")}},
+			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again", When: map[string][]string{"cordoned": {yes}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(false),
 		},
-	}
+	}, rolloutActions()...)
 }
+
+// yes and no are the values of fields that are true or false.
+const (
+	yes = "true"
+	no  = "false"
+)
 
 func onNode(p params) string { return "node/" + p["node"] }
 
@@ -63,9 +67,9 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	var err error
 	switch p["kind"] {
-	case "deployment":
+	case kindDeployment:
 		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
-	case "statefulset":
+	case kindStatefulSet:
 		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], types.MergePatchType, patch, o, "scale")
 	default:
 		err = refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
@@ -80,28 +84,32 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 func (b *Board) template(ctx context.Context, p params) (t *corev1.PodTemplateSpec, err error) {
 	apps, o := b.o.API.AppsV1(), metav1.GetOptions{}
 	switch p["kind"] {
-	case "deployment":
+	case kindDeployment:
 		d, err := apps.Deployments(p["namespace"]).Get(ctx, p["name"], o)
 		return &d.Spec.Template, err
-	case "daemonset":
+	case kindDaemonSet:
 		d, err := apps.DaemonSets(p["namespace"]).Get(ctx, p["name"], o)
 		return &d.Spec.Template, err
-	case "statefulset":
+	case kindStatefulSet:
 		d, err := apps.StatefulSets(p["namespace"]).Get(ctx, p["name"], o)
 		return &d.Spec.Template, err
 	}
-	return nil, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
+	return nil, noKind(p)
+}
+
+func noKind(p params) error {
+	return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "%q is no kind of workload", p["kind"])
 }
 
 // patch changes a workload.
 func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte) (err error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	switch p["kind"] {
-	case "deployment":
+	case kindDeployment:
 		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
-	case "daemonset":
+	case kindDaemonSet:
 		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
-	case "statefulset":
+	case kindStatefulSet:
 		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o)
 	}
 	return err
@@ -139,39 +147,6 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		fmt.Sprintf("%s/%s is to have %s:%s", p["kind"], p["name"], p["module"], p["version"]),
 		b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch)),
 	}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
-}
-
-// undo takes a Deployment back to the revision before, as kubectl does.
-func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
-	line := b.kubectl("rollout", "undo", p["kind"]+"/"+p["name"], "-n", p["namespace"])
-	if p["kind"] != "deployment" {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "the board takes only Deployments back; type: %s", line)
-	}
-	d, err := b.o.API.AppsV1().Deployments(p["namespace"]).Get(ctx, p["name"], metav1.GetOptions{})
-	if err != nil {
-		return ActionResult{}, err
-	}
-	sets, err := b.o.API.AppsV1().ReplicaSets(p["namespace"]).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
-	if err != nil {
-		return ActionResult{}, err
-	}
-	sets.Items = slices.DeleteFunc(sets.Items, func(s appsv1.ReplicaSet) bool { return !metav1.IsControlledBy(&s, d) })
-	slices.SortFunc(sets.Items, func(a, b appsv1.ReplicaSet) int { return revisionOf(&a) - revisionOf(&b) })
-	if len(sets.Items) < 2 {
-		return ActionResult{}, refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, "deployment/%s has no revision before", p["name"])
-	}
-	before := sets.Items[len(sets.Items)-2]
-	delete(before.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
-	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": before.Spec.Template}})
-	if err != nil {
-		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
-	}
-	return ActionResult{fmt.Sprintf("deployment/%s goes back to revision %d", p["name"], revisionOf(&before)), line}, b.patch(ctx, p, types.JSONPatchType, patch)
-}
-
-func revisionOf(o metav1.Object) int {
-	n, _ := strconv.Atoi(o.GetAnnotations()[revisionAnnotation]) // not numbered yet
-	return n
 }
 
 // cordon marks the Node of a base, or takes the mark away.

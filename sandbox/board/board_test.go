@@ -227,6 +227,7 @@ func (x *stream) apply(c Changes) {
 	x.tables.Base = over(x.tables.Base, c.Set.Base, c.Del["base"])
 	x.tables.Pod = over(x.tables.Pod, c.Set.Pod, c.Del["pod"])
 	x.tables.Workload = over(x.tables.Workload, c.Set.Workload, c.Del["workload"])
+	x.tables.Revision = over(x.tables.Revision, c.Set.Revision, c.Del["revision"])
 	x.tables.Service = over(x.tables.Service, c.Set.Service, c.Del["service"])
 	x.tables.Component = over(x.tables.Component, c.Set.Component, c.Del["component"])
 	x.tables.Fault = over(x.tables.Fault, c.Set.Fault, c.Del["fault"])
@@ -297,7 +298,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 		Component: map[string]ComponentRow{"broker": {Name: "broker", State: "running", Since: at(3), PID: 7, RSS: 3 << 20}},
 		Fault:     map[string]FaultRow{"base-1/fault-1": {ID: "fault-1", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
 		Step:      map[string]StepRow{"1": {Number: 1, Name: "apply", State: "passed", From: at(8), To: at(9), Message: "done"}},
-		Pod:       map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
+		Pod:       map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Revision: map[string]RevisionRow{}, Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
 		Finding: map[string]FindingRow{}, Notice: map[string]NoticeRow{},
 	}
 	if diff := cmp.Diff(want, x.tables); diff != "" {

@@ -19,7 +19,8 @@
 //	board.go         Options, New, Start: what is looked at, and who may open the page
 //	server.go        the paths above
 //	world.go         world: what is seen, folded into what is; flush gives what has changed
-//	objects.go       Nodes, Pods, workloads, Services, Leases and Events of Kubernetes, into a world
+//	objects.go       Nodes, Pods, Services, Leases and Events of Kubernetes, into a world
+//	workloads.go     workloads and their revisions, into a world
 //	rows.go          what is -> rows
 //	entries.go       events -> entries of the log
 //	findings.go      what the board itself finds wrong, with the codes of the documents
@@ -30,6 +31,7 @@
 //	actions.go       what the page may do: one at a time on each target, with a code for each failure
 //	act_sandbox.go   actions on bases, components, faults, traffic
 //	act_workload.go  actions on workloads and Nodes
+//	act_rollout.go   actions on rollouts: pause and resume, batches, back to the revision before
 //	act_scenario.go  runs a scenario
 //
 // The page is made by `go generate` (internal/bundle, which needs no Node): web/src/main.tsx and

@@ -70,6 +70,13 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 		start(ctx, f, "StatefulSets", apps.StatefulSets(""), "", func(o *appsv1.StatefulSet, gone bool) {
 			w.workloadChanged(statefulSetRow(o), isModule(o.Spec.Template), gone)
 		}),
+		start(ctx, f, "ReplicaSets", apps.ReplicaSets(""), "", func(o *appsv1.ReplicaSet, gone bool) {
+			w.revisionChanged(o.Name, replicaSetRevision(o), isModule(o.Spec.Template), gone)
+		}),
+		start(ctx, f, "ControllerRevisions", apps.ControllerRevisions(""), "", func(o *appsv1.ControllerRevision, gone bool) {
+			t := templateOf(o)
+			w.revisionChanged(o.Name, controllerRevision(o, t), isModule(t), gone)
+		}),
 		// Either spelling of the label: no Pod matches both.
 		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.Component+"="+labels.Module, told),
 		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, told),

@@ -3,7 +3,6 @@ package board
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,9 +37,6 @@ type lease struct {
 	row   ComponentRow
 	until time.Time
 }
-
-// revisionAnnotation is where the Deployment controller notes the revision.
-const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // unlimited is the memory of a Node whose base has no limit of its metaspace.
 const unlimited = 1 << 40
@@ -238,65 +234,6 @@ func moduleState(o *corev1.Pod, container string) timeline.ModuleState {
 		}
 	}
 	return ""
-}
-
-// isModule tells whether the Pods of a template have modules.
-func isModule(t corev1.PodTemplateSpec) bool {
-	return labels.Value(t.Labels, labels.Component) == labels.Module
-}
-
-func templateModules(t corev1.PodTemplateSpec) []ModuleRef {
-	return refs(timeline.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules)
-}
-
-func deploymentRow(d *appsv1.Deployment) WorkloadRow {
-	row := WorkloadRow{
-		Kind: "deployment", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
-		Updated: int(d.Status.UpdatedReplicas), Ready: int(d.Status.ReadyReplicas), Available: int(d.Status.AvailableReplicas), Paused: d.Spec.Paused,
-		Peer: labels.Value(d.Labels, labels.Strategy) == labels.Peer,
-	}
-	row.Revision, _ = strconv.Atoi(d.Annotations[revisionAnnotation]) // none yet
-	row.Rolling = d.Status.ObservedGeneration < d.Generation || row.Updated < row.Desired || int(d.Status.Replicas) > row.Updated || row.Available < row.Updated
-	for _, c := range d.Status.Conditions {
-		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			row.Stuck = cmp.Or(c.Message, c.Reason)
-		}
-	}
-	return row
-}
-
-func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
-	s := d.Status
-	return WorkloadRow{
-		Kind: "daemonset", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(s.DesiredNumberScheduled),
-		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable), Revision: int(d.Generation),
-		Rolling: s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberAvailable < s.DesiredNumberScheduled,
-	}
-}
-
-func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
-	row := WorkloadRow{
-		Kind: "statefulset", Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
-		Updated: int(d.Status.UpdatedReplicas), Ready: int(d.Status.ReadyReplicas), Available: int(d.Status.AvailableReplicas),
-	}
-	row.Rolling = d.Status.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Available < row.Desired
-	return row
-}
-
-// workloadChanged takes a workload whose Pods have modules, or had.
-func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := row.Kind + "/" + row.Namespace + "/" + row.Name
-	if gone || !module {
-		if _, known := w.workloads[key]; !known {
-			return
-		}
-		delete(w.workloads, key)
-	} else {
-		w.workloads[key] = row
-	}
-	w.mark(kindWorkload, key)
 }
 
 // endpointsChanged takes all slices of a Service. One without an endpoint on a base is left alone.

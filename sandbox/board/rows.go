@@ -31,6 +31,8 @@ func (w *world) row(kind, key string) any {
 		return orNil(w.podRow(key))
 	case kindWorkload:
 		return found(w.workloads, key)
+	case kindRevision:
+		return found(w.revisions, key)
 	case kindService:
 		return orNil(w.serviceRow(key))
 	case kindComponent:
@@ -175,7 +177,8 @@ func (w *world) podRow(uid string) *PodRow {
 	}
 	namespace := cmp.Or(w.pods[uid].namespace, w.namespace)
 	return &PodRow{
-		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Node: p.Node, Base: p.Base, Modules: refs(p.Modules),
+		Namespace: namespace, Name: p.Name, UID: p.UID, Workload: workloadOf(&p.PodState, namespace), Revision: revisionOfPod(p.Labels),
+		Node: p.Node, Base: p.Base, Modules: refs(p.Modules),
 		Phase: p.Phase, Ready: p.Ready, Reason: p.Reason, Deleting: p.Deleting, Created: millis(p.Created), ReadySince: millis(p.ReadySince),
 	}
 }

@@ -41,8 +41,8 @@ type Tables struct {
 	Pod map[string]PodRow `json:"pod,omitempty"`
 	// Workload by kind/namespace/name, the kind in lower case: those whose Pods have modules.
 	Workload map[string]WorkloadRow `json:"workload,omitempty"`
-	// Release by namespace/name: release plans, if the cluster knows them.
-	Release map[string]ReleaseRow `json:"release,omitempty"`
+	// Revision by the key of its workload and its name: the templates that workloads have had.
+	Revision map[string]RevisionRow `json:"revision,omitempty"`
 	// Service by namespace/name: those that select modules.
 	Service map[string]ServiceRow `json:"service,omitempty"`
 	// Component by name: the processes of a sandbox; the controllers of a cluster, by their Leases.
@@ -101,6 +101,8 @@ type Action struct {
 	On string `json:"on"`
 	// Title in English, a few words.
 	Title string `json:"title"`
+	// When has fields of the row with the values for which it is offered; false is also what a row lacks.
+	When map[string][]string `json:"when,omitempty"`
 	// Danger tells that it ends or disturbs something.
 	Danger bool `json:"danger,omitempty"`
 	// Params in the order in which they are asked for. Those with From are taken from the row.
@@ -206,6 +208,8 @@ type PodRow struct {
 	// Workload is its key in the table of workloads; empty for a bare Pod. A Pod of a ReplicaSet names
 	// the Deployment.
 	Workload string `json:"workload,omitempty"`
+	// Revision is the Hash of the revision that it was made of; empty for a bare Pod.
+	Revision string `json:"revision,omitempty"`
 	Node     string `json:"node,omitempty"`
 	// Base that it is on; empty = none so far.
 	Base string `json:"base,omitempty"`
@@ -240,9 +244,21 @@ type WorkloadRow struct {
 	Updated   int `json:"updated"`
 	Ready     int `json:"ready"`
 	Available int `json:"available"`
-	// Revision of the rollout; 0 = not known.
+	// Total counts its Pods of all revisions; Unavailable, those that are missing or do not serve.
+	Total       int `json:"total"`
+	Unavailable int `json:"unavailable,omitempty"`
+	// Strategy is RollingUpdate, Recreate or OnDelete. MaxSurge and MaxUnavailable are how many Pods a
+	// RollingUpdate may have too many and too few: a number or a share; empty = it has no such limit.
+	Strategy       string `json:"strategy"`
+	MaxSurge       string `json:"maxSurge,omitempty"`
+	MaxUnavailable string `json:"maxUnavailable,omitempty"`
+	// Partition of a StatefulSet: Pods with a smaller number keep their revision, so that it is lowered
+	// for each batch of a release.
+	Partition int `json:"partition,omitempty"`
+	// Revision is the number of the present template; 0 = not known.
 	Revision int `json:"revision,omitempty"`
-	// Peer tells that it wants one module on each base; Paused, that its rollout stands still.
+	// Peer tells that it wants one module on each base; Paused, that its rollout stands still until
+	// somebody lets it go on: it is paused, or its partition holds the rest back.
 	Peer   bool `json:"peer,omitempty"`
 	Paused bool `json:"paused,omitempty"`
 	// Rolling tells that a rollout goes on; Stuck, that Kubernetes has given up on it.
@@ -250,30 +266,17 @@ type WorkloadRow struct {
 	Stuck   string `json:"stuck,omitempty"`
 }
 
-// ReleaseRow is a release plan.
-type ReleaseRow struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+// RevisionRow is a template that a workload has, or had and can be taken back to: a ReplicaSet or a
+// ControllerRevision.
+type RevisionRow struct {
 	// Workload is its key in the table of workloads.
-	Workload string `json:"workload,omitempty"`
-	Module   string `json:"module,omitempty"`
-	Version  string `json:"version,omitempty"`
-	// Phase as the plan says, such as Running, Waiting, Paused, Done, Failed.
-	Phase string `json:"phase"`
-	// Message for people.
-	Message string `json:"message,omitempty"`
-	// Batch is the one that goes on, from 1; 0 = none yet. Batches in order.
-	Batch   int            `json:"batch"`
-	Batches []ReleaseBatch `json:"batches"`
-}
-
-// ReleaseBatch is a batch of a release plan.
-type ReleaseBatch struct {
-	// Bases of it; Total counts them where their names are not known.
-	Bases []string `json:"bases,omitempty"`
-	Total int      `json:"total"`
-	Done  int      `json:"done"`
-	State string   `json:"state"`
+	Workload string `json:"workload"`
+	// Number counts up; one that is gone back to gets a new one.
+	Number int `json:"number"`
+	// Hash is what Pods made of it have as PodRow.Revision.
+	Hash    string      `json:"hash"`
+	Modules []ModuleRef `json:"modules"`
+	Created int64       `json:"created"`
 }
 
 // ServiceRow is a Service by its endpoints.

@@ -14,6 +14,7 @@ const (
 	kindBase      = "base"
 	kindPod       = "pod"
 	kindWorkload  = "workload"
+	kindRevision  = "revision"
 	kindService   = "service"
 	kindComponent = "component"
 	kindFault     = "fault"
@@ -52,6 +53,7 @@ type world struct {
 	pods      map[string]pod // by UID
 	podsOn    map[string]map[string]bool
 	workloads map[string]WorkloadRow
+	revisions map[string]RevisionRow
 	processes map[string]ComponentRow // what is known beside events
 	leases    map[string]lease        // of the controllers of a cluster, by their holders
 	streams   map[string]StreamRow
@@ -71,7 +73,7 @@ func newWorld(b BoardRow) *world {
 	w := &world{
 		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b,
 		nodes: map[string]node{}, nodeOf: map[string]string{}, pods: map[string]pod{}, podsOn: map[string]map[string]bool{},
-		workloads: map[string]WorkloadRow{}, processes: map[string]ComponentRow{}, leases: map[string]lease{},
+		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{}, leases: map[string]lease{},
 		streams: map[string]StreamRow{}, looks: map[string]look{}, steps: map[string]StepRow{}, stepKeys: map[string]string{}, fired: map[string]int{},
 		rules: map[string]FaultRow{}, started: map[string]int64{}, uses: map[string]*use{}, findings: map[string]FindingRow{},
 		pending: map[string]int64{}, notices: map[string]NoticeRow{},

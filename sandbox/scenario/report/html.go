@@ -31,7 +31,7 @@ type frame struct {
 func newFrame() *frame {
 	f := &frame{
 		style:  read("style.css"),
-		script: "(() => {\n'use strict';\n" + read("data.js") + read("layout.js") + read("draw.js") + read("timeline.js") + read("page.js") + "})();\n",
+		script: read("page.js"),
 	}
 	f.policy = fmt.Sprintf("default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(f.script), hash(f.style))
 	f.template = template.Must(template.New("page.html").Funcs(template.FuncMap{

@@ -1,9 +1,11 @@
-// Command bundle makes the board's page from its sources, in the folder sandbox/board:
+// Command bundle makes the board's page, and the script of the page of a report, which draws its lanes
+// with the same code, from their sources, in the folder sandbox/board:
 //
 //	web/src/wire.ts   the types of the messages, in TypeScript
 //	web/dist/app.js   web/src/main.tsx and all that it imports, Preact among it
 //	web/dist/app.css  web/src/style.css
 //	web/dist/*        what else is in web/static: index.html, an icon
+//	../scenario/report/page/page.js   web/src/report/main.ts and all that it imports
 //
 // It needs neither Node nor a network: esbuild is a library, and the folder preact has the three
 // files of Preact 11.2.0 that the page needs, without their source maps, under its licence. The same
@@ -47,6 +49,13 @@ func run(dir string) error {
 	if err != nil {
 		return err
 	}
+	script, err := reportScript(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, reportPage), script, 0o644); err != nil {
+		return err
+	}
 	dist := filepath.Join(dir, "web/dist")
 	if err := os.RemoveAll(dist); err != nil {
 		return err
@@ -69,24 +78,41 @@ var preact = map[string]string{
 	"preact/jsx-runtime": "./internal/bundle/preact/jsxRuntime.mjs",
 }
 
+// reportPage is where the script of the page of a report is.
+const reportPage = "../scenario/report/page/page.js"
+
 // bundle returns app.js and app.css.
 func bundle(dir string) (map[string][]byte, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	built := api.Build(api.BuildOptions{
-		AbsWorkingDir: dir,
+	return build(dir, api.BuildOptions{
 		EntryPointsAdvanced: []api.EntryPoint{
 			{InputPath: "web/src/main.tsx", OutputPath: "app"},
 			{InputPath: "web/src/style.css", OutputPath: "app"},
 		},
-		Outdir: "web/dist", Bundle: true, Format: api.FormatESModule, Target: api.ES2022, Charset: api.CharsetUTF8,
-		MinifySyntax: true, MinifyWhitespace: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsNone,
-		Alias:       preact,
-		TsconfigRaw: `{"compilerOptions": {"jsx": "react-jsx", "jsxImportSource": "preact", "strict": true}}`,
-		Banner:      map[string]string{"js": "/* koupsandbox's board, Apache-2.0. With Preact, (c) Jason Miller, MIT licence. */"},
+		Format: api.FormatESModule, MinifyIdentifiers: true, Alias: preact,
+		Banner: map[string]string{"js": "/* koupsandbox's board, Apache-2.0. With Preact, (c) Jason Miller, MIT licence. */"},
 	})
+}
+
+// reportScript returns the script of the page of a report. Its names stay, since the report's tests
+// look into it.
+func reportScript(dir string) ([]byte, error) {
+	files, err := build(dir, api.BuildOptions{
+		EntryPointsAdvanced: []api.EntryPoint{{InputPath: "web/src/report/main.ts", OutputPath: "page"}},
+		Format:              api.FormatIIFE,
+	})
+	return files["page.js"], err
+}
+
+// build makes files by their names.
+func build(dir string, o api.BuildOptions) (map[string][]byte, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	o.AbsWorkingDir, o.Outdir, o.Bundle, o.Target, o.Charset = dir, "web/dist", true, api.ES2022, api.CharsetUTF8
+	o.MinifySyntax, o.MinifyWhitespace, o.LegalComments = true, true, api.LegalCommentsNone
+	o.TsconfigRaw = `{"compilerOptions": {"jsx": "react-jsx", "jsxImportSource": "preact", "strict": true}}`
+	built := api.Build(o)
 	var wrong []error
 	for _, m := range append(built.Errors, built.Warnings...) {
 		at := ""

@@ -33,6 +33,17 @@ func TestThePageIsThatOfItsSources(t *testing.T) {
 			}
 		}
 	}
+	script, err := reportScript(board)
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed, err := os.ReadFile(filepath.Join(board, reportPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(script, committed) {
+		t.Errorf("%s is not that of its sources: make generate", reportPage)
+	}
 	source, err := os.ReadFile(filepath.Join(board, "wire.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +52,7 @@ func TestThePageIsThatOfItsSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	committed, err := os.ReadFile(filepath.Join(board, "web/src/wire.ts"))
+	committed, err = os.ReadFile(filepath.Join(board, "web/src/wire.ts"))
 	if err != nil {
 		t.Fatal(err)
 	}

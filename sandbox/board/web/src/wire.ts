@@ -38,8 +38,8 @@ export interface Tables {
   pod?: Record<string, PodRow>;
   // Workload by kind/namespace/name, the kind in lower case: those whose Pods have modules.
   workload?: Record<string, WorkloadRow>;
-  // Release by namespace/name: release plans, if the cluster knows them.
-  release?: Record<string, ReleaseRow>;
+  // Revision by the key of its workload and its name: the templates that workloads have had.
+  revision?: Record<string, RevisionRow>;
   // Service by namespace/name: those that select modules.
   service?: Record<string, ServiceRow>;
   // Component by name: the processes of a sandbox; the controllers of a cluster, by their Leases.
@@ -91,6 +91,8 @@ export interface Action {
   on: string;
   // Title in English, a few words.
   title: string;
+  // When has fields of the row with the values for which it is offered; false is also what a row lacks.
+  when?: Record<string, string[]>;
   // Danger tells that it ends or disturbs something.
   danger?: boolean;
   // Params in the order in which they are asked for. Those with From are taken from the row.
@@ -183,6 +185,8 @@ export interface PodRow {
   // Workload is its key in the table of workloads; empty for a bare Pod. A Pod of a ReplicaSet names
   // the Deployment.
   workload?: string;
+  // Revision is the Hash of the revision that it was made of; empty for a bare Pod.
+  revision?: string;
   node?: string;
   // Base that it is on; empty = none so far.
   base?: string;
@@ -217,9 +221,21 @@ export interface WorkloadRow {
   updated: number;
   ready: number;
   available: number;
-  // Revision of the rollout; 0 = not known.
+  // Total counts its Pods of all revisions; Unavailable, those that are missing or do not serve.
+  total: number;
+  unavailable?: number;
+  // Strategy is RollingUpdate, Recreate or OnDelete. MaxSurge and MaxUnavailable are how many Pods a
+  // RollingUpdate may have too many and too few: a number or a share; empty = it has no such limit.
+  strategy: string;
+  maxSurge?: string;
+  maxUnavailable?: string;
+  // Partition of a StatefulSet: Pods with a smaller number keep their revision, so that it is lowered
+  // for each batch of a release.
+  partition?: number;
+  // Revision is the number of the present template; 0 = not known.
   revision?: number;
-  // Peer tells that it wants one module on each base; Paused, that its rollout stands still.
+  // Peer tells that it wants one module on each base; Paused, that its rollout stands still until
+  // somebody lets it go on: it is paused, or its partition holds the rest back.
   peer?: boolean;
   paused?: boolean;
   // Rolling tells that a rollout goes on; Stuck, that Kubernetes has given up on it.
@@ -227,30 +243,17 @@ export interface WorkloadRow {
   stuck?: string;
 }
 
-// ReleaseRow is a release plan.
-export interface ReleaseRow {
-  namespace: string;
-  name: string;
+// RevisionRow is a template that a workload has, or had and can be taken back to: a ReplicaSet or a
+// ControllerRevision.
+export interface RevisionRow {
   // Workload is its key in the table of workloads.
-  workload?: string;
-  module?: string;
-  version?: string;
-  // Phase as the plan says, such as Running, Waiting, Paused, Done, Failed.
-  phase: string;
-  // Message for people.
-  message?: string;
-  // Batch is the one that goes on, from 1; 0 = none yet. Batches in order.
-  batch: number;
-  batches: ReleaseBatch[];
-}
-
-// ReleaseBatch is a batch of a release plan.
-export interface ReleaseBatch {
-  // Bases of it; Total counts them where their names are not known.
-  bases?: string[];
-  total: number;
-  done: number;
-  state: string;
+  workload: string;
+  // Number counts up; one that is gone back to gets a new one.
+  number: number;
+  // Hash is what Pods made of it have as PodRow.Revision.
+  hash: string;
+  modules: ModuleRef[];
+  created: number;
 }
 
 // ServiceRow is a Service by its endpoints.

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { runInNewContext } from "node:vm";
 import { Builder } from "../src/lanes/build";
 import { place, Stack, tickOf } from "../src/lanes/layout";
-import { compareNames, lookOf, VersionNumbers } from "../src/lanes/look";
-import type { Colours, Thing } from "../src/lanes/look";
+import { compareNames, VersionNumbers } from "../src/lanes/look";
+import type { Thing } from "../src/lanes/look";
 import { firstAfter } from "../src/lanes/model";
 import type { Lane } from "../src/lanes/model";
 import { History } from "../src/state/history";
@@ -97,19 +96,6 @@ test("versions keep their colours, and everybody sees the same ones", () => {
 });
 
 const page = "../../scenario/report/page";
-
-test("states look as they do on the page of a report", () => {
-  const c = new Proxy({}, { get: (_, name) => (name === "version" ? (n: number) => `v${n}` : `colour ${String(name)}`) }) as Colours;
-  const theirs = runInNewContext(`${readFileSync(`${page}/draw.js`, "utf8")}; lookOf`, { window: {}, document: {} }) as typeof lookOf;
-  const states: Record<string, string[]> = {
-    life: ["ready", "connected", "starting", "disconnected", "down", "?"], node: ["Ready", "NotReady", "Unknown"],
-    module: ["ACTIVATED", "RESOLVED", "DEACTIVATED", "BROKEN", "?"], pod: ["ready", "pending", "terminating", "notReady"],
-    process: ["running", "paused", "exited", "?"], fault: ["set"], endpoints: ["all", "some", "none", "empty"], step: ["passed", "skipped", "failed"],
-  };
-  for (const [thing, list] of Object.entries(states)) {
-    for (const state of list) assert.deepEqual([...lookOf(c, thing as Thing, state, 3)], [...theirs(c, thing as Thing, state, 3)], `${thing} ${state}`);
-  }
-});
 
 test("colours of states and versions are those of the page of a report", () => {
   const colours = (css: string, from: number): Record<string, string> => Object.fromEntries([...css.slice(from, css.indexOf("}", from)).matchAll(/--(\w+): (#[0-9a-f]{6})/g)].map((m) => [m[1], m[2]]));

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { clock, count, lasting, size } from "../src/format";
-import { densityOf, healthOf, matchesBase, matchesEntry, modulesOf, summaryOf, trendOf, workloadState, zonesOf } from "../src/state/derive";
+import { densityOf, healthOf, matchesBase, matchesEntry, modulesOf, offeredOn, strategyOf, summaryOf, trendOf, workloadState, zonesOf } from "../src/state/derive";
 import { History } from "../src/state/history";
 import { home } from "../src/state/url";
 import { commandsFor, quote, whyOf } from "../src/ui/commands";
@@ -62,13 +62,26 @@ test("metaspace is compared with five minutes ago, in the life of one process", 
 
 test("a world is summed up", () => {
   const h = new History();
-  const w = { kind: "deployment", namespace: "d", name: "w", modules: [], desired: 2, updated: 1, ready: 2, available: 2 };
+  const w = { kind: "deployment", namespace: "d", name: "w", modules: [], desired: 2, updated: 1, ready: 2, available: 2, total: 2, strategy: "RollingUpdate" };
   const s = { group: "g", name: "s", sent: 9, lost: 2, rate: 5, lostRate: 1 };
   h.reset(snapshot(1, { base: { a: base("a", { modules: [module("x", "1")] }), b: base("b", { state: "crashed" }) }, workload: { r: { ...w, rolling: true }, s: { ...w, stuck: "late" } }, stream: { s, old: { ...s, ended: 5 } }, component: { broker: { name: "broker", state: "paused", since: 1 } } }));
   const { states, ...rest } = summaryOf(h.now);
   assert.deepEqual([...states], [["running", 1], ["crashed", 1]]);
   assert.deepEqual(rest, { bases: 2, unwell: 1, modules: 1, broken: 0, rolling: 1, stuck: 1, workloads: 2, rate: 5, lostRate: 1, lost: 4, faults: 0, findings: 0, down: ["broker"] });
   assert.deepEqual([{ ...w, stuck: "x", rolling: true }, { ...w, paused: true }, { ...w, rolling: true }, w, { ...w, ready: 1 }].map(workloadState), ["stuck", "paused", "rolling", "ready", "waiting"]);
+});
+
+test("an action is offered where it can be done", () => {
+  const approve = { id: "workload.resume", on: "workload", title: "", when: { kind: ["deployment"], paused: ["true"] } };
+  const pause = { ...approve, when: { kind: ["deployment"], paused: ["false"] } };
+  const offered = (row: object): boolean[] => [approve, pause].map((a) => offeredOn(a, "workload", row));
+  assert.deepEqual([{ kind: "deployment" }, { kind: "deployment", paused: true }, { kind: "statefulset", paused: true }].map(offered), [[false, true], [true, false], [false, false]]);
+  assert.equal(offeredOn(pause, "base", { kind: "deployment" }), false);
+});
+
+test("a strategy is said in a line", () => {
+  const w = { kind: "statefulset", namespace: "d", name: "w", modules: [], desired: 5, updated: 2, ready: 5, available: 5, total: 5, strategy: "RollingUpdate" };
+  assert.deepEqual([{ ...w, maxSurge: "25%", maxUnavailable: "0" }, { ...w, partition: 3 }, { ...w, strategy: "OnDelete" }].map(strategyOf), ["RollingUpdate, +25% −0", "RollingUpdate, partition 3", "OnDelete"]);
 });
 
 test("entries of the log are chosen and counted", () => {

@@ -61,7 +61,7 @@ sandbox.probe = (timelines, unnamed) => {
       const head = t.layout.head.find((i) => i.title === part[0]), lane = t.layout.lanes.find((i) => i.title === part[0]);
       if (!head && !lane) continue;
       const y = head ? head.y + part[2] : t.layout.headHeight + lane.y + part[2];
-      result.places[part.join(' ')] = t.at(t.painter.x(part[1]), y);
+      result.places[part.join(' ')] = t.at(t.painter.x(part[1] / 1e3), y);
     }
     t.zoom(0.1);
     result.zoomed = count(() => t.drawNow());

@@ -1,10 +1,11 @@
-import type { BaseRow, LogEntry, ModuleOnBase, PodRow } from "../wire";
+import type { BaseRow, LogEntry, ModuleOnBase, PodRow, StreamRow } from "../wire";
 import type { History, Track } from "../state/history";
 import type { Logbook } from "../state/logbook";
 import { compareNames } from "./look";
 import type { VersionNumbers } from "./look";
 import { Rows } from "./model";
 import type { Bar, Lane, Mark } from "./model";
+import type { Column } from "./painter";
 
 // LIVES are the words of the report for the states of a base.
 const LIVES: Record<string, string> = { running: "ready", starting: "starting", disconnected: "disconnected", crashed: "down", unknown: "unknown" };
@@ -99,7 +100,26 @@ export class Builder {
   }
 }
 
-function bar(from: number, state: string, version: number, name: string, text: string, on: Bar["on"]): Bar {
+// columnsOf makes columns of the rates of a stream: one that is due within the least after another
+// counts only if it lost more.
+export function columnsOf(track: Track<StreamRow>, from: number, to: number, least: number, versions: VersionNumbers): Column[] {
+  const { times, rows } = track;
+  const chosen: { from: number; row: StreamRow }[] = [];
+  for (let i = Math.max(track.indexAt(from), 0); i < times.length && times[i]! <= to; i++) {
+    const row = rows[i];
+    if (!row) continue;
+    const last = chosen.at(-1);
+    if (!last || times[i]! - last.from >= least) chosen.push({ from: times[i]!, row });
+    else if (row.lostRate > last.row.lostRate) last.row = row;
+  }
+  return chosen.map(({ from, row }, i) => {
+    const answers = Object.entries(row.versions ?? {}).map(([version, n]) => [versions.of(version), n] as const);
+    const others = row.rate - row.lostRate - answers.reduce((sum, [, n]) => sum + n, 0);
+    return { from, to: Math.min(chosen[i + 1]?.from ?? Infinity, from + 3 * least), answers: others > 0 ? [...answers, [-1, others] as const] : answers, lost: row.lostRate };
+  });
+}
+
+function bar(from: number, state: string, version: number, name: string, text: string, on: readonly [kind: string, key: string]): Bar {
   return { from, to: Infinity, state, version, name, text, on };
 }
 

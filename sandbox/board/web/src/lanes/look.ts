@@ -1,5 +1,4 @@
-// How states look: the colours and patterns that the page of a report has too; a test holds the two
-// together.
+// How states look, on the board and on the page of a report.
 
 export type Thing = "life" | "node" | "module" | "pod" | "process" | "fault" | "endpoints" | "step";
 export type Way = "solid" | "pale" | "hatched";

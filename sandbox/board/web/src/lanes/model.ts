@@ -11,8 +11,8 @@ export interface Bar {
   version: number;
   name: string;
   text: string;
-  // on is what a click shows: a kind of row and its key.
-  on: readonly [kind: string, key: string];
+  // on is what a click shows: a kind of row and its key; a report shows nothing.
+  on?: readonly [kind: string, key: string];
 }
 
 // BarRow is a row of bars that do not overlap, in the order of time.

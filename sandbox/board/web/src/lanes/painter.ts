@@ -1,19 +1,43 @@
-import type { StepRow, StreamRow } from "../wire";
-import type { Track } from "../state/history";
 import { AXIS, CHART, COMMANDS, GUTTER, PAD, STEP_HEIGHT, tickOf } from "./layout";
 import type { Placed, PlacedRow } from "./layout";
 import { coloursOf, lookOf, MARKS } from "./look";
-import type { Colours, Look, Thing, VersionNumbers } from "./look";
+import type { Colours, Look, Thing } from "./look";
 import { firstAfter } from "./model";
 import type { Bar, Mark, MarkKind } from "./model";
 
 const FONT = "11px system-ui, sans-serif";
 const SMALL = "9px system-ui, sans-serif";
 
+// COLUMN is how many pixels wide the columns of a stream are at least.
+export const COLUMN = 4;
+
+// Step is a step of a run; without an end it goes on. Those that overlap have rows of their own.
+export interface Step {
+  from: number;
+  to?: number;
+  row?: number;
+  state: string;
+  name: string;
+}
+
+// Column is what was sent in a time: what each version answered, by its number, and what was lost.
+export interface Column {
+  from: number;
+  to: number;
+  answers: readonly (readonly [version: number, n: number])[];
+  lost: number;
+}
+
+// Stream is requests over time. Columns returns those of a time that last no less than the least;
+// without lost requests of its own, columns that lost some are marked.
+export interface Stream {
+  notes: readonly { text: string; bad?: boolean }[];
+  columns(from: number, to: number, least: number): readonly Column[];
+  lost?: readonly { to: number }[];
+}
+
 // Head is what stays above the lanes.
-export type Head =
-  | { kind: "steps"; title: string; y: number; height: number; steps: readonly StepRow[] }
-  | { kind: "stream"; title: string; y: number; height: number; key: string; track: Track<StreamRow> };
+export type Head = { title: string; y: number; height: number } & ({ kind: "steps"; steps: readonly Step[] } | ({ kind: "stream" } & Stream));
 
 // Scene is everything that is to be drawn.
 export interface Scene {
@@ -28,7 +52,10 @@ export interface Scene {
   head: readonly Head[];
   headHeight: number;
   lanes: readonly Placed[];
-  versions: VersionNumbers;
+  // zone is what the browser's zone is behind UTC, so that ticks stand at full hours; 0 = times begin at 0.
+  zone: number;
+  // ratio of canvas pixels to those of the page; default: the screen's.
+  ratio?: number;
   title(p: Placed): string;
   words(label: string): string;
   clock(time: number, tick: number): string;
@@ -39,7 +66,7 @@ export class Painter {
   private readonly g: CanvasRenderingContext2D;
   private fits = new Map<string, string>();
   private scene!: Scene;
-  private c!: Colours;
+  colours!: Colours;
 
   constructor(private readonly canvas: HTMLCanvasElement) {
     this.g = canvas.getContext("2d", { alpha: false })!;
@@ -48,12 +75,12 @@ export class Painter {
 
   // recolour reads the colours anew: the page is light or dark now.
   recolour(): void {
-    this.c = coloursOf(this.canvas);
+    this.colours = coloursOf(this.canvas);
   }
 
   paint(scene: Scene): void {
     const { g, canvas } = this;
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = scene.ratio ?? (window.devicePixelRatio || 1);
     const { width, height, headHeight } = (this.scene = scene);
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio);
@@ -62,7 +89,7 @@ export class Painter {
     }
     if (this.fits.size > 5000) this.fits.clear();
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.fillStyle = this.c.back;
+    g.fillStyle = this.colours.back;
     g.fillRect(0, 0, width, height);
     g.font = FONT;
     g.textBaseline = "middle";
@@ -71,7 +98,7 @@ export class Painter {
     this.inside(0, headHeight, () => scene.head.forEach((h) => (h.kind === "steps" ? this.steps(h) : this.stream(h))));
     this.axis();
     this.inside(headHeight, height, () => scene.lanes.forEach((p) => this.lane(p)));
-    g.fillStyle = this.c.line;
+    g.fillStyle = this.colours.line;
     g.fillRect(0, headHeight - 1, width, 1);
     g.fillRect(GUTTER - 1, 0, 1, height);
     this.cursor(height);
@@ -98,27 +125,26 @@ export class Painter {
   private unknown(height: number): void {
     const begin = Math.min(this.x(this.scene.begin), this.scene.width);
     const end = Math.max(this.x(this.scene.end), GUTTER);
-    this.g.fillStyle = this.c.panel;
+    this.g.fillStyle = this.colours.panel;
     if (begin > GUTTER) this.g.fillRect(GUTTER, AXIS, begin - GUTTER, height);
     if (end < this.scene.width) this.g.fillRect(end, AXIS, this.scene.width - end, height);
   }
 
   private ticks(visit: (time: number, x: number, tick: number) => void): void {
-    const { from, to, width } = this.scene;
+    const { from, to, width, zone } = this.scene;
     const tick = tickOf(to - from, Math.max((width - GUTTER) / 90, 2));
-    const zone = new Date(from).getTimezoneOffset() * 60e3; // so that hours stand at full hours
     for (let t = Math.ceil((from - zone) / tick) * tick + zone; t <= to; t += tick) visit(t, this.x(t), tick);
   }
 
   private grid(height: number): void {
     this.g.globalAlpha = 0.45;
-    this.g.fillStyle = this.c.line;
+    this.g.fillStyle = this.colours.line;
     this.ticks((_, x) => this.g.fillRect(Math.round(x), AXIS - 4, 1, height));
     this.g.globalAlpha = 1;
   }
 
   private axis(): void {
-    this.g.fillStyle = this.c.weak;
+    this.g.fillStyle = this.colours.weak;
     this.g.textAlign = "left";
     this.ticks((t, x, tick) => {
       if (x < this.scene.width - 50) this.g.fillText(this.scene.clock(t, tick), x + 3, 10);
@@ -129,7 +155,7 @@ export class Painter {
     if (this.scene.cursor === null) return;
     const x = Math.round(this.x(this.scene.cursor));
     if (x < GUTTER || x > this.scene.width) return;
-    this.g.fillStyle = this.c.accent;
+    this.g.fillStyle = this.colours.accent;
     this.g.fillRect(x - 1, 0, 2, height);
     this.g.beginPath();
     this.g.moveTo(x - 6, 0);
@@ -166,11 +192,11 @@ export class Painter {
   }
 
   // sample draws the look of a state for a legend.
-  static sample(canvas: HTMLCanvasElement, c: Colours, thing: Thing, state: string): void {
+  static sample(canvas: HTMLCanvasElement, c: Colours, thing: Thing, state: string, version = 0): void {
     const g = canvas.getContext("2d")!;
     g.setTransform(2, 0, 0, 2, 0, 0);
     g.clearRect(0, 0, 16, 10);
-    fill(g, 0, 0, 16, 10, lookOf(c, thing, state, 0));
+    fill(g, 0, 0, 16, 10, lookOf(c, thing, state, version));
   }
 
   // bar draws a box, one pixel wide at least, with its label if there is room.
@@ -184,10 +210,10 @@ export class Painter {
     if (label && height >= 12 && right - left > 34) {
       const cut = this.fit(label, right - left - 8);
       if (look[1] === "hatched") {
-        g.fillStyle = this.c.back;
+        g.fillStyle = this.colours.back;
         g.fillRect(left + 2, y + 1, g.measureText(cut).width + 4, height - 2);
       }
-      g.fillStyle = look[1] === "solid" ? this.c.back : this.c.text;
+      g.fillStyle = look[1] === "solid" ? this.colours.back : this.colours.text;
       g.textAlign = "left";
       g.fillText(cut, left + 4, y + height / 2 + 0.5);
     }
@@ -199,60 +225,50 @@ export class Painter {
   }
 
   private steps(head: Head & { kind: "steps" }): void {
-    this.title(head.title, head.y + STEP_HEIGHT / 2, this.c.text);
+    this.title(head.title, head.y + STEP_HEIGHT / 2, this.colours.text);
     for (const s of head.steps) {
-      const to = s.to || this.scene.end;
-      this.bar(this.x(s.from), this.x(to), head.y, STEP_HEIGHT - 2, lookOf(this.c, "step", s.state, -1), s.name);
+      this.bar(this.x(s.from), this.x(s.to || this.scene.end), head.y + (s.row ?? 0) * STEP_HEIGHT, STEP_HEIGHT - 2, lookOf(this.colours, "step", s.state, -1), s.name);
     }
   }
 
-  // stream draws the rate as stacked columns, by the version that answered, and what was lost on top.
+  // stream draws stacked columns, by the version that answered, what was lost on top, and beneath a
+  // line for what was lost.
   private stream(head: Head & { kind: "stream" }): void {
-    const { g, c } = this;
-    const floor = head.y + CHART - 6;
+    const { g, colours: c } = this;
+    const { from, to, width } = this.scene;
+    const floor = head.y + CHART - 8;
     const room = CHART - 14;
-    const { times, rows } = head.track;
-    const first = Math.max(head.track.indexAt(this.scene.from), 0);
-    const columns: { x: number; row: StreamRow }[] = [];
-    let peak = 1;
-    for (let i = first; i < times.length && times[i]! <= this.scene.to; i++) {
-      const row = rows[i];
-      const x = this.x(times[i]!);
-      if (!row || x < GUTTER - 8) continue;
-      peak = Math.max(peak, row.rate);
-      const last = columns.at(-1);
-      if (!last || x - last.x >= 3) columns.push({ x, row });
-      else if (row.lostRate > last.row.lostRate) last.row = row;
-    }
-    const row = head.track.at(this.scene.cursor ?? this.scene.end);
     this.title(head.title, head.y + 12, c.text);
-    this.title(row ? `${Math.round(row.rate)}/s` : "–", head.y + 28, c.weak);
-    if (row?.lost) this.title(this.scene.words("lost").replace("{n}", String(row.lost)), head.y + 44, c.bad);
-    columns.forEach(({ x, row }, i) => {
-      const left = Math.max(x, GUTTER);
-      const width = Math.max(Math.min((columns[i + 1]?.x ?? x + 8) - x - 1, 12), 1);
+    head.notes.forEach((n, i) => this.title(n.text, head.y + 28 + 16 * i, n.bad ? c.bad : c.weak));
+    const columns = head.columns(from, to, COLUMN * (this.time(GUTTER + 1) - from)).filter((b) => b.to > from && b.from < to);
+    const sum = (b: Column): number => b.answers.reduce((n, [, more]) => n + more, b.lost);
+    const peak = columns.reduce((n, b) => Math.max(n, sum(b)), 1);
+    for (const b of columns) {
+      const left = Math.max(this.x(b.from), GUTTER);
+      const right = Math.max(this.x(this.until(b)) - 1, left + 1);
       let y = floor;
       const stack = (n: number, colour: string): void => {
         if (n <= 0) return;
         const height = Math.max((n / peak) * room, 1);
         g.fillStyle = colour;
-        g.fillRect(left, (y -= height), width, height);
+        g.fillRect(left, (y -= height), right - left, height);
       };
-      let known = 0;
-      for (const [version, rate] of Object.entries(row.versions ?? {})) {
-        known += rate;
-        stack(rate, c.version(this.scene.versions.of(version)));
-      }
-      stack(row.rate - row.lostRate - known, c.none);
-      stack(row.lostRate, c.bad);
-      if (row.lostRate > 0) g.fillRect(left, floor + 1, width, 4);
-    });
+      for (const [version, n] of b.answers) stack(n, c.version(version));
+      stack(b.lost, c.bad);
+    }
     g.fillStyle = c.line;
-    g.fillRect(GUTTER, floor, this.scene.width, 1);
+    g.fillRect(GUTTER, floor, width, 1);
+    g.fillStyle = c.bad;
+    const lost = head.lost ?? columns.filter((b) => b.lost > 0).map((b) => ({ to: b.from }));
+    let last = -1;
+    for (let i = firstAfter(lost, from); i < lost.length && lost[i]!.to <= to; i++) {
+      const x = Math.floor(this.x(lost[i]!.to));
+      if (x !== last && x >= GUTTER) g.fillRect((last = x), floor + 1, 1, 7);
+    }
   }
 
   private lane(p: Placed): void {
-    const { g, c } = this;
+    const { g, colours: c } = this;
     const { lane, y } = p;
     g.fillStyle = c.line;
     g.globalAlpha = 0.6;
@@ -279,7 +295,7 @@ export class Painter {
       const b = bars[i]!;
       const x1 = this.x(b.from);
       const x2 = this.x(this.until(b));
-      this.bar(x1, x2, y, height, lookOf(this.c, row.thing, b.state, b.version), labelOf(row.thing, b));
+      this.bar(x1, x2, y, height, lookOf(this.colours, row.thing, b.state, b.version), labelOf(row.thing, b));
       i = x2 - x1 >= 1 ? i + 1 : Math.max(i + 1, firstAfter(bars, this.time(x1 + 1)));
     }
   }
@@ -294,7 +310,7 @@ export class Painter {
       const x1 = Math.max(this.x(m.from), GUTTER);
       if ((m.kind !== "command" && m.kind !== "failure") || x2 - last < 1) continue;
       last = x2;
-      g.fillStyle = this.c[m.kind === "command" ? "weak" : "bad"];
+      g.fillStyle = this.colours[m.kind === "command" ? "weak" : "bad"];
       g.fillRect(x1, y + 2, Math.max(x2 - x1, 1), 1);
       g.fillRect(x2 - 2, y, 2, 5);
     }
@@ -302,7 +318,7 @@ export class Painter {
 
   private marks(marks: readonly Mark[], kind: keyof typeof MARKS & MarkKind, y: number, height: number): void {
     const [colour, width] = MARKS[kind];
-    this.g.fillStyle = this.c[colour];
+    this.g.fillStyle = this.colours[colour];
     let last = -9;
     for (let i = firstAfter(marks, this.scene.from); i < marks.length && marks[i]!.to <= this.scene.to; i++) {
       if (marks[i]!.kind !== kind) continue;

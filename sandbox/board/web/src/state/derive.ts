@@ -1,4 +1,4 @@
-import type { BaseRow, LogEntry, ModuleRef, WorkloadRow } from "../wire";
+import type { Action, BaseRow, LogEntry, ModuleRef, WorkloadRow } from "../wire";
 import { compareNames } from "../lanes/look";
 import type { Track } from "./history";
 import type { Place } from "./url";
@@ -168,6 +168,17 @@ export function workloadState(w: WorkloadRow): "stuck" | "paused" | "rolling" | 
   if (w.rolling) return "rolling";
   return w.ready >= w.desired ? "ready" : "waiting";
 }
+
+// strategyOf says in the words of Kubernetes how a rollout goes: how many Pods it may have too many and
+// too few, and which keep their revision.
+export function strategyOf(w: WorkloadRow): string {
+  const limits = [w.maxSurge && `+${w.maxSurge}`, w.maxUnavailable && `−${w.maxUnavailable}`].filter((s) => s).join(" ");
+  return [w.strategy, limits, w.partition ? `partition ${w.partition}` : ""].filter((s) => s).join(", ");
+}
+
+// offeredOn tells whether an action fits a row.
+export const offeredOn = (a: Action, on: string, row: object): boolean =>
+  a.on === on && Object.entries(a.when ?? {}).every(([field, values]) => values.includes(String((row as Record<string, unknown>)[field] ?? false)));
 
 // refs writes modules as NAME:VERSION.
 export const refs = (list: readonly ModuleRef[]): string => list.map((m) => (m.version ? `${m.name}:${m.version}` : m.name)).join(", ");

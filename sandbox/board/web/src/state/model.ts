@@ -84,6 +84,10 @@ export class Model {
       this.place = read(location.search);
       this.changed();
     });
+    // A page that a browser keeps for "back" would hold its connection, and browsers have six to one
+    // server.
+    addEventListener("pagehide", () => this.feed.stop());
+    addEventListener("pageshow", (e) => e.persisted && this.connect());
     this.feed.start();
   }
 

@@ -12,7 +12,7 @@ export type World = { readonly [K in Kind]: ReadonlyMap<string, Row<K>> };
 
 // Kinds are all tables.
 export const kinds = [
-  "board", "base", "pod", "workload", "release", "service", "component", "fault", "stream", "step", "finding", "notice",
+  "board", "base", "pod", "workload", "revision", "service", "component", "fault", "stream", "step", "finding", "notice",
 ] as const satisfies readonly Kind[];
 
 // emptyWorld is what there is before anything is known.

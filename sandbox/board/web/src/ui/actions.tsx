@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Action, ActionResult, Problem } from "../wire";
 import { maybe, t } from "../app";
+import { offeredOn } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Copy, Modal, Section } from "./bits";
 
@@ -11,15 +12,15 @@ type Given = Record<string, unknown>;
 const titleOf = (a: Action): string => maybe(`a_${a.id}`, a.title);
 
 // ActionButtons offers the actions that the server allows on a row. Each asks before it does
-// anything.
-export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object; title?: boolean }): JSX.Element | null {
-  const [asked, setAsked] = useState<Action | null>(null);
-  const list = (frame.board?.actions ?? []).filter((a) => a.on === on);
-  if (list.length === 0) return null;
+// anything. What it answers stays, also if the row has gone by it.
+export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object | undefined; title?: boolean }): JSX.Element | null {
+  const [asked, setAsked] = useState<{ action: Action; row: object } | null>(null);
+  const list = row ? (frame.board?.actions ?? []).filter((a) => offeredOn(a, on, row)) : [];
+  if (list.length === 0 && !asked) return null;
   const inside = frame.live ? (
     <div class="actions">
-      {list.map((a) => <button type="button" class={a.danger ? "danger" : ""} onClick={() => setAsked(a)}>{titleOf(a)}</button>)}
-      {asked && <Ask action={asked} row={row as Given} close={() => setAsked(null)} />}
+      {list.map((a) => <button type="button" class={a.danger ? "danger" : ""} onClick={() => setAsked({ action: a, row: row! })}>{titleOf(a)}</button>)}
+      {asked && <Ask {...asked} close={() => setAsked(null)} />}
     </div>
   ) : <p class="hint">{t("actionsPast")}</p>;
   return title ? <Section title={t("actions")}>{inside}</Section> : <Fragment><h3>{t("actions")}</h3>{inside}</Fragment>;
@@ -27,9 +28,9 @@ export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: str
 
 type Outcome = { at: "asking" } | { at: "doing" } | { at: "done"; result: ActionResult } | { at: "failed"; error: string };
 
-function Ask({ action, row, close }: { action: Action; row: Given; close: () => void }): JSX.Element {
+function Ask({ action, row, close }: { action: Action; row: object; close: () => void }): JSX.Element {
   const params = action.params ?? [];
-  const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(params.map((p) => [p.name, p.from ? String(row[p.from] ?? "") : p.default ?? p.choices?.[0] ?? ""])));
+  const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(params.map((p) => [p.name, p.from ? String((row as Given)[p.from] ?? "") : p.default ?? p.choices?.[0] ?? ""])));
   const [outcome, setOutcome] = useState<Outcome>({ at: "asking" });
   const run = async (): Promise<void> => {
     setOutcome({ at: "doing" });

@@ -18,7 +18,7 @@ export function commandsFor(kind: string, key: string, world: World, board: Boar
     }
     case "workload": {
       const w = world.workload.get(key);
-      return w ? [`kubectl rollout status ${w.kind}/${quote(w.name)} --namespace ${quote(w.namespace)}`] : [];
+      return w ? ["status", "history"].map((what) => `kubectl rollout ${what} ${w.kind}/${quote(w.name)} --namespace ${quote(w.namespace)}`) : [];
     }
     case "component":
       return sandbox ? [koup(`logs ${quote(key)}`), koup("status")] : ["kubectl get leases --all-namespaces"];
@@ -26,8 +26,6 @@ export function commandsFor(kind: string, key: string, world: World, board: Boar
       return sandbox && first !== "api" ? [koup(`base faults ${quote(first)}`), koup(`base clear ${quote(first)} ${quote(second)}`)] : sandbox ? [koup("api list")] : [];
     case "service":
       return [`kubectl get endpointslices --namespace ${quote(first)} --selector kubernetes.io/service-name=${quote(second)}`];
-    case "release":
-      return [`kubectl get releaseplan ${quote(second)} --namespace ${quote(first)} --output yaml`];
     case "module":
       return [`kubectl get modules --all-namespaces`, ...(sandbox ? [koup("base list -o wide")] : [])];
     case "stream":

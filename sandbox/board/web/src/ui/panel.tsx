@@ -1,15 +1,15 @@
 import { Fragment } from "preact";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { PodRow, Problem, Why } from "../wire";
+import type { PodRow, Problem, Why, WorkloadRow } from "../wire";
 import { maybe, model, t } from "../app";
 import { clock, count, lasting, moment, size } from "../format";
 import { compareNames } from "../lanes/look";
 import { podState } from "../lanes/build";
-import { healthOf, refs } from "../state/derive";
+import { healthOf, refs, strategyOf, workloadState } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Metaspace, lookOfModule, stateWord } from "../views/base";
-import { Progress } from "../views/workloads";
+import { Batches, Progress } from "../views/workloads";
 import { ActionButtons } from "./actions";
 import { Copy, Dot, Fields, Goto, Open, Swatch } from "./bits";
 import { commandsFor, whyOf } from "./commands";
@@ -34,9 +34,9 @@ export function Panel({ frame }: { frame: Frame }): JSX.Element | null {
       <div class="inside">
         {row === undefined && kind !== "module" && <p class="hint">{t("goneNow")}</p>}
         <Details kind={kind} name={key} frame={frame} />
-        {question && frame.board?.canWhy && <Reason question={question.toString()} live={frame.live} />}
+        {question && frame.board?.canWhy && <Reason question={question.toString()} live={frame.live} row={row} />}
         {!(question && frame.board?.canWhy) && <Commands list={commandsFor(kind, key, frame.world, frame.board)} />}
-        {row !== undefined && <ActionButtons frame={frame} on={kind} row={row} />}
+        <ActionButtons key={sel} frame={frame} on={kind} row={row} />
       </div>
     </aside>
   );
@@ -54,19 +54,31 @@ function Commands({ list }: { list: readonly string[] }): JSX.Element | null {
 
 type Answer = { why: Why } | { error: string } | null;
 
-function Reason({ question, live }: { question: string; live: boolean }): JSX.Element {
+async function ask(question: string, signal: AbortSignal): Promise<Answer> {
+  try {
+    const r = await fetch(`api/why?${question}`, { signal });
+    const body = (await r.json()) as Why & Problem;
+    return r.ok ? { why: body } : { error: body.error ?? `HTTP ${r.status}` };
+  } catch (err) {
+    return { error: String(err) };
+  }
+}
+
+// AGAIN is how long an answer counts while its row changes, in milliseconds.
+const AGAIN = 2000;
+
+function Reason({ question, live, row }: { question: string; live: boolean; row: object | undefined }): JSX.Element {
   const [answer, setAnswer] = useState<Answer>(null);
+  const next = useRef(0);
+  const gone = useRef(new AbortController());
+  useEffect(() => () => gone.current.abort(), []);
   useEffect(() => {
-    const gone = new AbortController();
-    setAnswer(null);
-    fetch(`api/why?${question}`, { signal: gone.signal })
-      .then(async (r) => {
-        const body = (await r.json()) as Why & Problem;
-        setAnswer(r.ok ? { why: body } : { error: body.error ?? `HTTP ${r.status}` });
-      })
-      .catch((err: unknown) => !gone.signal.aborted && setAnswer({ error: String(err) }));
-    return () => gone.abort();
-  }, [question]);
+    const timer = setTimeout(() => {
+      next.current = Date.now() + AGAIN;
+      void ask(question, gone.current.signal).then((a) => gone.current.signal.aborted || setAnswer(a));
+    }, Math.max(next.current - Date.now(), 0));
+    return () => clearTimeout(timer);
+  }, [live && row]);
   return (
     <Fragment>
       <h3>{t("why")}</h3>
@@ -112,12 +124,7 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
     }
     case "workload": {
       const w = world.workload.get(name);
-      const pods = [...world.pod].filter(([, p]) => p.workload === name);
-      return w ? <Fragment>
-        <Progress sel={`workload:${name}`} row={w} />
-        <Fields list={[[t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)], [t("updated"), count(w.updated)], [t("ready"), count(w.ready)], [t("available"), count(w.available)], [t("desired"), count(w.desired)], [t("revision"), w.revision], [t("reason"), w.stuck]]} />
-        <Pods list={pods} />
-      </Fragment> : null;
+      return w ? <WorkloadDetails name={name} row={w} frame={frame} /> : null;
     }
     case "component": {
       const c = world.component.get(name);
@@ -136,11 +143,6 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
       return s ? <Fields list={[[t("route"), maybe(`route_${s.route ?? ""}`, s.route ?? "")], [t("rate"), t("perSecond", { n: Math.round(s.rate) })], [t("sent"), count(s.sent)], [t("lost"), count(s.lost)], ["p50, p99", s.p50 !== undefined ? `${lasting(s.p50)}, ${lasting(s.p99 ?? 0)}` : ""],
         [t("results"), Object.entries(s.results ?? {}).map(([r, n]) => `${r} ${count(n)}`).join(", ")]]} /> : null;
     }
-    case "release": {
-      const r = world.release.get(name);
-      return r ? <Fields list={[[t("phase"), r.phase], [t("message"), r.message], [t("workload"), r.workload && <Open sel={`workload:${r.workload}`}>{r.workload}</Open>], [t("module"), r.module && `${r.module}:${r.version ?? ""}`],
-        ...r.batches.map((b, i) => [t("batch", { n: i + 1 }), <span>{b.state}, {b.done}/{b.total} {bases(b.bases ?? [])}</span>] as const)]} /> : null;
-    }
     case "module":
       return <ModuleDetails name={name} frame={frame} />;
     case "finding": {
@@ -155,6 +157,28 @@ function Details({ kind, name, frame }: { kind: string; name: string; frame: Fra
     }
   }
   return null;
+}
+
+function WorkloadDetails({ name, row: w, frame }: { name: string; row: WorkloadRow; frame: Frame }): JSX.Element {
+  const { world } = frame;
+  const pods = [...world.pod].filter(([, p]) => p.workload === name);
+  const revisions = [...world.revision.values()].filter((r) => r.workload === name).sort((a, b) => b.number - a.number);
+  return (
+    <Fragment>
+      <Progress sel={`workload:${name}`} row={w} />
+      <Batches row={w} />
+      <Fields list={[[t("state"), t(`w_${workloadState(w)}`)], [t("reason"), w.stuck], [t("kind"), w.kind], [t("namespace"), w.namespace], [t("modules"), refs(w.modules)],
+        [t("desired"), count(w.desired)], [t("updated"), count(w.updated)], [t("ready"), count(w.ready)], [t("available"), count(w.available)], [t("unavailable"), count(w.unavailable ?? 0)], [t("total"), count(w.total)],
+        [t("strategy"), strategyOf(w)], [t("revision"), w.revision]]} />
+      {revisions.length > 0 && (
+        <Fragment>
+          <h3>{t("revisions")}</h3>
+          <ul class="evidence">{revisions.map((r) => <li><small>{r.number}{r.number === w.revision ? `, ${t("present")}` : ""}, {clock(r.created)}</small>{refs(r.modules)}, {t("nPods", { n: pods.filter(([, p]) => p.revision === r.hash).length })}</li>)}</ul>
+        </Fragment>
+      )}
+      <Pods list={pods} />
+    </Fragment>
+  );
 }
 
 function BaseDetails({ name, frame }: { name: string; frame: Frame }): JSX.Element | null {

@@ -1,15 +1,18 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { StepRow, StreamRow } from "../wire";
 import { maybe, model, t } from "../app";
 import { clock, lasting, moment } from "../format";
+import { columnsOf } from "../lanes/build";
+import { hitOf } from "../lanes/hit";
 import { AXIS, CHART, GUTTER, PAD, place as placeLane, Stack, STEP_HEIGHT } from "../lanes/layout";
 import type { Placed } from "../lanes/layout";
 import { coloursOf } from "../lanes/look";
-import { firstAfter } from "../lanes/model";
 import type { Lane } from "../lanes/model";
 import { Painter } from "../lanes/painter";
 import type { Head } from "../lanes/painter";
 import { matchesBase, versionsOf, zonesOf } from "../state/derive";
+import type { Track } from "../state/history";
 import type { Frame } from "../state/model";
 import { seek } from "../state/player";
 import { Empty, Swatch, useSize } from "../ui/bits";
@@ -19,6 +22,9 @@ import { showTip } from "../ui/tip";
 const SPAN = 120e3;
 const ROOM = 0.03;
 const SHORTEST = 200;
+
+// BoardHead is what stays above the lanes, with what a click on it shows.
+type BoardHead = (Omit<Head & { kind: "steps" }, "steps"> & { steps: readonly StepRow[] }) | (Head & { kind: "stream"; key: string; track: Track<StreamRow> });
 
 // MANY is from how many bases on lanes are small.
 const MANY = 12;
@@ -49,7 +55,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
   }, [history, dense]);
   stack.set(names);
 
-  const head: Head[] = [];
+  const head: BoardHead[] = [];
   let headHeight = AXIS;
   if (world.step.size > 0) {
     head.push({ kind: "steps", title: t("laneSteps"), y: headHeight, height: STEP_HEIGHT + PAD, steps: [...history.now.step.values()] });
@@ -57,7 +63,9 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
   }
   for (const [key, track] of [...history.tracks.stream].slice(0, 3)) {
     const name = track.rows.findLast((r) => r !== null)?.name ?? key;
-    head.push({ kind: "stream", title: t("laneStream", { name }), y: headHeight, height: CHART + PAD, key, track });
+    const now = track.at(live ? history.end : time);
+    const notes = [{ text: now ? `${Math.round(now.rate)}/s` : "–" }, ...(now?.lost ? [{ text: t("nLost", { n: now.lost }), bad: true }] : [])];
+    head.push({ kind: "stream", title: t("laneStream", { name }), y: headHeight, height: CHART + PAD, key, track, notes, columns: (a, b, least) => columnsOf(track, a, b, least, versions) });
     headHeight += CHART + PAD;
   }
   if (headHeight > room * 0.5) {
@@ -92,7 +100,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
     if (width < GUTTER + 60 || room < 40) return;
     painter.current!.paint({
       width, height: room, from, to, begin: history.begin, end: live ? time : history.end, cursor: live ? null : time, head, headHeight,
-      lanes: placed.filter((p) => p.y < room && p.y + p.height > headHeight), versions, title: titleOf, words: (label) => t(label === "lost" ? "nLost" : (label as "rowPods")), clock,
+      lanes: placed.filter((p) => p.y < room && p.y + p.height > headHeight), zone: new Date(from).getTimezoneOffset() * 60e3, title: titleOf, words: (label) => t(label as "rowPods"), clock,
     });
   });
 
@@ -222,7 +230,7 @@ function describe(lane: Lane, { world }: Frame): string {
 }
 
 // hitAt says what is drawn at a place.
-function hitAt(p: Painter, placed: readonly Placed[], head: readonly Head[], headHeight: number, { history, live, time }: Frame, x: number, y: number, near: number): { text: string; on: readonly [string, string] | null; time: number } {
+function hitAt(p: Painter, placed: readonly Placed[], head: readonly BoardHead[], headHeight: number, { history, live, time }: Frame, x: number, y: number, near: number): { text: string; on: readonly [string, string] | null; time: number } {
   const at = p.time(x);
   if (y < headHeight) {
     const h = head.find((h) => y >= h.y && y < h.y + h.height);
@@ -241,21 +249,12 @@ function hitAt(p: Painter, placed: readonly Placed[], head: readonly Head[], hea
   if (!lane) return { text: "", on: null, time: at };
   const own: readonly [string, string] | null = lane.lane.name ? [lane.lane.kind, lane.lane.name] : null;
   if (x < GUTTER) return { text: titleOf(lane), on: own, time: at };
-  const row = lane.rows.find((r) => y >= lane.y + r.y && y <= lane.y + r.y + r.height);
-  const bars = row?.row.bars ?? [];
-  const bar = bars[firstAfter(bars, at - near / 2)];
-  const lines = [];
-  const marks = lane.lane.marks;
-  for (let i = firstAfter(marks, at - near); i < marks.length && marks[i]!.from <= at + near && lines.length < 5; i++) {
-    const m = marks[i]!;
-    if (m.to <= at + near || row === undefined) lines.push(`${m.text}\n${moment(m.from)}${m.to > m.from ? `, ${lasting(m.to - m.from)}` : ""}`);
-  }
-  if (bar && bar.from <= at + near / 2) {
-    const end = Math.min(bar.to, live ? time : history.end);
-    lines.push(`${bar.name}: ${maybe(bar.state, bar.state)}${bar.text ? `\n${bar.text}` : ""}\n${moment(bar.from)}, ${lasting(end - bar.from)}`);
-    return { text: lines.join("\n"), on: bar.on, time: at };
-  }
-  return { text: lines.join("\n"), on: own, time: at };
+  const { bar, marks } = hitOf(lane, at, y - lane.y, near);
+  const lines = marks.map((m) => `${m.text}\n${moment(m.from)}${m.to > m.from ? `, ${lasting(m.to - m.from)}` : ""}`);
+  if (!bar) return { text: lines.join("\n"), on: own, time: at };
+  const end = Math.min(bar.to, live ? time : history.end);
+  lines.push(`${bar.name}: ${maybe(bar.state, bar.state)}${bar.text ? `\n${bar.text}` : ""}\n${moment(bar.from)}, ${lasting(end - bar.from)}`);
+  return { text: lines.join("\n"), on: bar.on ?? own, time: at };
 }
 
 function Versions({ frame: { world, versions } }: { frame: Frame }): JSX.Element {

@@ -1,10 +1,10 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { ReleaseRow, WorkloadRow } from "../wire";
+import type { WorkloadRow } from "../wire";
 import { t } from "../app";
 import { count } from "../format";
 import { compareNames } from "../lanes/look";
-import { refs, workloadState } from "../state/derive";
+import { refs, strategyOf, workloadState } from "../state/derive";
 import type { Health } from "../state/derive";
 import type { Frame } from "../state/model";
 import { Bar, Dot, Empty, Open, Section } from "../ui/bits";
@@ -37,6 +37,28 @@ export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.E
   );
 }
 
+// Batches are what the partition of a StatefulSet lets through, and what it holds back.
+export function Batches({ row: w }: { row: WorkloadRow }): JSX.Element | null {
+  const held = Math.min(w.partition ?? 0, w.desired);
+  if (held === 0) return null;
+  const through = w.desired - held;
+  const list = [
+    { title: t("batch", { from: held, to: w.desired - 1 }), done: Math.min(w.updated, through), total: through, word: "" },
+    { title: t("batch", { from: 0, to: held - 1 }), done: Math.max(w.updated - through, 0), total: held, word: t("waitsApproval") },
+  ];
+  return (
+    <ol class="batches">
+      {list.filter((b) => b.total > 0).map((b) => (
+        <li class={b.word ? "" : "current"} style={{ flexGrow: String(b.total) }}>
+          <span class="line"><span>{b.title}</span><span class="numbers">{b.done}/{b.total}</span></span>
+          <Bar parts={[{ n: b.done, look: "good", label: "" }]} whole={b.total} label={`${b.title}: ${b.done}/${b.total}`} />
+          {b.done < b.total && b.word && <small>{b.word}</small>}
+        </li>
+      ))}
+    </ol>
+  );
+}
+
 export function Workloads({ frame }: { frame: Frame }): JSX.Element {
   const { world, place } = frame;
   const rows = useMemo(() => {
@@ -46,41 +68,22 @@ export function Workloads({ frame }: { frame: Frame }): JSX.Element {
   }, [world.workload, place.q, place.module, place.state]);
   return (
     <div class="fill">
-      {world.release.size > 0 && <Section title={t("releases")}>{[...world.release].map(([key, r]) => <Release key={key} name={key} row={r} />)}</Section>}
       <Section title={t("workloads")} aside={count(rows.length)} class="grow">
         {rows.length === 0 ? <Empty>{world.workload.size === 0 ? t("noWorkloads") : t("noneMatch")}</Empty> : (
           <Virtual count={rows.length} row={(i) => rows[i]!} height={32} label={t("workloads")} keyOf={(r) => r[0]}
-            head={[<th>{t("workload")}</th>, <th>{t("state")}</th>, <th class="track">{t("progress")}</th>, <th class="number">{t("updated")}</th>, <th class="number">{t("ready")}</th>, <th class="number">{t("desired")}</th>, <th>{t("modules")}</th>, <th>{t("namespace")}</th>]}
+            head={[<th>{t("workload")}</th>, <th>{t("state")}</th>, <th class="track">{t("progress")}</th>, <th class="number">{t("updated")}</th>, <th class="number">{t("ready")}</th>, <th class="number">{t("unavailable")}</th>, <th class="number">{t("desired")}</th>, <th>{t("strategy")}</th>, <th>{t("modules")}</th>, <th>{t("namespace")}</th>]}
             draw={([key, w]) => {
               const state = workloadState(w);
               return [
                 <td><Open sel={`workload:${key}`}>{w.name}</Open> <small>{w.kind}{w.peer ? `, ${t("peer")}` : ""}</small></td>,
                 <td class="nowrap"><Dot health={HEALTH[state]} /> {t(`w_${state}`)}</td>,
                 <td class="track"><Bar {...parts(w)} /></td>,
-                <td class="number">{count(w.updated)}</td>, <td class="number">{count(w.ready)}</td>, <td class="number">{count(w.desired)}</td>,
+                <td class="number">{count(w.updated)}</td>, <td class="number">{count(w.ready)}</td>, <td class="number">{count(w.unavailable ?? 0)}</td>, <td class="number">{count(w.desired)}</td>, <td class="nowrap">{strategyOf(w)}</td>,
                 <td>{refs(w.modules)}</td>, <td>{w.namespace}</td>,
               ];
             }} />
         )}
       </Section>
-    </div>
-  );
-}
-
-const RELEASES: Record<string, Health> = { Running: "busy", Done: "good", Succeeded: "good", Failed: "bad", Paused: "warn", Waiting: "warn" };
-
-function Release({ name, row }: { name: string; row: ReleaseRow }): JSX.Element {
-  return (
-    <div class="release">
-      <span class="line"><Dot health={RELEASES[row.phase] ?? "none"} /><Open sel={`release:${name}`}>{row.name}</Open><span>{row.phase}</span><small>{row.message}</small></span>
-      <ol class="batches">
-        {row.batches.map((b, i) => (
-          <li class={i + 1 === row.batch ? "current" : ""} style={{ flexGrow: String(Math.max(b.total, 1)) }}>
-            <span class="line"><span>{t("batch", { n: i + 1 })}</span><small>{b.state}</small><span class="numbers">{b.done}/{b.total}</span></span>
-            <Bar parts={[{ n: b.done, look: "good", label: "" }]} whole={b.total} label={`${t("batch", { n: i + 1 })}: ${b.done}/${b.total}`} />
-          </li>
-        ))}
-      </ol>
     </div>
   );
 }

@@ -1,0 +1,236 @@
+package board
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/board"
+)
+
+// manifests are those of the board in a cluster, system the namespace that they are for.
+const (
+	manifests = "../../controller/deploy/board"
+	system    = "koupleless-system"
+)
+
+// asked notes what is asked of the Kubernetes API, as "apps/deployments list", and what was refused.
+type asked struct {
+	next http.RoundTripper
+
+	mu      sync.Mutex
+	kinds   map[string]bool
+	refused []string
+}
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := a.next.RoundTrip(r)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind := kindOf(r.Method, r.URL)
+	a.kinds[kind] = true
+	if resource, watched := strings.CutSuffix(kind, " watch"); watched {
+		a.kinds[resource+" list"] = true // what an older API server is asked first
+	}
+	if err == nil && answer.StatusCode == http.StatusForbidden {
+		a.refused = append(a.refused, kind)
+	}
+	return answer, err
+}
+
+// kindOf is a request as a rule of RBAC spells it.
+func kindOf(method string, u *url.URL) string {
+	parts := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
+	group := ""
+	if parts[0] == "apis" {
+		group, parts = parts[1], parts[1:]
+	}
+	parts = parts[2:]
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	verb := map[string]string{http.MethodPost: "create", http.MethodGet: "list"}[method]
+	switch {
+	case u.Query().Get("watch") != "":
+		verb = "watch"
+	case method == http.MethodGet && len(parts) > 1:
+		verb = "get"
+	}
+	resource := parts[0]
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return path.Join(group, resource) + " " + verb
+}
+
+// The manifests go into a cluster. With the rights that they give, a board shows everything and is
+// refused nothing; and it asks for all that it may. Its program knows the flags of its container.
+func inCluster(t *testing.T, r *live) {
+	kubectl := func(words ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "kubectl", append(words, "--kubeconfig", r.up.Kubeconfig)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(words, " "), err, out)
+		}
+	}
+	kubectl("apply", "-f", "../../controller/deploy/namespace.yaml")
+	kubectl("apply", "-k", manifests, "--validate=strict")
+	kubectl("create", "clusterrolebinding", "board-user", "--clusterrole=view", "--serviceaccount=default:board-user")
+	kubectl("create", "clusterrole", "board-nodes", "--verb=list", "--resource=nodes,events")
+	kubectl("create", "clusterrolebinding", "board-nodes", "--clusterrole=board-nodes", "--serviceaccount=default:board-user")
+	kubectl("create", "serviceaccount", "board-user", "-n", "default")
+
+	d, err := r.api.AppsV1().Deployments(system).Get(t.Context(), "board", metav1.GetOptions{})
+	check.Must(t, err)
+	theFlagsAreKnown(t, r, d)
+
+	config, err := r.box.REST()
+	check.Must(t, err)
+	as := rest.AnonymousClientConfig(config)
+	as.BearerToken = r.token(system, d.Spec.Template.Spec.ServiceAccountName)
+	seen := &asked{kinds: map[string]bool{}}
+	as.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		seen.next = next
+		return seen
+	})
+	browse(t, as, r.token("default", "board-user"))
+
+	role, err := r.api.RbacV1().ClusterRoles().Get(t.Context(), "koupleless-board", metav1.GetOptions{})
+	check.Must(t, err)
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" || len(seen.refused) > 0 {
+		t.Errorf("what the board asks is not what its role allows (-role +asked):\n%s\nrefused: %v", diff, seen.refused)
+	}
+}
+
+// token is one of a service account.
+func (r *live) token(namespace, account string) string {
+	r.t.Helper()
+	answer, err := r.api.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	check.Must(r.t, err)
+	return answer.Status.Token
+}
+
+// theFlagsAreKnown runs what the container runs: it finds fault with nothing but that this is no Pod.
+func theFlagsAreKnown(t *testing.T, r *live, d *appsv1.Deployment) {
+	t.Helper()
+	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
+	check.Must(t, err)
+	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster is for a Pod of a cluster") {
+		t.Errorf("the container's arguments end with status %d:\n%s%s", result.Status, result.Out, result.Err)
+	}
+}
+
+// allowed are the kinds of requests that a role allows.
+func allowed(role *rbacv1.ClusterRole) map[string]bool {
+	all := map[string]bool{}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				all[path.Join(rule.APIGroups[0], resource)+" "+verb] = true
+			}
+		}
+	}
+	return all
+}
+
+// browse serves a board as in a cluster, logs a user in, and asks why of everything that is shown.
+func browse(t *testing.T, as *rest.Config, token string) {
+	t.Helper()
+	api, err := kubernetes.NewForConfig(as)
+	check.Must(t, err)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check.Must(t, err)
+	b, err := board.New(board.Options{API: api, Title: "the cluster", Reviews: true, Hosts: []string{"localhost"}, Listener: l})
+	check.Must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Start(ctx) }()
+	defer func() {
+		stop()
+		check.Must(t, <-ended)
+	}()
+	jar, err := cookiejar.New(nil)
+	check.Must(t, err)
+	client := &http.Client{Jar: jar, Timeout: pageTime}
+	root := "http://" + l.Addr().String()
+	ask := func(method, path, body string) *http.Response {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, root+path, strings.NewReader(body))
+		check.Must(t, err)
+		request.Header.Set("Origin", root)
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := client.Do(request)
+		check.Must(t, err)
+		return answer
+	}
+	if answer := ask(http.MethodPost, "/api/session", `{"token": "nobody's"}`); answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a token of nobody: status %d", answer.StatusCode)
+	}
+	if answer := ask(http.MethodPost, "/api/session", `{"token": "`+token+`"}`); answer.StatusCode/100 != 2 {
+		text, _ := io.ReadAll(answer.Body) // says more, if it can
+		t.Fatalf("the user's token: status %d: %s", answer.StatusCode, text)
+	}
+	var shown board.Tables
+	check.Eventually(t.Context(), t, pageTime, "everything is shown", func(context.Context) error {
+		answer := ask(http.MethodGet, "/api/events", "")
+		defer func() { _ = answer.Body.Close() }()
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
+				var s board.Snapshot
+				check.Must(t, json.Unmarshal([]byte(data), &s))
+				shown = s.Tables
+				break
+			}
+		}
+		if len(shown.Base) < 2 || len(shown.Workload) < 3 || len(shown.Revision) < 3 || len(shown.Pod) < 5 || len(shown.Component) < 1 {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+	if len(shown.Notice) > 0 {
+		t.Errorf("it says that it cannot see: %v", shown.Notice)
+	}
+	var questions []url.Values
+	for name := range shown.Base {
+		questions = append(questions, url.Values{"kind": {"base"}, "name": {name}})
+	}
+	for _, p := range shown.Pod {
+		questions = append(questions, url.Values{"kind": {"pod"}, "namespace": {p.Namespace}, "name": {p.Name}})
+	}
+	for _, w := range shown.Workload {
+		questions = append(questions, url.Values{"kind": {w.Kind}, "namespace": {w.Namespace}, "name": {w.Name}})
+	}
+	for _, q := range questions {
+		answer := ask(http.MethodGet, "/api/why?"+q.Encode(), "")
+		text, err := io.ReadAll(answer.Body)
+		check.Must(t, err)
+		if answer.StatusCode != http.StatusOK || strings.Contains(string(text), "forbidden") {
+			t.Errorf("why of %v: status %d: %s", q, answer.StatusCode, text)
+		}
+	}
+}

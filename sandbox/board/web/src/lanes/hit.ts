@@ -1,0 +1,30 @@
+import type { Placed } from "./layout";
+import type { Thing } from "./look";
+import { firstAfter } from "./model";
+import type { Bar, Mark } from "./model";
+
+// MARKS is how many marks are told of one place.
+const MARKS = 6;
+
+// Hit is what is drawn at a place of a lane.
+export interface Hit {
+  thing: Thing | undefined;
+  bar: Bar | undefined;
+  marks: Mark[];
+}
+
+// hitOf looks at a height beneath the top of a lane. Near is how much time the pointer can miss by. A
+// mark counts where it ended; beside the rows, where commands are drawn, also while it lasted.
+export function hitOf(p: Placed, time: number, y: number, near: number): Hit {
+  const row = p.rows.find((r) => y >= r.y && y <= r.y + r.height);
+  const bars = row?.row.bars ?? [];
+  const bar = bars[firstAfter(bars, time - near / 2)];
+  const found: Mark[] = [];
+  const { marks } = p.lane;
+  for (let i = firstAfter(marks, time - near); i < marks.length && found.length < MARKS; i++) {
+    const m = marks[i]!;
+    if (m.to <= time + near || (row === undefined && m.from <= time + near)) found.push(m);
+    else if (m.from > time + near) break;
+  }
+  return { thing: row?.row.thing, bar: bar && bar.from <= time + near / 2 ? bar : undefined, marks: found };
+}

@@ -1,0 +1,188 @@
+package board
+
+import (
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// Kinds of workloads, as rows and actions spell them.
+const (
+	kindDeployment  = "deployment"
+	kindDaemonSet   = "daemonset"
+	kindStatefulSet = "statefulset"
+)
+
+// revisionAnnotation is where the Deployment controller notes the revision.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// isModule tells whether the Pods of a template have modules.
+func isModule(t corev1.PodTemplateSpec) bool {
+	return labels.Value(t.Labels, labels.Component) == labels.Module
+}
+
+func templateModules(t corev1.PodTemplateSpec) []ModuleRef {
+	return refs(timeline.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules)
+}
+
+func deploymentRow(d *appsv1.Deployment) WorkloadRow {
+	s := d.Status
+	row := WorkloadRow{
+		Kind: kindDeployment, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas), Total: int(s.Replicas),
+		Unavailable: int(s.UnavailableReplicas), Strategy: string(d.Spec.Strategy.Type), Revision: numberOf(d), Paused: d.Spec.Paused,
+		Peer: labels.Value(d.Labels, labels.Strategy) == labels.Peer,
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r != nil {
+		row.MaxSurge, row.MaxUnavailable = limit(r.MaxSurge), limit(r.MaxUnavailable)
+	}
+	row.Rolling = s.ObservedGeneration < d.Generation || row.Updated < row.Desired || row.Total > row.Updated || row.Available < row.Updated
+	for _, c := range s.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			row.Stuck = cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return row
+}
+
+func daemonSetRow(d *appsv1.DaemonSet) WorkloadRow {
+	s := d.Status
+	row := WorkloadRow{
+		Kind: kindDaemonSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(s.DesiredNumberScheduled),
+		Updated: int(s.UpdatedNumberScheduled), Ready: int(s.NumberReady), Available: int(s.NumberAvailable), Total: int(s.CurrentNumberScheduled),
+		Unavailable: int(s.NumberUnavailable), Strategy: string(d.Spec.UpdateStrategy.Type),
+		Rolling: s.ObservedGeneration < d.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberAvailable < s.DesiredNumberScheduled,
+	}
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		row.MaxSurge, row.MaxUnavailable = limit(r.MaxSurge), limit(r.MaxUnavailable)
+	}
+	return row
+}
+
+func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
+	s := d.Status
+	row := WorkloadRow{
+		Kind: kindStatefulSet, Namespace: d.Namespace, Name: d.Name, Modules: templateModules(d.Spec.Template), Desired: int(ptr.Deref(d.Spec.Replicas, 1)),
+		Updated: int(s.UpdatedReplicas), Ready: int(s.ReadyReplicas), Available: int(s.AvailableReplicas), Total: int(s.Replicas),
+		Strategy: string(d.Spec.UpdateStrategy.Type),
+	}
+	row.Unavailable = max(row.Desired-row.Available, 0)
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		row.Partition, row.MaxUnavailable = int(ptr.Deref(r.Partition, 0)), limit(r.MaxUnavailable)
+	}
+	// What the partition holds back waits for somebody: the rollout stands still, it does not go on.
+	wanted := max(row.Desired-row.Partition, 0)
+	row.Rolling = s.ObservedGeneration < d.Generation || row.Updated < wanted || row.Available < row.Desired
+	row.Paused = !row.Rolling && s.CurrentRevision != s.UpdateRevision && row.Updated < row.Desired
+	return row
+}
+
+// limit writes how many Pods may be too many or too few; nil = nothing is said.
+func limit(n *intstr.IntOrString) string {
+	if n == nil {
+		return ""
+	}
+	return n.String()
+}
+
+// numberOf is the revision of a Deployment or ReplicaSet; 0 = none yet.
+func numberOf(o metav1.Object) int {
+	n, _ := strconv.Atoi(o.GetAnnotations()[revisionAnnotation]) // not numbered yet
+	return n
+}
+
+// workloadChanged takes a workload whose Pods have modules, or had.
+func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := row.Kind + "/" + row.Namespace + "/" + row.Name
+	if gone || !module {
+		if _, known := w.workloads[key]; !known {
+			return
+		}
+		delete(w.workloads, key)
+	} else {
+		if row.Kind != kindDeployment {
+			row.Revision = w.newest(key)
+		}
+		w.workloads[key] = row
+	}
+	w.mark(kindWorkload, key)
+}
+
+// replicaSetRevision is a revision of a Deployment.
+func replicaSetRevision(o *appsv1.ReplicaSet) RevisionRow {
+	return RevisionRow{Workload: workloadOfRevision(o), Number: numberOf(o), Hash: o.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
+		Modules: templateModules(o.Spec.Template), Created: millis(o.CreationTimestamp.Time)}
+}
+
+// controllerRevision is a revision of a DaemonSet or StatefulSet. Pods of the former have its hash,
+// those of the latter its name.
+func controllerRevision(o *appsv1.ControllerRevision, t corev1.PodTemplateSpec) RevisionRow {
+	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision), Hash: cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
+		Modules: templateModules(t), Created: millis(o.CreationTimestamp.Time)}
+}
+
+// templateOf reads the template out of a ControllerRevision; an empty one, if it has none.
+func templateOf(o *appsv1.ControllerRevision) corev1.PodTemplateSpec {
+	var d struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	_ = json.Unmarshal(o.Data.Raw, &d) // of somebody else's controller: no template of modules
+	return d.Spec.Template
+}
+
+// workloadOfRevision is the key of the workload that a revision belongs to; empty = to none.
+func workloadOfRevision(o metav1.Object) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return ""
+	}
+	return strings.ToLower(owner.Kind) + "/" + o.GetNamespace() + "/" + owner.Name
+}
+
+// revisionOfPod is the Hash of the revision that a Pod with these labels was made of.
+func revisionOfPod(of map[string]string) string {
+	return cmp.Or(of[appsv1.DefaultDeploymentUniqueLabelKey], of[appsv1.ControllerRevisionHashLabelKey])
+}
+
+// revisionChanged takes a revision of a workload whose Pods have modules.
+func (w *world) revisionChanged(name string, row RevisionRow, module, gone bool) {
+	if row.Workload == "" || !module {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := row.Workload + "/" + name
+	if gone {
+		delete(w.revisions, key)
+	} else {
+		w.revisions[key] = row
+	}
+	w.mark(kindRevision, key)
+	if of, known := w.workloads[row.Workload]; known && of.Kind != kindDeployment && row.Number > of.Revision {
+		of.Revision = row.Number
+		w.workloads[row.Workload] = of
+		w.mark(kindWorkload, row.Workload)
+	}
+}
+
+// newest is the highest number of the revisions of a workload; 0 = none is known. w.mu is held.
+func (w *world) newest(workload string) (number int) {
+	for _, r := range w.revisions {
+		if r.Workload == workload {
+			number = max(number, r.Number)
+		}
+	}
+	return number
+}
