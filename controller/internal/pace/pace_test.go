@@ -46,10 +46,10 @@ var settings = []string{
 // constant or the function that they stand in, under the reason why.
 var undivided = map[string][]string{
 	"how long a network, an API or a process of this machine may take": {
-		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vpod.afterConflict", "controller.serveUntil", "vpod.apiTimeout", "configmap.readTimeout",
+		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
-		"mqtt.handshake", "mqtt.retainedTime", "report.attemptTimeout", "vnode.firstHealth",
+		"mqtt.handshake", "mqtt.retainedTime", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"controller.minLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
@@ -64,13 +64,13 @@ var undivided = map[string][]string{
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "controller.sweepAtMost", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
-		"report.Start", "report.firstDelay", "report.newHook", "vpod.within",
+		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter",
 	},
 	"for how long something that is not needed is kept": {
 		"controller.newcomerTime",
 		"configmap.idle", "probe.idle", "httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
 	},
-	"a unit, no period": {"pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
+	"a unit, no period": {"metricsapi.window", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
 }
 
 // Whoever writes a time into the controller divides it, or says why not.
