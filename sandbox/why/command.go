@@ -42,13 +42,16 @@ var commandRules = concat([]rule{
 	{CommandNotSent, bound(notSent)},
 })
 
+// lookAtBase is the advice where a command was not answered in time.
+const lookAtBase = "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT"
+
 // failureRules tell what a command failed of, by the innermost code of what the Pod says.
 var failureRules = []rule{
 	{ModuleBroken, broken},
 	{MetaspaceFull, failed("take modules off the base, or start it with a larger -XX:MaxMetaspaceSize", errcode.UserMetaspaceFull)},
 	{DiskFull, failed("free the disk of the base, or replace the base", errcode.UserDiskFull)},
 	{JarNotFetched, failed("look whether the base reaches the URL, and whether it names a jar that is there", errcode.ArkletPullBizError, errcode.ArkletPullBizTimeOut, errcode.OtherUpstreamDecodeURLFailed)},
-	{CommandTimedOut, failed("look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT", errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
+	{CommandTimedOut, failed(lookAtBase, errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
 	{BaseUnreachable, failed("look whether the base's port, or the broker, can be reached from the controller", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)},
 	{CommandTimedOut, stillInstalls},
 	{InstalledBySomebody, failed("wait until that install is over", errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
@@ -257,7 +260,7 @@ func stillInstalls(v *view) *finding {
 		return nil
 	}
 	return &finding{cause: fmt.Sprintf("%s has not answered an install of %s in time (%s ago), and refuses another one while that goes on", v.onBase(), f.container.Name, v.ago(eventTime(e))),
-		advice: "look at the base: it lives and does not answer; a module that takes long to start needs a larger INSTALL_TIMEOUT" + again}
+		advice: lookAtBase + again}
 }
 
 func failed(advice string, codes ...errcode.Code) func(*view) *finding {
