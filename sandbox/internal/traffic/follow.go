@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,10 +15,64 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// again is the pause before an API server that is away, or starts, is asked again. It stands in
-// for the pauses of informers, which grow to half a minute when outages follow each other: the gateway
-// would send to the endpoints of before for that long.
+// again is the pause before an API server that is away, or starts, is asked again, and before all is
+// listed anew. It stands in for the pauses of informers, which grow to half a minute when outages follow
+// each other: the gateway would send to the endpoints of before for that long.
 const again = 200 * time.Millisecond
+
+// keep keeps a store of objects until ctx ends, by one reflector after the other: whatever has ended
+// one, such as a version that is too old for a watch since the API server was started anew, the next
+// begins without the pauses of an informer.
+func keep(ctx context.Context, from cache.ListerWatcher, what runtime.Object, store cache.ReflectorStore) {
+	for {
+		_ = cache.NewReflector(from, what, store, 0).ListAndWatchWithContext(ctx) // the next one tries what has failed
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// noted is a store that tells of each object that has come, changed or gone.
+type noted struct {
+	cache.Indexer
+	note   func(obj any)
+	filled func() // it has been filled; it may be called again
+}
+
+func (n *noted) Add(obj any) error { return n.told(n.Indexer.Add, obj) }
+
+func (n *noted) Update(obj any) error { return n.told(n.Indexer.Update, obj) }
+
+func (n *noted) Delete(obj any) error { return n.told(n.Indexer.Delete, obj) }
+
+func (n *noted) told(do func(any) error, obj any) error {
+	slim(obj)
+	err := do(obj)
+	n.note(obj)
+	return err
+}
+
+func (n *noted) Replace(all []any, version string) error {
+	for _, obj := range all {
+		slim(obj)
+	}
+	before := n.List()
+	err := n.Indexer.Replace(all, version)
+	for _, obj := range append(before, n.List()...) {
+		n.note(obj)
+	}
+	n.filled()
+	return err
+}
+
+// slim drops what nobody here reads.
+func slim(obj any) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+}
 
 func servicesOf(client kubernetes.Interface) cache.ListerWatcher {
 	api := client.CoreV1().Services(metav1.NamespaceAll)
@@ -68,8 +123,8 @@ var starting = []metav1.StatusReason{
 	metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests,
 }
 
-// passes tells whether nobody has answered, or an API server that starts. Anything else is for the
-// informer, such as a version that is too old for a watch.
+// passes tells whether nobody has answered, or an API server that starts. Anything else ends the
+// reflector, such as a version that is too old for a watch.
 func passes(err error) bool {
 	var answered apierrors.APIStatus
 	return !errors.As(err, &answered) || slices.Contains(starting, answered.Status().Reason)

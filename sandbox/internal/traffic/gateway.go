@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -46,7 +45,7 @@ type Gateway struct {
 	o     GatewayOptions
 	proxy http1
 
-	want   func() // asks for the informers
+	want   func() // asks for the Services
 	wanted chan struct{}
 	synced chan struct{}
 
@@ -121,29 +120,23 @@ func (g *Gateway) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
-	services := cache.NewSharedIndexInformer(servicesOf(g.o.Client), &corev1.Service{}, 0, cache.Indexers{})
-	slices := cache.NewSharedIndexInformer(slicesOf(g.o.Client), &discoveryv1.EndpointSlice{}, 0, cache.Indexers{byService: indexByService})
-	g.services, g.slices = services.GetIndexer(), slices.GetIndexer()
-	var registered []cache.InformerSynced
+	g.services = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	g.slices = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byService: indexByService})
+	services, slices := make(chan struct{}), make(chan struct{}) // closed when all is known
 	var following sync.WaitGroup
 	defer following.Wait()
-	for _, i := range []cache.SharedIndexInformer{services, slices} {
-		if err := i.SetTransform(slim); err != nil {
-			return fmt.Errorf("following Services: %w", err)
+	following.Go(func() {
+		keep(ctx, servicesOf(g.o.Client), &corev1.Service{}, &noted{g.services, g.note, sync.OnceFunc(func() { close(services) })})
+	})
+	following.Go(func() {
+		keep(ctx, slicesOf(g.o.Client), &discoveryv1.EndpointSlice{}, &noted{g.slices, g.note, sync.OnceFunc(func() { close(slices) })})
+	})
+	for _, known := range []chan struct{}{services, slices} {
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return nil
 		}
-		r, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: g.note, UpdateFunc: func(_, obj any) { g.note(obj) }, DeleteFunc: g.note,
-		})
-		if err != nil {
-			return fmt.Errorf("following Services: %w", err)
-		}
-		registered = append(registered, r.HasSynced)
-	}
-	for _, i := range []cache.SharedIndexInformer{services, slices} {
-		following.Go(func() { i.RunWithContext(ctx) })
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), registered...) {
-		return nil
 	}
 	close(g.synced)
 	<-ctx.Done()
@@ -171,19 +164,8 @@ func indexByService(obj any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// slim drops what nobody here reads.
-func slim(obj any) (any, error) {
-	if m, err := meta.Accessor(obj); err == nil {
-		m.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
 // note refreshes the Service that an object is, or belongs to.
 func (g *Gateway) note(obj any) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
 	switch o := obj.(type) {
 	case *corev1.Service:
 		g.refresh(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
