@@ -1,14 +1,11 @@
 package pods
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"sync"
 
 	"golang.org/x/net/http2"
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +19,6 @@ import (
 // patience is how long the program in a Pod waits for a word of this process, which pings: one that
 // nobody reaches any more ends, and its bases with it.
 const patience = "20s"
-
-// tailSize is how much of what the program said last goes into an error.
-const tailSize = 512
 
 var errEnded = errors.New("its program has ended")
 
@@ -60,15 +54,11 @@ func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	theirIn, in := io.Pipe()
 	out, theirOut := io.Pipe()
-	said := &tail{to: p.o.Log}
 	e := &execution{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
-		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: said})
+		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: p.o.Log})
 		e.err = cmp.Or(err, errEnded)
-		if text := said.text(); text != "" {
-			e.err = fmt.Errorf("%w: %s", e.err, text)
-		}
 		_, _ = theirIn.Close(), theirOut.Close() // which end the connection
 	}()
 	if e.ClientConn, err = stdio.Dial(stdio.Join(out, in)); err == nil {
@@ -98,28 +88,4 @@ func (e *execution) Close() error {
 	e.cancel()
 	<-e.done
 	return nil
-}
-
-// tail passes on what is written to it, and keeps the end.
-type tail struct {
-	to io.Writer
-
-	mu   sync.Mutex
-	kept []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	t.kept = append(t.kept, p...)
-	t.kept = bytes.Clone(t.kept[max(0, len(t.kept)-tailSize):])
-	t.mu.Unlock()
-	return t.to.Write(p)
-}
-
-// text is its last line.
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(t.kept)), "\n")
-	return lines[len(lines)-1]
 }

@@ -33,8 +33,8 @@ const (
 	nobody = 65532
 	// gracePeriod in seconds is more than a program needs that does nothing.
 	gracePeriod = 2
-	// removePoll is how often to look whether the Pods have ended.
-	removePoll = 100 * time.Millisecond
+	// removePoll is how often to look whether the Pods have ended, and removeTime for how long.
+	removePoll, removeTime = 100 * time.Millisecond, 5 * time.Second
 	// conditionTime bounds the question how a Pod is.
 	conditionTime = 2 * time.Second
 )
@@ -115,8 +115,8 @@ func (p *Pods) statefulSet(number int) *appsv1.StatefulSet {
 	}
 }
 
-// Remove removes the Pods of a sandbox, and blocks until they have ended. It is fine where there are
-// none, and leaves those of others.
+// Remove removes the StatefulSet of a sandbox, and blocks until Kubernetes has ended its Pods, or 5 s;
+// on a busy cluster that may take longer. It is fine where there is none, and leaves that of others.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	api := client.AppsV1().StatefulSets(namespace)
 	there, err := api.Get(ctx, Name, metav1.GetOptions{})
@@ -130,18 +130,12 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing the Pods of bases: %w", err)
 	}
-	left := 0
-	err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	defer cancel()
+	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) { // those that are left end by themselves
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + Name + "," + sandboxLabel + "=" + sandbox})
-		if err != nil {
-			return false, err
-		}
-		left = len(list.Items)
-		return left == 0, nil
+		return err == nil && len(list.Items) == 0, err
 	})
-	if err != nil {
-		return fmt.Errorf("waiting until the Pods of bases have ended: %d are left: %w", left, err)
-	}
 	return nil
 }
 
