@@ -202,7 +202,7 @@ func (h *host) run(ctx context.Context, _ rpc.None) (rpc.None, error) {
 	}
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
+	defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // as in make
 	if err = s.base.Start(running); !errors.Is(err, fakebase.ErrStarted) {
 		s.end()
 		s.told.Close()

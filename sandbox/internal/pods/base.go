@@ -113,7 +113,7 @@ func (b *base) WebAddr(context.Context) (string, error) {
 			return "", fmt.Errorf("opening a port for requests to base %q: %w", b.Identity(), err)
 		}
 		b.door = door
-		b.carrying.Go(func() { b.carry(door) })
+		b.carrying.Go(func() { b.carry(door) }) //nolint:contextcheck // it ends with the door
 	}
 	return b.door.Addr().String(), nil
 }

@@ -124,7 +124,7 @@ func (x *pod) await(ctx context.Context) (connection, error) {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("Pod %s is away (%w): %w", x.name, why, context.Cause(ctx))
+			return nil, fmt.Errorf("the Pod %s is away (%w): %w", x.name, why, context.Cause(ctx))
 		}
 	}
 }
