@@ -27,7 +27,7 @@ var layers = []struct {
 }{
 	{"leaves, which import nothing of this module", []string{
 		"controller/labels", "controller/unsupported", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
-		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
 		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
