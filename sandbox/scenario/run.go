@@ -50,6 +50,7 @@ type execution struct {
 
 func newExecution(r *runner, i *instance) *execution {
 	e := &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
+	e.run.Speed = r.status.Speed
 	e.bases = e.basesNow
 	return e
 }
