@@ -21,6 +21,9 @@ uninstall=false
 # What is installed: a folder with everything, links to files in it, and the list of folders that were made.
 links='bin/koupsandbox koupsandbox
 share/man/man1/koupsandbox.1 man/man1/koupsandbox.1
+share/man/man1/koup-controlplane.1 man/man1/koup-controlplane.1
+share/man/man1/module-controller.1 man/man1/module-controller.1
+share/man/man1/fakebase.1 man/man1/fakebase.1
 share/bash-completion/completions/koupsandbox completions/koupsandbox.bash
 share/zsh/site-functions/_koupsandbox completions/_koupsandbox
 share/fish/vendor_completions.d/koupsandbox.fish completions/koupsandbox.fish'
