@@ -1,16 +1,23 @@
 #!/bin/sh
-# Installs koupsandbox, without root, and undoes that again:
-#
-#   sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
-#   sh install.sh --uninstall [--dir DIR]
-#
-#   --version VERSION  such as v1.2.3; one that belongs to a release installs that release by itself
-#   --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
-#   --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
-#
-# The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR.
-# It needs curl or wget, tar, gzip, and sha256sum, shasum or openssl.
+# Installs koupsandbox, without root, and undoes that again: see usage.
 set -eu
+
+# It is a text of its own, since a script that comes through a pipe cannot read itself.
+usage() {
+  cat <<'TEXT'
+Installs koupsandbox, without root, and undoes that again:
+
+  sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
+  sh install.sh --uninstall [--dir DIR]
+
+  --version VERSION  such as v1.2.3; one that belongs to a release installs that release by itself
+  --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
+  --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
+
+The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR.
+It needs curl or wget, tar, gzip, and sha256sum, shasum or openssl.
+TEXT
+}
 
 version=
 version=${KOUPSANDBOX_VERSION:-$version}
@@ -34,7 +41,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 while [ $# -gt 0 ]; do
   case $1 in
     --uninstall) uninstall=true; shift; continue ;;
-    -h | --help) sed -n '2,/^set/ s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage; exit 0 ;;
     --version | --dir | --mirror) if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi ;;
     *) fail "there is no argument $1; see: sh install.sh --help" ;;
   esac

@@ -282,6 +282,25 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
+// It explains itself, also when it comes through a pipe.
+func TestInstallExplainsItself(t *testing.T) {
+	each(t, func(t *testing.T, i installer) {
+		fromFile, code := i.run("--help")
+		if code != 0 || !strings.Contains(fromFile, "--mirror URL") {
+			t.Errorf("exit status %d, want 0 and what --mirror does:\n%s", code, fromFile)
+		}
+		script, err := os.Open("../../install.sh")
+		check.Must(t, err)
+		defer func() { _ = script.Close() }() // only read
+		cmd := exec.CommandContext(t.Context(), i.shell[0], append(i.shell[1:], "-s", "--", "--help")...)
+		cmd.Stdin = script
+		fromPipe, err := cmd.CombinedOutput()
+		if diff := cmp.Diff(fromFile, string(fromPipe)); diff != "" || err != nil {
+			t.Errorf("through a pipe: %v (-file +pipe):\n%s", err, diff)
+		}
+	})
+}
+
 // otherSystem serves a release for other systems only.
 func otherSystem(t *testing.T) string {
 	t.Helper()
