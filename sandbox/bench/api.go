@@ -93,7 +93,7 @@ func responsiveness(before, after Metrics) (items []Item, ok bool) {
 			verbLabel: key.verb, resourceLabel: key.resource, subLabel: key.subresource, scopeLabel: key.scope,
 			countLabel: strconv.FormatFloat(d.count, 'f', -1, 64)}}
 		for _, p := range shares {
-			item.Data[p.name] = d.quantile(p.share/100) * 1e3
+			item.Data[p.name] = math.Round(d.quantile(p.share/100)*1e6) / 1e3 // whole µs: no digits that mean nothing
 		}
 		items = append(items, item)
 	}

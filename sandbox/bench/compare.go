@@ -28,7 +28,7 @@ type Comparison struct {
 	Compared int `json:"compared"`
 	// Changes are those that differ beyond noise, worse or better.
 	Changes []Change `json:"changes"`
-	// Missing are the measures of the baseline that now are not there.
+	// Missing are the measures, and the sizes, of the baseline that now are not there.
 	Missing []string `json:"missing,omitempty"`
 	// Warnings say what makes the comparison doubtful.
 	Warnings []string `json:"warnings,omitempty"`
@@ -93,7 +93,7 @@ func Compare(baseline, now *Result) (*Comparison, error) {
 	for _, before := range baseline.all() {
 		i := slices.IndexFunc(present, before.same)
 		if i < 0 {
-			c.Missing = append(c.Missing, before.title())
+			c.miss(before, present)
 			continue
 		}
 		if len(before.runs) < LeastRuns || len(present[i].runs) < LeastRuns {
@@ -117,8 +117,27 @@ func (s series) same(other series) bool {
 	return s.scenario == other.scenario && s.bases == other.bases && s.measurement == other.measurement && s.name == other.name
 }
 
-func (s series) title() string {
-	return fmt.Sprintf("%s, %d bases: %s %s", s.scenario, s.bases, s.measurement, s.name)
+// miss notes what is not there any more, in few words: a size that was not run, or requests of which there are
+// none at all. A kind of request that nobody sends is no loss.
+func (c *Comparison) miss(before series, present []series) {
+	what := fmt.Sprintf("%s, %d bases", before.scenario, before.bases)
+	run, measured := false, false
+	for _, s := range present {
+		if s.scenario == before.scenario && s.bases == before.bases {
+			run, measured = true, measured || s.measurement == before.measurement
+		}
+	}
+	switch requests := before.measurement == Responsiveness; {
+	case run && requests && measured:
+		return
+	case run && requests:
+		what += ": " + before.measurement
+	case run:
+		what += fmt.Sprintf(": %s %s", before.measurement, before.name)
+	}
+	if !slices.Contains(c.Missing, what) {
+		c.Missing = append(c.Missing, what)
+	}
 }
 
 // compare judges the figures of one measure.

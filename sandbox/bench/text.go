@@ -149,7 +149,7 @@ func (c *Comparison) write(b *strings.Builder) {
 		fmt.Fprintf(b, "warning: %s\n", w)
 	}
 	for _, m := range c.Missing {
-		fmt.Fprintf(b, "not compared, since it is not there any more: %s\n", m)
+		fmt.Fprintf(b, "not compared, since it was not measured now: %s\n", m)
 	}
 	for _, change := range c.Changes {
 		fmt.Fprintf(b, "%s\n", change)

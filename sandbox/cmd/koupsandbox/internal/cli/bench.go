@@ -174,7 +174,7 @@ func (s *commands) benchProgress(o *bench.Options) {
 	o.Measured = func(run bench.Run) {
 		done++
 		line.clear()
-		say(s.Err, "run %d of %d: %s, %d bases: %s after %.1f s%s\n", done, all, strings.TrimSpace(run.Scenario+" "+run.Cell), run.Bases, run.Verdict,
+		say(s.Err, "run %d of %d: %s, %d bases: %s after %.1fs%s\n", done, all, strings.TrimSpace(run.Scenario+" "+run.Cell), run.Bases, run.Verdict,
 			run.Elapsed.Seconds(), startupOf(run))
 	}
 	say(s.Err, "Measuring in %d runs\n", all)
