@@ -115,21 +115,21 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	if err != nil {
 		return nil, err
 	}
-	if len(counts) == 0 {
-		one, err := load(paths, source.Options{Vars: vars})
-		return [][]*source.Scenario{one}, err
+	asWritten, err := load(paths, source.Options{Vars: vars})
+	if len(counts) == 0 || err != nil {
+		return [][]*source.Scenario{asWritten}, err
 	}
 	if _, twice := vars[basesFlag]; twice {
 		return nil, usageError{errors.New("--bases sets the variable bases, and so does --var: leave one out")}
 	}
+	for _, sc := range asWritten {
+		if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
+			return nil, usageError{fmt.Errorf("%s has no variable bases, which --bases sets: give it one (vars: {bases: 4}), and under bases count: ${{ vars.bases }}", sc.File)}
+		}
+	}
 	for _, n := range counts {
 		vars[basesFlag] = n
 		size, err := load(paths, source.Options{Vars: vars})
-		for _, sc := range size {
-			if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
-				err = usageError{fmt.Errorf("%s has no variable bases, which --bases sets: give it one (vars: {bases: 4}), and count: ${{ vars.bases }} under bases", sc.File)}
-			}
-		}
 		if err != nil {
 			return nil, err
 		}
