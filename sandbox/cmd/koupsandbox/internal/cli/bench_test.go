@@ -14,7 +14,7 @@ func TestBenchIsMisused(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{
 		"fixed.yaml": "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\nmetadata: {name: fixed}\nspec:\n  description: It has as many bases as it says.\n" +
-			"  steps:\n    - sleep: {for: 1s}\n",
+			"  steps:\n    - sleep: {for: 1s, reason: there is nothing to wait for}\n",
 		"base.json": `{"format": 1, "runs": [{"scenario": "startup", "bases": 1, "verdict": "passed"}]}`,
 	} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
