@@ -44,7 +44,7 @@ var layers = []struct {
 	{"the daemon", []string{"sandbox/internal/daemon"}},
 	{"Up, Down, Open", []string{"sandbox"}},
 	{"scenarios", []string{"sandbox/scenario"}},
-	{"the fuzzer, and the board", []string{"sandbox/board", "sandbox/fuzz"}},
+	{"the fuzzer, the board, and the measuring of service levels", []string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
 	{"what makes a release", []string{"hack"}},
