@@ -60,7 +60,7 @@ func Execute(ctx context.Context, o Options) (*Result, error) {
 			}
 			if ctx.Err() != nil {
 				r.Stopped = true
-				return r, nil
+				return r, nil //nolint:nilerr // whoever has stopped it knows
 			}
 		}
 	}
