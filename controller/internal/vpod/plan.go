@@ -136,6 +136,7 @@ func (s *situation) next() step {
 		if there && biz.State == arklet.StateActivated && (i > 0 || !s.differs(w)) {
 			if !s.differs(w) {
 				delete(s.failed, install(w)) // whatever went wrong before
+				delete(s.failed, uninstall(w))
 			}
 			serves = w.Version
 			break
@@ -199,6 +200,13 @@ func (s *situation) overruled(i int) bool {
 func (s *situation) differs(w arklet.Module) bool {
 	p := s.placed[w.Version]
 	return p != nil && (p.unfit || !s.neverSame && p.url != "" && p.url != w.URL)
+}
+
+// has says whether a module that is wanted is active, and need not be installed anew: a base that crashed in
+// the middle of a replacement may have installed the new jar at its start.
+func (s *situation) has(w arklet.Module) bool {
+	biz, there := s.list[w.Version]
+	return there && biz.State == arklet.StateActivated && !s.differs(w)
 }
 
 // replaces says whether the newest Pod's jar is to take the place of another one of its version, or

@@ -112,7 +112,8 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		l.settle(s.list, now)
 		remembered = len(l.placed) - before
-		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module) {
+		troubles, replaces := len(l.failed), l.replacing != nil
+		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
 			l.replacing = nil
 		}
 		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
@@ -120,6 +121,9 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		s.replacing = l.replacing
 		do = s.next()
+		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
+			p.publishers.trigger(key)
+		}
 		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
 			l.removing = do.module.Version
 		}
