@@ -18,6 +18,8 @@ type life struct {
 	// created, scheduled and ready are when a watch told it first; begun is when its base began to install
 	// its first module, running when the last one ran.
 	created, scheduled, begun, running, ready time.Time
+	// earliest is when the API has made the Pod, in whole seconds: nothing happened to it before.
+	earliest time.Time
 	// served is when the first of its Services listed it as ready.
 	served time.Time
 }
@@ -72,7 +74,10 @@ func (l *lives) pod(e *timeline.Event, since time.Time) {
 	}
 	one := l.byUID[p.UID]
 	if one == nil {
-		one = &life{created: e.Time, modules: p.Modules}
+		one = &life{created: e.Time, earliest: p.Created, modules: p.Modules}
+		if one.earliest.IsZero() || one.earliest.After(e.Time) {
+			one.earliest = e.Time
+		}
 		l.all = append(l.all, one)
 		l.byUID[p.UID], l.byName[p.Name] = one, one
 	}
@@ -88,13 +93,14 @@ func (l *lives) pod(e *timeline.Event, since time.Time) {
 }
 
 // install finds when the base of a Pod installed its modules. A Pod that finds its modules on the base waits
-// for no install, and has neither time; a base may be told of the Pod before this watch is.
+// for no install, and has neither time. A base may be told of the Pod, and have installed it, before this
+// watch is told: what counts is the time that the API gives the Pod, in whole seconds.
 func (l *lives) install(o *life) {
 	for _, module := range o.modules {
 		var begun, running time.Time
 		for _, c := range l.changes[place{o.base, module}] {
 			switch {
-			case c.at.Before(o.created), !o.ready.IsZero() && c.at.After(o.ready):
+			case c.at.Before(o.earliest), !o.ready.IsZero() && c.at.After(o.ready):
 			case c.state == timeline.ModuleResolved && begun.IsZero():
 				begun = c.at
 			case c.state == timeline.ModuleActivated && !begun.IsZero() && running.IsZero():
