@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -133,7 +134,7 @@ func (m *Run) measure(l *lives, before, after look) {
 	if len(l.all) == 0 {
 		m.Notes = append(m.Notes, "no module Pod was created: there is nothing of Pods to measure")
 	}
-	if err := firstOf(before.err, after.err); err != nil {
+	if err := cmp.Or(before.err, after.err); err != nil {
 		m.Notes = append(m.Notes, "API responsiveness is not measured: "+err.Error())
 		return
 	}
@@ -142,15 +143,6 @@ func (m *Run) measure(l *lives, before, after look) {
 		m.Notes = append(m.Notes, "API responsiveness is not measured: the API server's counters went back, since it began anew or another one answered")
 	}
 	m.Items = append(m.Items, items...)
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // cellOf names a cell of a matrix.

@@ -26,9 +26,6 @@ const (
 	// lateEnough is a quarter of the time that a request has unless a scenario says otherwise; that counts
 	// from when the request was due.
 	lateEnough = 500 * time.Millisecond
-	// drained is how long the module of a deleted Pod stays on its base at speed 1 (MODULE_DRAIN): a request
-	// that the machine holds up for longer does not find it.
-	drained = 2 * time.Second
 	// catchTime is how long the run may take at its end to see everything that has happened.
 	catchTime = 15 * time.Second
 	// lookAgain is the pause between two looks at the bases meanwhile.

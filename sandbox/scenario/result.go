@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -59,7 +60,7 @@ func (r *Run) TooBusy() string {
 	for _, t := range r.Traffic {
 		late = max(late, t.Late)
 	}
-	if late > min(tooLate, drained/time.Duration(max(r.Speed, 1))) || r.onlyTimeouts() {
+	if late > min(tooLate, judge.Draining/time.Duration(max(r.Speed, 1))) || r.onlyTimeouts() {
 		return fmt.Sprintf("the machine is too busy: it was up to %.1f s late", late.Seconds())
 	}
 	return ""

@@ -133,8 +133,8 @@ func (s *situation) next() step {
 			continue
 		}
 		biz, there := s.list[w.Version]
-		if there && biz.State == arklet.StateActivated && (i > 0 || !s.differs(w)) {
-			if !s.differs(w) {
+		if has := s.has(w); has || i > 0 && there && biz.State == arklet.StateActivated {
+			if has {
 				delete(s.failed, install(w)) // whatever went wrong before
 				delete(s.failed, uninstall(w))
 			}
