@@ -104,7 +104,15 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 			s.list[biz.Version] = biz
 		}
 		for i := len(views) - 1; i >= 0; i-- {
-			s.add(views[i], p)
+			s.add(views[i], p, key)
+		}
+		if r := l.replacing; r != nil && !r.notReady.IsZero() {
+			r.quiet = quiet{}
+			for _, v := range views {
+				if v.module.Module == r.module {
+					r.quiet = r.quiet.with(p.quietSince(v.entry, r.notReady, now, key))
+				}
+			}
 		}
 		for _, placed := range l.placed {
 			e := l.pods[placed.by]
@@ -135,7 +143,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 
 // add takes up what a Pod asks for, or gives up; the newest Pod comes first. The caller holds the
 // store's lock.
-func (s *situation) add(v view, p *Provider) {
+func (s *situation) add(v view, p *Provider, key workerKey) {
 	m := v.module.Module
 	if !v.module.installable() {
 		return
@@ -154,6 +162,9 @@ func (s *situation) add(v view, p *Provider) {
 			}
 			l.comes = l.comes || p.rollouts.successorTo(pod)
 			l.preStop = max(l.preStop, min(v.module.preStop, l.until.Sub(l.since)))
+			if now := s.now; now.Before(l.until) {
+				l.quiet = l.quiet.with(p.quietSince(v.entry, v.notReadySince, now, key))
+			}
 		}
 		s.leaving[m.Version] = l
 		return
