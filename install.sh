@@ -1,16 +1,23 @@
 #!/bin/sh
-# Installs koupsandbox, without root, and undoes that again:
-#
-#   sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
-#   sh install.sh --uninstall [--dir DIR]
-#
-#   --version VERSION  such as v1.2.3; one that belongs to a release installs that release by itself
-#   --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
-#   --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
-#
-# The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR.
-# It needs curl or wget, tar, gzip, and sha256sum, shasum or openssl.
+# Installs koupsandbox, without root, and undoes that again: see usage.
 set -eu
+
+# It is a text of its own, since a script that comes through a pipe cannot read itself.
+usage() {
+  cat <<'TEXT'
+Installs koupsandbox, without root, and undoes that again:
+
+  sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
+  sh install.sh --uninstall [--dir DIR]
+
+  --version VERSION  such as v1.2.3; one that belongs to a release installs that release by itself
+  --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
+  --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
+
+The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR.
+It needs curl or wget, tar, gzip, and sha256sum, shasum or openssl.
+TEXT
+}
 
 version=
 version=${KOUPSANDBOX_VERSION:-$version}
@@ -21,6 +28,9 @@ uninstall=false
 # What is installed: a folder with everything, links to files in it, and the list of folders that were made.
 links='bin/koupsandbox koupsandbox
 share/man/man1/koupsandbox.1 man/man1/koupsandbox.1
+share/man/man1/koup-controlplane.1 man/man1/koup-controlplane.1
+share/man/man1/module-controller.1 man/man1/module-controller.1
+share/man/man1/fakebase.1 man/man1/fakebase.1
 share/bash-completion/completions/koupsandbox completions/koupsandbox.bash
 share/zsh/site-functions/_koupsandbox completions/_koupsandbox
 share/fish/vendor_completions.d/koupsandbox.fish completions/koupsandbox.fish'
@@ -31,7 +41,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 while [ $# -gt 0 ]; do
   case $1 in
     --uninstall) uninstall=true; shift; continue ;;
-    -h | --help) sed -n '2,/^set/ s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) usage; exit 0 ;;
     --version | --dir | --mirror) if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi ;;
     *) fail "there is no argument $1; see: sh install.sh --help" ;;
   esac

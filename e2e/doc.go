@@ -13,6 +13,7 @@
 //	outage_test.go     the broker and the controller restart
 //	crash_test.go      parts of a sandbox are killed, each in a sandbox of its own
 //	cli_test.go        the command line is misused
+//	bench_test.go      service levels are measured, and compared with a baseline
 //	internal/box/      a sandbox, driven through its command line
 //	internal/module/   the objects that put modules on bases
 //	bench/             make bench: how fast and how large everything is

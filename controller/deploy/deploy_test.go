@@ -238,17 +238,18 @@ func TestObjects(t *testing.T) {
 // that needs it.
 func TestRights(t *testing.T) {
 	want := map[string]string{
-		"nodes":                        "get list watch create update delete", // internal/vnode
-		"nodes/status":                 "update",                              // internal/vnode
-		"pods":                         "get list watch patch delete",         // internal/vpod, internal/moduleview
-		"pods/status":                  "update",                              // internal/vpod
-		"events":                       "create patch",                        // internal/vpod, internal/notice
-		"apps/deployments":             "list watch",                          // internal/peer, internal/baseline
-		"apps/daemonsets":              "list watch",                          // internal/baseline, internal/notice
-		"apps/deployments/scale":       "patch",                               // internal/peer
-		"koupleless.io/modules":        "list watch create update",            // internal/moduleview
-		"koupleless.io/modules/status": "update",                              // internal/moduleview
-		"configmaps":                   "get",                                 // internal/configmap
+		"nodes":                           "get list watch create update delete", // internal/vnode
+		"nodes/status":                    "update",                              // internal/vnode
+		"pods":                            "get list watch patch delete",         // internal/vpod, internal/moduleview
+		"pods/status":                     "update",                              // internal/vpod
+		"events":                          "create patch",                        // internal/vpod, internal/notice
+		"apps/deployments":                "list watch",                          // internal/peer, internal/baseline
+		"apps/daemonsets":                 "list watch",                          // internal/baseline, internal/notice
+		"apps/deployments/scale":          "patch",                               // internal/peer
+		"koupleless.io/modules":           "list watch create update",            // internal/moduleview
+		"koupleless.io/modules/status":    "update",                              // internal/moduleview
+		"configmaps":                      "get",                                 // internal/configmap
+		"discovery.k8s.io/endpointslices": "list",                                // internal/vpod
 		"authorization.k8s.io/subjectaccessreviews":     "create",                              // internal/kubelet
 		"coordination.k8s.io/leases in kube-node-lease": "get list watch create update delete", // internal/vnode, internal/peer
 	}

@@ -32,6 +32,7 @@ import (
 	"syscall"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	levels "github.com/koupleless/koupsandbox/sandbox/bench"
 )
 
 func main() {
@@ -103,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (missed b
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
 
 	r := report{Quick: o.quick}
-	if r.Machine, err = machineOf(ctx); err != nil {
+	if r.Machine, err = levels.MachineOf(ctx); err != nil {
 		return false, err
 	}
 	for _, s := range scenarios {

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"text/tabwriter"
-	"time"
 
-	"github.com/shirou/gopsutil/v4/cpu"
-	"github.com/shirou/gopsutil/v4/host"
-	"github.com/shirou/gopsutil/v4/mem"
+	levels "github.com/koupleless/koupsandbox/sandbox/bench"
 )
 
 // figure is one measured value.
@@ -33,7 +27,7 @@ type figure struct {
 
 // report is all that was measured, and where.
 type report struct {
-	Machine machine `json:"machine"`
+	Machine levels.Machine `json:"machine"`
 	// Quick: with fewer bases, so that targets for many are not judged.
 	Quick   bool     `json:"quick,omitempty"`
 	Figures []figure `json:"figures"`
@@ -97,35 +91,4 @@ func (r report) write(file string) error {
 		return fmt.Errorf("writing the figures: %w", err)
 	}
 	return nil
-}
-
-// machine is what it was measured on, without which figures say nothing.
-type machine struct {
-	CPU    string    `json:"cpu"`
-	Cores  int       `json:"cores"`
-	Memory uint64    `json:"memoryBytes"`
-	Kernel string    `json:"kernel"`
-	Go     string    `json:"go"`
-	Date   time.Time `json:"date"`
-}
-
-func machineOf(ctx context.Context) (machine, error) {
-	cpus, cpuErr := cpu.InfoWithContext(ctx)
-	memory, memoryErr := mem.VirtualMemoryWithContext(ctx)
-	kernel, kernelErr := host.KernelVersionWithContext(ctx)
-	if err := errors.Join(cpuErr, memoryErr, kernelErr); err != nil {
-		return machine{}, fmt.Errorf("looking at the machine: %w", err)
-	}
-	m := machine{Cores: runtime.NumCPU(), Memory: memory.Total, Kernel: runtime.GOOS + " " + kernel, Go: runtime.Version(),
-		Date: time.Now().UTC().Truncate(time.Second), CPU: "(unknown)"}
-	if len(cpus) > 0 && cpus[0].ModelName != "" {
-		m.CPU = cpus[0].ModelName
-	}
-	return m, nil
-}
-
-// String is one line.
-func (m machine) String() string {
-	return fmt.Sprintf("%s, %d cores, %.0f GiB, %s, %s, %s", m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go,
-		m.Date.Format(time.RFC3339))
 }

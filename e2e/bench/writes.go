@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	levels "github.com/koupleless/koupsandbox/sandbox/bench"
 )
 
 // writes counts writes to the API by what was written, such as "PATCH pods/status": those that the
@@ -26,11 +25,7 @@ func (b *bench) writesOf(ctx context.Context, client kubernetes.Interface) (writ
 	if err != nil {
 		return writes{}, err
 	}
-	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return writes{}, fmt.Errorf("asking the API server for its metrics: %w", err)
-	}
-	got, err := box.ParseMetrics(bytes.NewReader(text))
+	got, err := levels.APIMetrics(ctx, client.Discovery().RESTClient())
 	return writes{count(sent, "module_controller_api_requests_total", "method"), count(got, "apiserver_request_total", "verb")}, err
 }
 
@@ -38,13 +33,10 @@ func (b *bench) writesOf(ctx context.Context, client kubernetes.Interface) (writ
 var writing = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
 // count adds a counter up by verb and what it is about.
-func count(m box.Metrics, name, verb string) map[string]float64 {
+func count(m levels.Metrics, name, verb string) map[string]float64 {
 	counts := map[string]float64{}
 	for _, metric := range m[name].GetMetric() {
-		labels := map[string]string{}
-		for _, l := range metric.GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
+		labels := levels.LabelsOf(metric)
 		if slices.Contains(writing, labels[verb]) {
 			about := strings.TrimSuffix(labels["resource"]+"/"+labels["subresource"], "/")
 			counts[labels[verb]+" "+about] += metric.GetCounter().GetValue()

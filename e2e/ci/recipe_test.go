@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,18 +27,34 @@ func TestRecipe(t *testing.T) {
 	if diff := cmp.Diff(english, recipe("zh")); diff != "" {
 		t.Errorf("the recipes differ (-en +zh):\n%s", diff)
 	}
-	release, folder, home := serve(t), workspace(t), shortFolder(t)
-	must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "broken-release.yaml")))
-	must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "controller-restart.yaml")))
+	release, home := serve(t), shortFolder(t)
 	script := strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", release.mirror).Replace(english)
-	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
-	cmd.Dir = folder
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, script, out)
+	cached := "" // as a runner with another folder gets it
+	for _, downloads := range [][]string{{"install.sh", "checksums.txt", folderName()}, nil} {
+		folder := workspace(t)
+		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "broken-release.yaml")))
+		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "controller-restart.yaml")))
+		before, programs := names(t, folder), filepath.Join(folder, ".koupsandbox")
+		if cached != "" {
+			must(t, os.Rename(cached, programs))
+		}
+		cached = programs
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		cmd.Dir = folder
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, script, out)
+		}
+		if diff := cmp.Diff(downloads, release.downloads()); diff != "" {
+			t.Errorf("downloads (-want +got):\n%s", diff)
+		}
+		after := slices.DeleteFunc(names(t, folder), func(name string) bool { return name == "reports" || name == ".koupsandbox" })
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("the recipe leaves more than it says (-before +after):\n%s", diff)
+		}
+		if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "reports"))); diff != "" {
+			t.Errorf("reports (-want +got):\n%s", diff)
+		}
+		nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
 	}
-	if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "reports"))); diff != "" {
-		t.Errorf("reports (-want +got):\n%s", diff)
-	}
-	nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
+	"github.com/koupleless/koupsandbox/sandbox/bench"
 )
 
 const (
@@ -196,7 +197,7 @@ func startController(t *testing.T, b *box.Box, at string) *world {
 func (w *world) quiet(context.Context) error {
 	answer := httptest.NewRecorder()
 	w.Metrics().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	metrics, err := box.ParseMetrics(answer.Body)
+	metrics, err := bench.ParseMetrics(answer.Body)
 	if err == nil && metrics["module_controller_queue_depth"] == nil {
 		err = errors.New("there is no such metric")
 	}

@@ -33,6 +33,12 @@ import (
 // shells are those that install.sh has to run in, each as it is called.
 var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"}, "bash": {"bash", "--posix"}}
 
+// linked are the files of an archive that install.sh makes links to.
+var linked = []string{
+	"koupsandbox", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish",
+	"man/man1/koupsandbox.1", "man/man1/koup-controlplane.1", "man/man1/module-controller.1", "man/man1/fakebase.1",
+}
+
 // program stands for koupsandbox.
 const program = "#!/bin/sh\necho koupsandbox VERSION\n"
 
@@ -45,7 +51,7 @@ func mirror(t *testing.T, versions ...string) string {
 		var archive bytes.Buffer
 		zip := gzip.NewWriter(&archive)
 		w := tar.NewWriter(zip)
-		for _, name := range []string{"koupsandbox", "man/man1/koupsandbox.1", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish"} {
+		for _, name := range linked {
 			text := strings.ReplaceAll(program, "VERSION", version)
 			check.Must(t, w.WriteHeader(&tar.Header{Name: top + "/" + name, Mode: 0o755, Size: int64(len(text))}))
 			_, err := w.Write([]byte(text))
@@ -165,11 +171,14 @@ func TestInstallsAndUndoesIt(t *testing.T) {
 					"DIR/share/fish\nDIR/share/fish/vendor_completions.d\n",
 				"bin/koupsandbox":                                  "-> /lib/koupsandbox/koupsandbox",
 				"share/man/man1/koupsandbox.1":                     "-> /lib/koupsandbox/man/man1/koupsandbox.1",
+				"share/man/man1/koup-controlplane.1":               "-> /lib/koupsandbox/man/man1/koup-controlplane.1",
+				"share/man/man1/module-controller.1":               "-> /lib/koupsandbox/man/man1/module-controller.1",
+				"share/man/man1/fakebase.1":                        "-> /lib/koupsandbox/man/man1/fakebase.1",
 				"share/bash-completion/completions/koupsandbox":    "-> /lib/koupsandbox/completions/koupsandbox.bash",
 				"share/zsh/site-functions/_koupsandbox":            "-> /lib/koupsandbox/completions/_koupsandbox",
 				"share/fish/vendor_completions.d/koupsandbox.fish": "-> /lib/koupsandbox/completions/koupsandbox.fish",
 			}
-			for _, name := range []string{"koupsandbox", "man/man1/koupsandbox.1", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish"} {
+			for _, name := range linked {
 				want["lib/koupsandbox/"+name] = text
 			}
 			if diff := cmp.Diff(want, i.tree()); diff != "" {
@@ -271,6 +280,25 @@ func TestInstallRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// It explains itself, also when it comes through a pipe.
+func TestInstallExplainsItself(t *testing.T) {
+	each(t, func(t *testing.T, i installer) {
+		fromFile, code := i.run("--help")
+		if code != 0 || !strings.Contains(fromFile, "--mirror URL") {
+			t.Errorf("exit status %d, want 0 and what --mirror does:\n%s", code, fromFile)
+		}
+		script, err := os.Open("../../install.sh")
+		check.Must(t, err)
+		defer func() { _ = script.Close() }() // only read
+		cmd := exec.CommandContext(t.Context(), i.shell[0], append(i.shell[1:], "-s", "--", "--help")...)
+		cmd.Stdin = script
+		fromPipe, err := cmd.CombinedOutput()
+		if diff := cmp.Diff(fromFile, string(fromPipe)); diff != "" || err != nil {
+			t.Errorf("through a pipe: %v (-file +pipe):\n%s", err, diff)
+		}
+	})
 }
 
 // otherSystem serves a release for other systems only.

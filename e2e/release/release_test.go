@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -127,6 +128,7 @@ func TestReleaseIsTheSame(t *testing.T) {
 			}
 		}
 	})
+	t.Run("content", func(t *testing.T) { content(t, filepath.Join(out, archive)) })
 	t.Run("bill of materials", func(t *testing.T) { materials(t, out, archive) })
 	t.Run("installs", func(t *testing.T) { installs(t, out) })
 }
@@ -180,6 +182,21 @@ func materials(t *testing.T, out, archive string) {
 	}
 	if texts < 100 {
 		t.Errorf("it lists only %d modules", texts)
+	}
+}
+
+// content holds what is in an archive to what it promises, and each page of the manual to the flags of its program.
+func content(t *testing.T, archive string) {
+	files := unpacked(t, archive)
+	want := append([]string{"CHANGELOG.md", "LICENSE", "THIRD-PARTY-LICENSES", "fakebase", "koup-controlplane", "module-controller"}, linked...)
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(files))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for program, flag := range map[string]string{"module-controller": `--mqtt-broker HOST`, "fakebase": `--mqtt URL`} {
+		said := "\n.TP\n.B " + strings.ReplaceAll(flag, "-", `\-`) + "\n"
+		if page := files["man/man1/"+program+".1"]; !strings.Contains(page, said) {
+			t.Errorf("the page of %s does not say %q:\n%s", program, said, page)
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *release) build(ctx context.Context, p platform) (string, error) {
 	return bin, nil
 }
 
-// spoken are the files that koupsandbox itself writes, as this machine's says them.
+// spoken are the files that the programs themselves write, as those of this machine say them.
 func (r *release) spoken(ctx context.Context) ([]file, error) {
 	bin, err := r.build(ctx, platform{runtime.GOOS, runtime.GOARCH})
 	if err != nil {
@@ -78,15 +78,35 @@ func (r *release) spoken(ctx context.Context) ([]file, error) {
 		"completions/koupsandbox.fish": {"completion", "fish"},
 		"man/man1/koupsandbox.1":       {"man"},
 	} {
-		cmd := exec.CommandContext(ctx, filepath.Join(bin, program), args...)
-		cmd.Env = []string{"HOME=/"} // the texts name no folder of this machine
-		var problem bytes.Buffer
-		cmd.Stderr = &problem
-		text, err := cmd.Output()
+		text, err := say(ctx, filepath.Join(bin, program), args...)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", cmd, err, problem.String())
+			return nil, err
 		}
 		files = append(files, file{name: name, text: text})
 	}
+	for name, about := range map[string]string{
+		"koup-controlplane": "the Kubernetes control plane of a sandbox",
+		"module-controller": "show the bases of Koupleless to Kubernetes as Nodes, and their modules as Pods",
+		"fakebase":          "simulate Koupleless bases",
+	} {
+		help, err := say(ctx, filepath.Join(bin, name), "--help")
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: "man/man1/" + name + ".1", text: page(name, about, string(help))})
+	}
 	return files, nil
+}
+
+// say runs a program, and returns what it prints.
+func say(ctx context.Context, path string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = []string{"HOME=/"} // the texts name no folder of this machine
+	var problem bytes.Buffer
+	cmd.Stderr = &problem
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", cmd, err, problem.String())
+	}
+	return text, nil
 }

@@ -7,6 +7,7 @@
 //
 //	main.go      flags, and the order of things
 //	build.go     the programs of a platform, and the files that go with them
+//	man.go       pages of the manual
 //	archive.go   an archive, and checksums
 //	bom.go       what programs are made of, and the texts of the licenses
 //	describe.go  the statement, the formula, the manifest and install.sh

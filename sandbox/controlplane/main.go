@@ -21,7 +21,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/component-base/version"
-	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
@@ -54,7 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		etcdmain.Main(args) // exits the process itself
 		return 0
 	case "kube-apiserver":
-		return runCobra(apiserver.NewAPIServerCommand(), args)
+		return runCobra(newAPIServerCommand(), args)
 	case "kube-controller-manager":
 		return runCobra(controllermanager.NewControllerManagerCommand(), args)
 	case "kube-scheduler":

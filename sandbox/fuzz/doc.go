@@ -11,7 +11,8 @@
 //	times.go     how long a schedule may take, at any speed
 //	disturb.go   its disturbances: how they begin, and end again
 //	template.go  the workloads' objects
-//	shrink.go    a smaller schedule that fails in the same way
+//	reduce.go    runs smaller and smaller schedules that fail in the same way
+//	shrink.go    what is smaller than a schedule
 //	pool.go      the sandboxes that schedules run in
 //	growth.go    the memory of controllers over many schedules
 //	group.go     failures of the same kind

@@ -3,6 +3,7 @@ package fuzz
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,7 +139,8 @@ func TestOnly(t *testing.T) {
 
 // What disturbs ends, and what needs the API server finds it there.
 func TestDisturbancesEnd(t *testing.T) {
-	for seed := range uint64(300) {
+	waited := 0
+	for seed := range uint64(3000) {
 		away := map[string]string{}
 		faults := map[string]bool{}
 		s := generator{}.draw(seed)
@@ -184,6 +186,12 @@ func TestDisturbancesEnd(t *testing.T) {
 			if (step.Apply != nil || step.Scale != nil || step.Delete != nil) && away["apiserver"] != "" {
 				t.Fatalf("seed %d: something is written while the API server is away: %s", seed, s)
 			}
+			if d := step.Delete; d != nil && d.Kind == "Pod" && !d.NoWait {
+				waited++
+				if held := strings.Join(slices.Collect(maps.Values(away)), ""); held != "" || len(faults) > 0 {
+					t.Fatalf("seed %d: a Pod is waited for that %s %v may hold up: %s", seed, held, faults, s)
+				}
+			}
 		}
 		for name, how := range away {
 			if how != "" {
@@ -193,6 +201,9 @@ func TestDisturbancesEnd(t *testing.T) {
 		if len(faults) > 0 {
 			t.Errorf("seed %d: faults %v are there in the end: %s", seed, faults, s)
 		}
+	}
+	if waited == 0 {
+		t.Error("no Pod was waited for")
 	}
 }
 

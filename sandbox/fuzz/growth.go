@@ -8,10 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/bench"
 )
 
 const (
@@ -93,10 +91,9 @@ func goroutines(ctx context.Context, url string) uint64 {
 		return 0
 	}
 	defer func() { _ = response.Body.Close() }() // what counts has been read
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
-	if one := families["go_goroutines"].GetMetric(); err == nil && len(one) == 1 {
-		return uint64(one[0].GetGauge().GetValue())
+	metrics, err := bench.ParseMetrics(response.Body)
+	if err != nil {
+		return 0
 	}
-	return 0
+	return uint64(metrics.Sum("go_goroutines", nil))
 }

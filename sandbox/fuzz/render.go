@@ -231,7 +231,7 @@ func (r *renderer) move(i int, m Move) {
 		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When), Reason: "until " + string(m.When)}})
 	}
 	switch {
-	case kind.bases:
+	case kind.bases, m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod: // they wait for what may be held up
 		r.endDue(func(open) bool { return true })
 	case kind.api:
 		r.endDue(func(o open) bool { return o.kind.resource == apiServer })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -51,14 +52,15 @@ func (r *Report) Verdict() Verdict {
 }
 
 // TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
-// sent, or a processor woke up, more than a second late, or half a second late and the run lost nothing
-// but requests that had no answer in time. Empty means that it did not.
+// sent, or a processor woke up, more than a second late, or as late as the module of a deleted Pod stays
+// on its base, or half a second late and the run lost nothing but requests that had no answer in time.
+// Empty means that it did not.
 func (r *Run) TooBusy() string {
 	var late time.Duration
 	for _, t := range r.Traffic {
 		late = max(late, t.Late)
 	}
-	if late > tooLate || r.onlyTimeouts() {
+	if late > min(tooLate, judge.Draining/time.Duration(max(r.Speed, 1))) || r.onlyTimeouts() {
 		return fmt.Sprintf("the machine is too busy: it was up to %.1f s late", late.Seconds())
 	}
 	return ""
@@ -97,6 +99,8 @@ type Run struct {
 	Cell map[string]any `json:"cell,omitempty"`
 	// Attempt counts repetitions from 1.
 	Attempt int `json:"attempt"`
+	// Speed of the sandbox, by which all periods are divided; 0 = 1.
+	Speed int `json:"speed,omitempty"`
 	// Seed of this run. It follows from that of the Report.
 	Seed uint64 `json:"seed"`
 	// Again is the command that repeats the run with everything random as it was.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 )
 
 // A machine that stood still is no excuse for anything but requests without an answer in time, unless it
@@ -24,6 +25,8 @@ func TestTooBusy(t *testing.T) {
 		"other losses, a very late machine":  {run: Run{Traffic: []Traffic{stream(tooLate+1, 11, timeouts)}}, busy: true},
 		"timeouts and a check that failed":   {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Checks: []Check{{Verdict: Failed}}}},
 		"timeouts and a step that failed":    {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Steps: []*Step{{Verdict: Failed}}}},
+		"other losses at speed 5, held up":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5+1, 1, timeouts)}}, busy: true},
+		"other losses at speed 5, in time":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5, 1, timeouts)}}},
 		"only another stream's machine late": {run: Run{Traffic: []Traffic{stream(0, 10, timeouts), {Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
 		"a late machine and nothing lost":    {run: Run{Traffic: []Traffic{{Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
 	} {

@@ -67,7 +67,7 @@ func errored(err error) bool {
 
 // perform makes the run and returns its report; what it has made is there still.
 func (e *execution) perform(ctx context.Context) *Run {
-	e.run.Started = time.Now()
+	e.run.Started, e.run.Speed = time.Now(), e.r.status.Speed
 	spec := &e.in.Spec
 	limited, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), spec.Timeout.Duration,
 		fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))

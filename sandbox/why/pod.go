@@ -189,7 +189,7 @@ func terminatingUnserved(v *view) *finding {
 func terminating(v *view) *finding {
 	at := v.deletedAt().Time
 	return &finding{cause: fmt.Sprintf("%s is deleted for %s: its module drains, so that requests cease to come, and is uninstalled then", v.name(), v.ago(at)),
-		advice: "wait: that takes the time of MODULE_DRAIN and of an uninstall, or longer while a successor is on its way; the grace period ends at " + clock(v.Pod.DeletionTimestamp.Time)}
+		advice: "wait: that takes the time of MODULE_DRAIN and of an uninstall, or longer while a successor is on its way or a Service sends it requests; the grace period ends at " + clock(v.Pod.DeletionTimestamp.Time)}
 }
 
 // gaveWay: another version of the module serves on the base (document 5.2, batch update).

@@ -41,6 +41,22 @@ type departure struct {
 	comes bool      // a Pod that waits for a Node may come instead
 	// preStop is how long the module is to go on serving since then.
 	preStop time.Duration
+	quiet   quiet // its Pods
+}
+
+// quiet is since when no Service sends requests to some Pods any more.
+type quiet struct {
+	since time.Time
+	not   bool // to one of them it does, or that is not known yet
+}
+
+// with counts in a Pod more; zero means that it is not quiet.
+func (q quiet) with(since time.Time) quiet {
+	q.not = q.not || since.IsZero()
+	if since.After(q.since) {
+		q.since = since
+	}
+	return q
 }
 
 // placement is a version of a module that a Pod had put on a base.
@@ -68,6 +84,7 @@ type replacement struct {
 	module arklet.Module
 	// notReady is when every Pod of the version had been written Not Ready; zero before.
 	notReady time.Time
+	quiet    quiet // they, since then
 }
 
 // attempt is what failed: a command for a module. URL is empty but for installs.
@@ -133,9 +150,10 @@ func (s *situation) next() step {
 			continue
 		}
 		biz, there := s.list[w.Version]
-		if there && biz.State == arklet.StateActivated && (i > 0 || !s.differs(w)) {
-			if !s.differs(w) {
+		if has := s.has(w); has || i > 0 && there && biz.State == arklet.StateActivated {
+			if has {
 				delete(s.failed, install(w)) // whatever went wrong before
+				delete(s.failed, uninstall(w))
 			}
 			serves = w.Version
 			break
@@ -201,6 +219,13 @@ func (s *situation) differs(w arklet.Module) bool {
 	return p != nil && (p.unfit || !s.neverSame && p.url != "" && p.url != w.URL)
 }
 
+// has says whether a module that is wanted is active, and need not be installed anew: a base that crashed in
+// the middle of a replacement may have installed the new jar at its start.
+func (s *situation) has(w arklet.Module) bool {
+	biz, there := s.list[w.Version]
+	return there && biz.State == arklet.StateActivated && !s.differs(w)
+}
+
 // replaces says whether the newest Pod's jar is to take the place of another one of its version, or
 // was to and failed.
 func (s *situation) replaces() bool {
@@ -230,8 +255,27 @@ func (s *situation) drainedForReplacement(w arklet.Module) (left time.Duration, 
 	if s.replacing == nil || s.replacing.module != w || s.replacing.notReady.IsZero() {
 		return 0, false
 	}
-	left = max(s.unsettled, s.replacing.notReady.Add(s.drain).Sub(s.now))
+	since := s.replacing.notReady
+	left = max(s.unsettled, s.drains(since, s.drain, s.replacing.quiet, since.Add(expectedFor)))
 	return left, left <= 0
+}
+
+// drains is for how long requests may yet come to what ceased to be Ready at since: for the time of the
+// drain, and for half of MODULE_DRAIN after endpoints were seen without it. Until says how long these
+// count.
+func (s *situation) drains(since time.Time, drain time.Duration, q quiet, until time.Time) time.Duration {
+	left := since.Add(drain).Sub(s.now)
+	if s.drain <= 0 || !s.now.Before(until) {
+		return left
+	}
+	if q.not { // it hears when they have been looked at
+		look := since.Add(s.drain / 2).Sub(s.now)
+		if look <= 0 {
+			look = s.speed.Of(recheckAfter)
+		}
+		return min(look, until.Sub(s.now))
+	}
+	return max(left, min(q.since.Add(s.drain/2).Sub(s.now), until.Sub(s.now)))
 }
 
 // mayReinstall says whether a fresh install activates a version that the base keeps deactivated. It
@@ -284,11 +328,11 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	if p.idle.IsZero() {
 		p.idle = s.now
 	}
-	since, drain := p.idle, s.drain
+	left := p.idle.Add(s.drain).Sub(s.now)
 	if leaves {
-		since, drain = l.since, max(drain, l.preStop)
+		left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)
 	}
-	if left := since.Add(drain).Sub(s.now); left > 0 && drain > 0 {
+	if left > 0 {
 		wait.within(left)
 		return step{}
 	}

@@ -1,6 +1,7 @@
 package vpod
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -300,6 +301,25 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 			list: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: c.state}}, unsettled: c.unsettled}
 		if got := s.next(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// An uninstall that failed before is forgotten when the base has what the Pod wants all the same: it crashed,
+// and installed that jar at its start.
+func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
+	w := arklet.Module{Name: "m", Version: "1", URL: "new"}
+	for jar, forgotten := range map[string]bool{"new": true, "old": false} {
+		s := situation{
+			now: time.Now(), name: "m", wants: []arklet.Module{w}, leaving: map[string]departure{}, placed: map[string]*placement{"1": {url: jar}},
+			list:   map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: arklet.StateActivated}},
+			failed: map[attempt]failure{uninstall(w): {err: errors.New("the base has restarted"), next: time.Now().Add(time.Minute)}},
+		}
+		if do := s.next(); do.do != rest {
+			t.Errorf("with the %s jar it does %d", jar, do.do)
+		}
+		if _, kept := s.failed[uninstall(w)]; kept == forgotten {
+			t.Errorf("with the %s jar the failure is kept: %t", jar, kept)
 		}
 	}
 }

@@ -37,7 +37,8 @@ type Options struct {
 	// version does not. Otherwise it is uninstalled and installed again, with a gap.
 	KeepSameVersion bool
 	// Drain is how long the module of a Pod that was Ready stays installed after the Pod began to
-	// be deleted, so that the Service has forgotten it; default 2 s, negative means none.
+	// be deleted, so that the Service has forgotten it; default 2 s, negative means none. While an
+	// EndpointSlice has requests sent to it, it stays, as long as the Pod's grace period lets it.
 	Drain time.Duration
 	// Speed divides the periods that have no setting; the durations here are divided already.
 	Speed pace.Speed
@@ -110,6 +111,7 @@ type Provider struct {
 	others    *strangers
 	versions  *configmap.Resolver
 	prober    *probe.Prober
+	endpoints *endpoints
 	// operators bring bases to what Pods want; publishers bring the status of Pods to what bases
 	// say, whatever is under way there.
 	operators, publishers *workers[workerKey]
@@ -173,6 +175,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	p.publishers = &workers[workerKey]{
 		work: p.publish, atMost: opts.Speed.Of(publishAtMost), atOnce: publishAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[workerKey]*worker{},
 	}
+	p.endpoints = newEndpoints(client, opts.Speed, opts.Logger, func(key workerKey) { p.operators.trigger(key) })
 	p.chores = &workers[podKey]{
 		work: p.tend, atMost: opts.Speed.Of(publishAtMost), atOnce: choresAtOnce, speed: opts.Speed, logger: opts.Logger, byKey: map[podKey]*worker{},
 	}
@@ -199,6 +202,8 @@ func (p *Provider) Start(ctx context.Context) error {
 	defer p.publishers.stop()
 	p.chores.start(ctx)
 	defer p.chores.stop()
+	p.endpoints.lists.start(ctx)
+	defer p.endpoints.lists.stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { p.others.watch.RunWithContext(ctx) })

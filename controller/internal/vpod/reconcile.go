@@ -104,7 +104,15 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 			s.list[biz.Version] = biz
 		}
 		for i := len(views) - 1; i >= 0; i-- {
-			s.add(views[i], p)
+			s.add(views[i], p, key)
+		}
+		if r := l.replacing; r != nil && !r.notReady.IsZero() {
+			r.quiet = quiet{}
+			for _, v := range views {
+				if v.module.Module == r.module {
+					r.quiet = r.quiet.with(p.quietSince(v.entry, r.notReady, now, key))
+				}
+			}
 		}
 		for _, placed := range l.placed {
 			e := l.pods[placed.by]
@@ -112,7 +120,8 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		l.settle(s.list, now)
 		remembered = len(l.placed) - before
-		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module) {
+		troubles, replaces := len(l.failed), l.replacing != nil
+		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
 			l.replacing = nil
 		}
 		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
@@ -120,6 +129,9 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		}
 		s.replacing = l.replacing
 		do = s.next()
+		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
+			p.publishers.trigger(key)
+		}
 		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
 			l.removing = do.module.Version
 		}
@@ -131,7 +143,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 
 // add takes up what a Pod asks for, or gives up; the newest Pod comes first. The caller holds the
 // store's lock.
-func (s *situation) add(v view, p *Provider) {
+func (s *situation) add(v view, p *Provider, key workerKey) {
 	m := v.module.Module
 	if !v.module.installable() {
 		return
@@ -150,6 +162,9 @@ func (s *situation) add(v view, p *Provider) {
 			}
 			l.comes = l.comes || p.rollouts.successorTo(pod)
 			l.preStop = max(l.preStop, min(v.module.preStop, l.until.Sub(l.since)))
+			if now := s.now; now.Before(l.until) {
+				l.quiet = l.quiet.with(p.quietSince(v.entry, v.notReadySince, now, key))
+			}
 		}
 		s.leaving[m.Version] = l
 		return

@@ -38,6 +38,9 @@ type entry struct {
 	// notReadySince is when the Pod was last written Not Ready, or began to be deleted: the drain
 	// counts from here.
 	notReadySince time.Time
+	// quiet is the beginning of the first LIST of endpoints, since then, that showed none of it to which
+	// requests are sent; sent is that of the last one that showed one.
+	quiet, sent time.Time
 	// readySince is when this controller wrote that the Pod is Ready, while it is.
 	readySince time.Time
 

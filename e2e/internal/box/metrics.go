@@ -9,40 +9,8 @@ import (
 	"os"
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"github.com/koupleless/koupsandbox/sandbox/bench"
 )
-
-// Metrics are the families that a Prometheus endpoint shows, by name.
-type Metrics map[string]*dto.MetricFamily
-
-// ParseMetrics reads the text format.
-func ParseMetrics(r io.Reader) (Metrics, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(r)
-	if err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
-	}
-	return families, nil
-}
-
-// Sum adds the counters or gauges of a family for whose labels keep returns true;
-// a nil keep takes all. A family that is not there counts 0: a counter shows up with its
-// first event.
-func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) float64 {
-	total := 0.0
-	for _, metric := range m[name].GetMetric() {
-		labels := map[string]string{}
-		for _, l := range metric.GetLabel() {
-			labels[l.GetName()] = l.GetValue()
-		}
-		if keep == nil || keep(labels) {
-			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
-		}
-	}
-	return total
-}
 
 // ControllerAddr is where the module controller serves "health" or "metrics".
 // The sandbox gives it free ports, and its log tells which.
@@ -65,7 +33,7 @@ func (b *Box) ControllerAddr(what string) (string, error) {
 }
 
 // ControllerMetrics asks the module controller for its metrics.
-func (b *Box) ControllerMetrics(ctx context.Context) (Metrics, error) {
+func (b *Box) ControllerMetrics(ctx context.Context) (bench.Metrics, error) {
 	body, status, err := b.AskController(ctx, "metrics", "/metrics")
 	if err != nil {
 		return nil, err
@@ -73,7 +41,7 @@ func (b *Box) ControllerMetrics(ctx context.Context) (Metrics, error) {
 	if status != http.StatusOK {
 		return nil, fmt.Errorf("asking the controller for its metrics: it answers %d", status)
 	}
-	return ParseMetrics(strings.NewReader(body))
+	return bench.ParseMetrics(strings.NewReader(body))
 }
 
 // AskController sends a GET to one of the controller's two servers.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
@@ -72,7 +73,7 @@ func New(o Options) (*Broker, error) {
 	if passwords == (Passwords{}) {
 		passwords = NewPasswords()
 	}
-	listener, err := net.Listen("tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	listener, err := port.Listen(cmp.Or(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("opening the broker's port: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
+	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
@@ -57,7 +58,7 @@ type Relay struct {
 // NewRelay opens the listening socket, so that Addr is known; nothing is served
 // before Start.
 func NewRelay(o RelayOptions) (*Relay, error) {
-	listener, err := net.Listen("tcp", cmp.Or(o.Addr, "127.0.0.1:0"))
+	listener, err := port.Listen(cmp.Or(o.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return nil, fmt.Errorf("opening the port of the relay to the broker: %w", err)
 	}

@@ -27,7 +27,7 @@ var layers = []struct {
 }{
 	{"leaves, which import nothing of this module", []string{
 		"controller/labels", "controller/unsupported", "examples", "fakebase/fault", "sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain", "sandbox/internal/graph",
-		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/port",
 		"sandbox/internal/strictyaml", "sandbox/internal/supervise", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller, fakebase and the timeline, which know nothing of a sandbox", []string{"controller", "fakebase", "sandbox/timeline"}},
@@ -44,7 +44,7 @@ var layers = []struct {
 	{"the daemon", []string{"sandbox/internal/daemon"}},
 	{"Up, Down, Open", []string{"sandbox"}},
 	{"scenarios", []string{"sandbox/scenario"}},
-	{"the fuzzer, and the board", []string{"sandbox/board", "sandbox/fuzz"}},
+	{"the fuzzer, the board, and the measuring of service levels", []string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
 	{"what people touch", []string{"sandbox/cmd"}},
 	{"tests of the whole", []string{"e2e"}},
 	{"what makes a release", []string{"hack"}},

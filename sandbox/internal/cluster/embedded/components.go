@@ -151,7 +151,6 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	f.add("kube-api-burst", strconv.Itoa(apiQPS))
 	f.add("root-ca-file", c.pki.crt(clusterCA))
 	f.add("service-account-private-key-file", c.saKeyFile())
-	f.add("use-service-account-credentials", "true")
 	f.add("cluster-signing-cert-file", c.pki.crt(clusterCA))
 	f.add("cluster-signing-key-file", c.pki.key(clusterCA))
 	f.add("allocate-node-cidrs", "false")
@@ -210,6 +209,7 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 	f.add("authorization-kubeconfig", c.kubeconfig(name))
 	f.add("client-ca-file", c.pki.crt(clusterCA))
 	f.add("requestheader-client-ca-file", c.pki.crt(frontProxyCA))
+	f.add("authentication-skip-lookup", "true") // of these two authorities, which are known
 	f.add("bind-address", "127.0.0.1")
 	f.add("secure-port", c.port(name))
 	f.add("tls-cert-file", c.pki.crt(name))

@@ -233,9 +233,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return err
 }
 
-// startAPIServer waits until the administrator can work with the API. The API is ready for
-// everybody else about a second later, since the hooks that make the default roles sleep for a
-// second before they begin: time that the caller can use, to apply its manifests for instance.
+// startAPIServer waits until the administrator can work with the API. It is ready for everybody else
+// when the default roles are made: time that the caller can use, to apply its manifests for instance.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
 		return err
@@ -245,9 +244,10 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	return err
 }
 
+// startControllers starts the other two as soon as the API server is healthy: they need no roles, and the
+// controller manager asks for that health in steps of a second.
 func (c *ControlPlane) startControllers(ctx context.Context) error {
-	// Earlier they would only be refused, and back off.
-	if err := c.waitUntil(ctx, apiserver, c.apiReady); err != nil {
+	if err := c.waitUntil(ctx, apiserver, c.apiHealthy); err != nil {
 		return err
 	}
 	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
@@ -257,6 +257,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(
+		c.waitUntil(ctx, apiserver, c.apiReady),
 		c.waitUntil(ctx, controllerManager, c.controllersReady), c.waitUntil(ctx, scheduler, c.schedulerReady))
 }
 

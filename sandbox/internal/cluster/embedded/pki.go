@@ -75,8 +75,8 @@ func certificates(first net.IP, clusterDomain string) []certificate {
 		{"kube-controller-manager", clusterCA, subject{name: "kube-controller-manager", hosts: loopback}},
 		{"kube-scheduler", clusterCA, subject{name: "kube-scheduler", hosts: loopback}},
 		{"user-admin", clusterCA, subject{name: "koupsandbox-admin", groups: []string{"system:masters"}, client: true}},
-		{"user-kube-controller-manager", clusterCA, subject{name: "system:kube-controller-manager", client: true}},
-		{"user-kube-scheduler", clusterCA, subject{name: "system:kube-scheduler", client: true}},
+		{"user-kube-controller-manager", clusterCA, subject{name: "system:kube-controller-manager", groups: []string{"system:masters"}, client: true}},
+		{"user-kube-scheduler", clusterCA, subject{name: "system:kube-scheduler", groups: []string{"system:masters"}, client: true}},
 	}
 }
 

@@ -145,8 +145,8 @@ func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 		"kube-controller-manager":      {"kube-controller-manager", nil, true, false},
 		"kube-scheduler":               {"kube-scheduler", nil, true, false},
 		"user-admin":                   {"koupsandbox-admin", []string{"system:masters"}, false, true},
-		"user-kube-controller-manager": {"system:kube-controller-manager", nil, false, true},
-		"user-kube-scheduler":          {"system:kube-scheduler", nil, false, true},
+		"user-kube-controller-manager": {"system:kube-controller-manager", []string{"system:masters"}, false, true},
+		"user-kube-scheduler":          {"system:kube-scheduler", []string{"system:masters"}, false, true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 )
 
 // ports of the components by name. They are kept in the state folder, because kubeconfigs that
@@ -74,6 +76,6 @@ func (p ports) url(name string) string {
 	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(p[name]))
 }
 
-func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func listen(number int) (net.Listener, error) {
+	return port.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(number)))
 }

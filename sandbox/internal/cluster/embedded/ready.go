@@ -24,6 +24,10 @@ func (c *ControlPlane) etcdReady(ctx context.Context) error {
 	return c.ask(ctx, etcd, "/readyz")
 }
 
+func (c *ControlPlane) apiHealthy(ctx context.Context) error {
+	return c.ask(ctx, apiserver, "/healthz")
+}
+
 func (c *ControlPlane) apiReady(ctx context.Context) error {
 	return c.ask(ctx, apiserver, "/readyz")
 }

@@ -89,7 +89,7 @@ func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the broker's address: %w", err)
 	}
-	heartbeats, err := strconv.Atoi(port(i.Heartbeats))
+	heartbeats, err := strconv.Atoi(portOf(i.Heartbeats))
 	if err != nil {
 		return nil, fmt.Errorf("reading the address for heartbeats: %w", err)
 	}

@@ -129,7 +129,7 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 		return supervise.Spec{}, err
 	}
 	maps.Copy(settings, map[string]string{
-		"METRICS_ADDR": i.Metrics, "HEALTH_ADDR": i.Health, "HTTP_TUNNEL_LISTEN_PORT": port(i.Heartbeats),
+		"METRICS_ADDR": i.Metrics, "HEALTH_ADDR": i.Health, "HTTP_TUNNEL_LISTEN_PORT": portOf(i.Heartbeats),
 	})
 	return supervise.Spec{
 		Name:        i.Name,

@@ -171,8 +171,8 @@ func (r *Runner) Part() component.Part {
 	}}
 }
 
-// port of an address of a listener.
-func port(addr string) string {
+// portOf is the port of an address of a listener.
+func portOf(addr string) string {
 	_, port, _ := net.SplitHostPort(addr) // it has one
 	return port
 }

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/port"
 )
 
 // probeTimeout bounds one question: a paused process never answers.
@@ -41,7 +43,7 @@ func answers(url string) func(context.Context) error {
 func freePorts(host string, count int) ([]string, error) {
 	var addrs []string
 	for range count {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		l, err := port.Listen(net.JoinHostPort(host, "0"))
 		if err != nil {
 			return nil, err
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// draining is how long the module of a deleted Pod that was Ready stays, the controller's
+// Draining is how long the module of a deleted Pod that was Ready stays, the controller's
 // MODULE_DRAIN.
-const draining = 2 * time.Second
+const Draining = 2 * time.Second
 
 // nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
 // timeline.State.Left. A Pod that is being deleted answers for its modules as long as their
@@ -25,7 +25,7 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 	there := w.Copy()
 	for _, key := range there.Pods.Names() {
 		p := there.Pods.Get(key)
-		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(draining)+o.UninstallWithin+o.listed() {
+		if began, ending := w.ending[key]; ending && end.Sub(began) > o.of(Draining)+o.UninstallWithin+o.listed() {
 			gone := p.PodState
 			gone.Gone = true
 			there.Apply(timeline.Event{Time: end, Kind: timeline.Pod, Pod: &gone})

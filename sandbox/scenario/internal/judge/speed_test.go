@@ -14,7 +14,7 @@ func TestSpeedDividesTheBounds(t *testing.T) {
 	}{
 		{"a list", one.listed(), ten.listed()},
 		{"silence", one.silent(), ten.silent()},
-		{"draining", one.of(draining), ten.of(draining)},
+		{"draining", one.of(Draining), ten.of(Draining)},
 		{"an overtaken Pod", one.of(overtakenFor), ten.of(overtakenFor)},
 	} {
 		if c.ten != c.one/10 {

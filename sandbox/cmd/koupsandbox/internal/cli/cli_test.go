@@ -58,7 +58,7 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	for _, command := range []string{"", "up", "down", "status", "list", "kubeconfig", "logs", "base", "base list", "base add", "base restart", "base kill", "base remove",
 		"base inject", "base faults", "base clear", "component", "component restart", "scenario", "scenario run", "scenario lint", "scenario list", "scenario new",
-		"scenario schema", "scenario explain", "fuzz", "watch", "demo", "doctor", "version", "completion", "init"} {
+		"scenario schema", "scenario explain", "bench", "fuzz", "watch", "demo", "doctor", "version", "completion", "init"} {
 		r := run(t, t.TempDir(), append(strings.Fields(command), "--help")...)
 		if r.Code != 0 || r.Err != "" {
 			t.Errorf("%s --help: %+v", command, r)

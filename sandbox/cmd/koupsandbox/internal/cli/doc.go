@@ -12,6 +12,7 @@
 //	annotate.go    annotations of files, as GitHub Actions reads them
 //	scenario.go    scenario list, new, schema
 //	scenario_run.go, scenario_lint.go, scenario_explain.go   scenario run, lint, explain
+//	bench.go       bench
 //	fuzz.go        fuzz
 //	fuzz_compare.go   fuzz --compare
 //	watch.go       watch

@@ -31,7 +31,7 @@ controller, and returns when every base is a Ready Node. Flags go before the
 settings of --config, which go before the defaults.`,
 		Flags: slices.Concat([]cli.Flag{
 			nameOf("`NAME` of the sandbox, a DNS label"),
-			&cli.IntFlag{Name: "bases", Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
+			&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
 		}, settings(), []cli.Flag{
@@ -187,7 +187,7 @@ func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultB
 		set         func(flag string)
 	}{
 		{nameFlag, "metadata.name", func(f string) { config.Metadata.Name = c.String(f) }},
-		{"bases", "spec.bases.count", func(f string) { n := c.Int(f); spec.Bases.Count = &n }},
+		{basesFlag, "spec.bases.count", func(f string) { n := c.Int(f); spec.Bases.Count = &n }},
 		{"base-name", "spec.bases.name", func(f string) { spec.Bases.Name = c.String(f) }},
 		{"base-version", "spec.bases.version", func(f string) { spec.Bases.Version = c.String(f) }},
 		{"base-runtime", "spec.bases.runtime", func(f string) { spec.Bases.Runtime = v1alpha1.BaseRuntime(c.String(f)) }},
@@ -217,6 +217,9 @@ func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultB
 		{"controllers", "spec.controller.replicas", func(f string) { n := c.Int(f); spec.Controller.Replicas = &n }},
 		{"wait", "spec.wait", func(f string) { spec.Wait = &metav1.Duration{Duration: c.Duration(f)} }},
 	} {
+		if _, several := c.Value(setting.flag).(string); several && setting.flag == basesFlag {
+			continue // those of bench are the scenarios', not the sandbox's
+		}
 		if c.IsSet(setting.flag) {
 			setting.set(setting.flag)
 			origins.Flag(setting.field, "--"+setting.flag)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	rbac "k8s.io/kubernetes/pkg/registry/rbac/rest"
+	scheduling "k8s.io/kubernetes/pkg/registry/scheduling/rest"
+)
+
+// newAPIServerCommand returns upstream's command kube-apiserver, with its flags, but for one thing: the
+// hooks that make the default roles and priority classes do not hold up /healthz, for which the
+// controller manager waits in steps of a second. Each of them sleeps for a second before it does
+// anything; here it does so while the server prepares to serve. /readyz waits for them as ever.
+func newAPIServerCommand() *cobra.Command {
+	o := options.NewServerRunOptions()
+	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
+	command := &cobra.Command{
+		Use:          "kube-apiserver",
+		SilenceUsage: true,
+		Args:         cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := registry.Set(); err != nil {
+				return err
+			}
+			rest.SetDefaultWarningHandler(rest.NoWarnings{}) // the server is a client of its own
+			if err := logsapi.ValidateAndApply(o.Logs, registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)); err != nil {
+				return err
+			}
+			ctx := genericapiserver.SetupSignalContext()
+			completed, err := o.Complete(ctx)
+			if err != nil {
+				return err
+			}
+			if errs := completed.Validate(); len(errs) > 0 {
+				return utilerrors.NewAggregate(errs)
+			}
+			return serve(ctx, completed)
+		},
+	}
+	sets := o.Flags()
+	verflag.AddFlags(sets.FlagSet("global"))
+	globalflag.AddGlobalFlags(sets.FlagSet("global"), command.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, set := range sets.FlagSets {
+		command.Flags().AddFlagSet(set)
+	}
+	return command
+}
+
+// serve runs an API server until ctx ends.
+func serve(ctx context.Context, o options.CompletedOptions) error {
+	config, err := apiserver.NewConfig(o)
+	if err != nil {
+		return err
+	}
+	generic := config.KubeAPIs.ControlPlane.Generic
+	var hooks []*hook
+	for _, provider := range []genericapiserver.PostStartHookProvider{rbac.RESTStorageProvider{}, scheduling.RESTStorageProvider{}} {
+		name, run, err := provider.PostStartHook()
+		if err != nil {
+			return fmt.Errorf("making the hook %s: %w", name, err)
+		}
+		generic.DisabledPostStartHooks.Insert(name)
+		hooks = append(hooks, &hook{name: name, run: run, done: make(chan struct{})})
+	}
+	completed, err := config.Complete()
+	if err != nil {
+		return err
+	}
+	server, err := apiserver.CreateServerChain(completed)
+	if err != nil {
+		return err
+	}
+	for _, h := range hooks {
+		if err := server.GenericAPIServer.AddReadyzChecks(healthz.NamedCheck("poststarthook/"+h.name, h.check)); err != nil {
+			return err
+		}
+		go h.start(genericapiserver.PostStartHookContext{LoopbackClientConfig: generic.LoopbackClientConfig, Context: ctx})
+	}
+	prepared, err := server.PrepareRun()
+	if err != nil {
+		return err
+	}
+	return prepared.Run(ctx)
+}
+
+// hook is what runs beside a server.
+type hook struct {
+	name string
+	run  genericapiserver.PostStartHookFunc
+	done chan struct{}
+}
+
+// start runs a hook; the process ends if it fails, as upstream's does.
+func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
+	if err := h.run(ctx); err != nil && ctx.Err() == nil {
+		klog.Fatalf("PostStartHook %q failed: %v", h.name, err)
+	}
+	close(h.done)
+}
+
+var errNotFinished = errors.New("not finished")
+
+// check tells whether a hook has ended.
+func (h *hook) check(*http.Request) error {
+	select {
+	case <-h.done:
+		return nil
+	default:
+		return errNotFinished
+	}
+}

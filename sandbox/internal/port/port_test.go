@@ -1,0 +1,66 @@
+package port
+
+import (
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What is chosen is given to nobody by the system.
+func TestListen(t *testing.T) {
+	lowest := 32768
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		if lowest, err = strconv.Atoi(strings.Fields(string(text))[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lowest <= last {
+		t.Skipf("this machine gives ports from %d on to anybody", lowest)
+	}
+	chosen := map[int]bool{}
+	for range 200 {
+		l, err := Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		port := l.Addr().(*net.TCPAddr).Port
+		if port < first || port > last || chosen[port] {
+			t.Errorf("port %d, of %d before", port, len(chosen))
+		}
+		chosen[port] = true
+	}
+	if len(chosen) != 200 {
+		t.Errorf("%d ports", len(chosen))
+	}
+}
+
+// A port that is asked for is that one, or an error.
+func TestListenOnAPort(t *testing.T) {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if _, err := Listen(addr); err == nil {
+		t.Errorf("%s was opened twice", addr)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Listen(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = again.Close() }()
+	if got := again.Addr().String(); got != addr {
+		t.Errorf("%s instead of %s", got, addr)
+	}
+	for _, wrong := range []string{"", "127.0.0.1", "127.0.0.1:no"} {
+		if l, err := Listen(wrong); err == nil {
+			t.Errorf("%q is %s", wrong, l.Addr())
+		}
+	}
+}
