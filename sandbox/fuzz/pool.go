@@ -150,10 +150,11 @@ func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, erro
 }
 
 // What our controller needs: for peer Deployments, and so that a schedule settles in time: bases which
-// were upgraded while nobody heard it go, and an install whose command got lost is tried again.
+// were upgraded while nobody heard it go, all of them, since schedules beside each other share the limit
+// for that, and an install whose command got lost is tried again.
 var (
 	forPeers    = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
-	forSettling = map[string]string{"MASS_SILENCE_AT_MOST": "3m", "INSTALL_TIMEOUT": "2m"}
+	forSettling = map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100", "INSTALL_TIMEOUT": "2m"}
 )
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {

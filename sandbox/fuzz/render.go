@@ -278,9 +278,8 @@ func (r *renderer) operate(m Move) {
 	case forceDelete:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{
 			Ref:         v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
-			GracePeriod: &metav1.Duration{}, NoWait: true,
+			GracePeriod: &metav1.Duration{}, NoWait: true, IgnoreNotFound: true, // one may be gone, and the next not made
 		}})
-		r.steps[len(r.steps)-1].If = fmt.Sprintf("pods.exists(p, p.metadata.labels['app'] == '%s')", w.Module)
 		if w.Kind == pod { // whoever made it makes it again, under its name
 			r.apply(m)
 		}

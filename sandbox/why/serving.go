@@ -61,14 +61,18 @@ func (v *view) markedByOurs(n *corev1.Node) bool {
 	return named
 }
 
-// lastController says what is known of controllers that do not run any more; empty is any environment.
+// lastController says what is known of the controller that was the last to run; empty is any environment.
 func (v *view) lastController(env string) string {
+	var last controller
 	for _, c := range v.controllers {
-		if !c.live && (env == "" || c.env == env) {
-			return fmt.Sprintf("; %s renewed its Lease %s ago for the last time", c.holder, v.ago(c.renewed))
+		if !c.live && (env == "" || c.env == env) && (last.holder == "" || c.renewed.After(last.renewed)) {
+			last = c
 		}
 	}
-	return ""
+	if last.holder == "" {
+		return ""
+	}
+	return fmt.Sprintf("; %s renewed its Lease %s ago for the last time", last.holder, v.ago(last.renewed))
 }
 
 func controllerNotRunning(v *view) *finding {

@@ -36,7 +36,7 @@ func Container(name, version string) corev1.Container {
 	return corev1.Container{Name: name, Image: URL(name, version), Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
 }
 
-// Template is a Pod with the modules, labelled app, which any base takes.
+// Template is a Pod with the modules, labelled app, which any base takes and keeps, as the documents' samples say.
 func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, LabelComponent: "module"}},
@@ -46,6 +46,7 @@ func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec
 			Tolerations: []corev1.Toleration{
 				{Key: TaintVirtualNode, Operator: corev1.TolerationOpExists},
 				{Key: TaintEnv, Operator: corev1.TolerationOpExists},
+				{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 			},
 			AutomountServiceAccountToken: ptr.To(false),
 		},

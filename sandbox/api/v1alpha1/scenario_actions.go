@@ -74,6 +74,8 @@ type Delete struct {
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty" check:"notNegative"`
 	// NoWait ends the step before the objects are gone. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
+	// IgnoreNotFound lets there be no such object, as kubectl's --ignore-not-found does. Default: false.
+	IgnoreNotFound bool `json:"ignoreNotFound,omitempty"`
 }
 
 // Scale sets the replicas of a workload.

@@ -186,6 +186,7 @@ func TestNothingMatched(t *testing.T) {
 		r.ill(text, "there is no ")
 	}
 	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "there is no ConfigMap with the labels app=z")
+	r.well(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "there is no ConfigMap with the labels app=z")
 }
 
 func TestPatch(t *testing.T) {

@@ -72,6 +72,9 @@ func (t target) String() string {
 	return t.Kind + " with the labels " + strings.Join(pairs, ",")
 }
 
+// errNotFound is behind the failure of find where no object is so.
+var errNotFound = errors.New("not found")
+
 // find returns the objects that a Ref names; that there are none is a failure.
 func (s *Stage) find(ctx context.Context, r v1alpha1.Ref) (target, []*unstructured.Unstructured, error) {
 	t, err := s.target(r)
@@ -83,7 +86,9 @@ func (s *Stage) find(ctx context.Context, r v1alpha1.Ref) (target, []*unstructur
 	case err != nil:
 		return t, nil, err
 	case len(found) == 0:
-		return t, nil, fail("there is no %s", t)
+		none := fail("there is no %s", t)
+		none.cause = errNotFound
+		return t, nil, none
 	}
 	return t, found, nil
 }
@@ -260,6 +265,9 @@ func (s *Stage) rollback(ctx context.Context, a *v1alpha1.Rollback) (string, err
 
 func (s *Stage) remove(ctx context.Context, a *v1alpha1.Delete) (string, error) {
 	t, found, err := s.find(ctx, a.Ref)
+	if a.IgnoreNotFound && errors.Is(err, errNotFound) {
+		return err.Error(), nil
+	}
 	if err != nil {
 		return "", err
 	}
