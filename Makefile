@@ -191,7 +191,7 @@ e2e-fleet: build ## Prove bases in Pods of a kind cluster, if docker answers and
 e2e-containers: build ## Let a container engine cut off, pause and kill bases and a broker, if docker answers
 	@if docker ps >/dev/null 2>&1; then \
 	  E2E_CONTAINERS=1 go test -race -count=1 -timeout 20m ./e2e/containers; \
-	  go test -race -count=1 -timeout 20m -run TestImage ./e2e/release; \
+	  E2E_CONTAINERS=1 go test -race -count=1 -timeout 30m -run TestImage ./e2e/release; \
 	else \
 	  echo "*** make e2e-containers IS SKIPPED: docker does not answer ***" >&2; [[ "$(E2E_CONTAINERS)" != required ]]; \
 	fi

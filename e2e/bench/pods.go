@@ -33,8 +33,8 @@ const (
 	newVersion   = "2.0.0"
 
 	// restAfter is how long after the last change rest begins: the controller writes the
-	// free memory of a Node up to half a minute after an install, when it next renews the lease.
-	restAfter = 50 * time.Second
+	// free memory of a Node 50 s after an install at most, when it next renews the lease.
+	restAfter = 60 * time.Second
 	idleTime  = time.Minute
 	idleQuick = 10 * time.Second
 )

@@ -3,6 +3,8 @@ package release
 import (
 	"bytes"
 	"context"
+	"encoding/xml"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +37,8 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The image brings a sandbox up that is reached from outside, and a SIGTERM takes it down.
+// The image shows a demo, runs the scenarios of a mounted folder, and brings a sandbox up that is reached from
+// outside, which a SIGTERM takes down.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
 		t.Skip("docker does not answer")
@@ -44,6 +47,35 @@ func TestImage(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repository, builds)) })
 	place(t, filepath.Join(repository, "bin/koup-controlplane"), filepath.Join(repository, builds, "linux_"+runtime.GOARCH, "koup-controlplane"))
 	build(t.Context(), t, repository, "image-sandbox", "ARCHES="+runtime.GOARCH, "IMAGES="+images, "BUILDS="+builds, "SANDBOX_IMAGE="+name)
+	t.Run("up", func(t *testing.T) { imageUp(t, name) })
+	t.Run("scenario run", func(t *testing.T) { imageScenarios(t, name) })
+	t.Run("demo", func(t *testing.T) {
+		if said := docker(t, "run", "--rm", name, "demo"); !strings.Contains(said, "lost") {
+			t.Errorf("the demo counts no requests:\n%s", said)
+		}
+	})
+}
+
+// imageScenarios runs a scenario of a folder that only its owner may write to, as that owner.
+func imageScenarios(t *testing.T, name string) {
+	folder := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(repository, "examples/module/scenarios/release.yaml"))
+	check.Must(t, err)
+	put(t, filepath.Join(folder, "scenarios/release.yaml"), string(text))
+	owner := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+	docker(t, "run", "--rm", "--user", owner, "-v", folder+":/work", name, "scenario", "run", "--up", "--report-dir", "reports", "scenarios/")
+	var suites struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+	}
+	check.Must(t, xml.Unmarshal([]byte(read(t, folder, "reports/junit.xml")), &suites))
+	if suites.Tests < 1 || suites.Failures != 0 {
+		t.Errorf("the report in the mounted folder has %d tests and %d failures", suites.Tests, suites.Failures)
+	}
+}
+
+// imageUp reaches a sandbox in a container from this machine.
+func imageUp(t *testing.T, name string) {
 	box := docker(t, "run", "-d", "-p", "127.0.0.1::8443", name, "up", "--bases", "2")
 	t.Cleanup(func() { docker(t, "rm", "-f", box) })
 	check.Eventually(t.Context(), t, patience, "the sandbox is up", func(ctx context.Context) error {

@@ -102,25 +102,9 @@ func (w *wireList) UnmarshalJSON(list []byte) error {
 	})
 }
 
-// readWhole is the most bytes of a list that is read as a whole, which takes half the time: that of a
-// base with some dozens of modules.
-const readWhole = 8 << 10
-
 // each calls f for each element of a JSON list as it is read, until the first error. A list of a
 // message takes a hundred times its bytes when it is read as a whole: its elements may be empty.
 func each[T any](list []byte, f func(T) error) error {
-	if len(list) <= readWhole {
-		var all []T
-		if err := json.Unmarshal(list, &all); err != nil {
-			return err
-		}
-		for _, one := range all {
-			if err := f(one); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	d := json.NewDecoder(bytes.NewReader(list))
 	switch start, err := d.Token(); {
 	case err != nil:

@@ -41,7 +41,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 			return err
 		}
 		created.ManagedFields = nil
-		s.node, s.written = created, r.opts.Clock.Now()
+		s.node = created
 		r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
 	} else if err := r.writeStatus(ctx, want, s); err != nil {
 		return err
@@ -102,11 +102,17 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state)
 // writeStatus writes labels, annotations and status if any of them differs.
 func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
 	if sameStatus(s.node, want) {
+		s.moved = time.Time{}
 		return nil
 	}
-	now := r.opts.Clock.Now()
-	if now.Sub(s.written) < r.opts.Speed.Of(memoryEvery) && sameStatus(s.node, withMemory(want, s.node)) {
-		return nil // only the free memory moved: the next look writes it
+	if sameStatus(s.node, withMemory(want, s.node)) {
+		now := r.opts.Clock.Now()
+		if s.moved.IsZero() {
+			s.moved = now
+		}
+		if now.Sub(s.moved) < r.opts.Speed.Of(memoryEvery) {
+			return nil // a later look writes it
+		}
 	}
 	n := s.node.DeepCopy()
 	n.Labels = merged(n.Labels, want.Labels)
@@ -120,13 +126,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	if err := r.put(ctx, s, n); err != nil {
 		return err
 	}
-	s.written = now
+	s.moved = time.Time{}
 	r.tellObserved(before, s.node)
 	return nil
 }
 
-// memoryEvery is how often a Node is written when nothing but its free memory changed: every
-// install moves it, and the scheduler can do with a value that is a little old.
+// memoryEvery is when a Node is written after nothing but its free memory changed: every install
+// moves it, the API server has enough to do while a thousand modules are installed, and the scheduler can do
+// with a value that is a little old.
 const memoryEvery = 30 * time.Second
 
 // withMemory is a Node with the memory of another.

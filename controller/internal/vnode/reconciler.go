@@ -62,8 +62,10 @@ type Options struct {
 }
 
 const (
-	workers         = 16 // Nodes that are written at once
 	defaultMaxLevel = 3
+	// workers is how many Nodes and Leases are written at once: as many as Pods are, each of which waits
+	// for a Lease that says what its base is to have.
+	workers = 48
 	// afterConflict is when a Node is looked at again that somebody else wrote.
 	afterConflict = 20 * time.Millisecond
 	// retryAtMost is the longest pause between two attempts to write a Node.
@@ -102,7 +104,7 @@ type state struct {
 	owned    bool
 	since    time.Time    // when the base was first reconciled
 	node     *corev1.Node // as last written or read
-	written  time.Time    // when its status was written last
+	moved    time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
 
 	fence  int64     // with which this controller took the base
 	term   int       // of the Member, when it did

@@ -96,8 +96,8 @@ func TestWritesOfPodsAtOnce(t *testing.T) {
 				t.Errorf("u%d has %d tolerations, want 2", i, n)
 			}
 		}
-		if api.most != 64+8 {
-			t.Errorf("%d writes of Pods at once, want 64 + 8", api.most)
+		if api.most != publishAtOnce+choresAtOnce {
+			t.Errorf("%d writes of Pods at once, want %d", api.most, publishAtOnce+choresAtOnce)
 		}
 	})
 }
