@@ -11,6 +11,7 @@
 //	reconcile.go   what an operator does: step by step, it makes so what the Pods want,
 //	operate.go     with one command, its deadline and its retries,
 //	replace.go     or by replacing a version by another jar of the same version
+//	endpoints.go   whether Services still send requests to a Pod
 //	probes.go      what probes say of modules
 //	publish.go     what a publisher does: it writes the status of Pods in the order that loses no request
 //	status.go      what a Pod's status should be; pure
