@@ -107,7 +107,10 @@ func TestForward(t *testing.T) {
 	p := newProcess(t)
 	b := newBase(t, p, "b1")
 	l := watch(t, b)
-	start(t, b)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = b.Start(ctx) }() // its process is killed below
+	t.Cleanup(func() { cancel(); <-ended })
 	l.until(t, kind(fakebase.EventReady))
 	here, there := net.Pipe()
 	carried := make(chan error, 1)
