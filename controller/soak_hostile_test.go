@@ -167,7 +167,7 @@ func (w *soak) hostileMQTT(ctx context.Context, m *mischief, n int, sent *atomic
 func (w *soak) hostileHTTP(ctx context.Context, m *mischief) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for n := 1; n <= scaled(soakOverHTTP) && ctx.Err() == nil; n++ {
+	for n := 1; n <= scaled(soakOverHTTP)/2 && ctx.Err() == nil; n++ {
 		s := m.next(n)
 		switch m.IntN(20) {
 		case 0: // a base that came over MQTT

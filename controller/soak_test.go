@@ -76,7 +76,11 @@ func TestSoakWithAHostileBase(t *testing.T) {
 	}
 	senders.Go(func() { w.hostileHTTP(ctx, newMischief(99)) })
 	ended := make(chan struct{})
-	go func() { senders.Wait(); close(ended) }()
+	go func() {
+		defer close(ended)
+		senders.Wait()
+		w.hostileHTTP(ctx, newMischief(98)) // when there are as many bases as may be, too
+	}()
 
 	beats, late := 1, time.Duration(0)
 	for running := true; running; beats++ {

@@ -25,6 +25,8 @@ const (
 	VnodeLease = "vnode-lease"
 	// ControllerLease is the Component of the Lease by which a controller says that it is there.
 	ControllerLease = "module-controller-lease"
+	// LedgerLease is the Component of the Lease on which a controller notes what is new on its bases.
+	LedgerLease = "module-controller-ledger"
 	// Module is the Component of a Pod, or of a Pod template, whose containers are modules.
 	Module = "module"
 	// ModuleDeployment is the Component of a Deployment of modules.
@@ -74,6 +76,9 @@ const (
 	// Placed is the annotation of the Lease of a base's Node that keeps what Pods had put on the base:
 	// what no Pod wants any more is told by it from what no Pod ever asked for.
 	Placed = "vnode.koupleless.io/placed"
+	// Ledgers is the annotation of a LedgerLease: what Pods had put on bases since the Leases of their Nodes
+	// were written, as JSON by base, compressed with gzip, in Base64.
+	Ledgers = "vnode.koupleless.io/ledgers"
 	// Sees is the annotation of a controller's Lease that lists the tunnels through which it hears
 	// bases, separated by commas.
 	Sees = "vnode.koupleless.io/sees"

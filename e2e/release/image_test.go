@@ -59,11 +59,9 @@ func TestImage(t *testing.T) {
 // imageScenarios runs a scenario of a folder that only its owner may write to, as that owner.
 func imageScenarios(t *testing.T, name string) {
 	folder := t.TempDir()
-	text, err := os.ReadFile(filepath.Join(repository, "examples/module/scenarios/release.yaml"))
-	check.Must(t, err)
-	put(t, filepath.Join(folder, "scenarios/release.yaml"), string(text))
+	check.Must(t, os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples/module"))))
 	owner := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
-	docker(t, "run", "--rm", "--user", owner, "-v", folder+":/work", name, "scenario", "run", "--up", "--report-dir", "reports", "scenarios/")
+	docker(t, "run", "--rm", "--user", owner, "-v", folder+":/work", name, "scenario", "run", "--up", "--report-dir", "reports", "scenarios/release.yaml")
 	var suites struct {
 		Tests    int `xml:"tests,attr"`
 		Failures int `xml:"failures,attr"`

@@ -1,15 +1,12 @@
 package release
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -206,20 +203,14 @@ func unpacked(t *testing.T, path string) map[string]string {
 	zip, err := gzip.NewReader(strings.NewReader(read(t, filepath.Dir(path), filepath.Base(path))))
 	check.Must(t, err)
 	files, top := map[string]string{}, strings.TrimSuffix(filepath.Base(path), ".tar.gz")+"/"
-	for in := tar.NewReader(zip); ; {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		check.Must(t, err)
-		text, err := io.ReadAll(in)
-		check.Must(t, err)
-		name, inside := strings.CutPrefix(h.Name, top)
+	for path, text := range untar(t, zip) {
+		name, inside := strings.CutPrefix(path, top)
 		if !inside {
-			t.Errorf("%s is not in the folder %s", h.Name, top)
+			t.Errorf("%s is not in the folder %s", path, top)
 		}
-		files[name] = string(text)
+		files[name] = text
 	}
+	return files
 }
 
 // installs lets the release's own install.sh install it.

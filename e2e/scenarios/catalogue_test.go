@@ -78,8 +78,8 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 		t.Logf("here %s is run with one of its %d cells: %s", s.Scenario.Metadata.Name, len(s.Cells), s.Cells[0].Name)
 		s.Cells = s.Cells[:1]
 	}
-	if in.box.Provider == v1alpha1.ProviderKind && killsAPIServer(s) {
-		t.Skip("the API server of a kind cluster is not the sandbox's to kill")
+	if in.box.Provider == v1alpha1.ProviderKind && killsControlPlane(s) {
+		t.Skip("the control plane of a kind cluster is not the sandbox's to kill")
 	}
 	if c := s.Scenario.Spec.Controller; in.box.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
 		t.Skip("nothing stands between a controller in the cluster and its API server")
@@ -91,9 +91,11 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 	testenv.Test(t, f.Feature())
 }
 
-// killsAPIServer tells whether a scenario does anything to the API server.
-func killsAPIServer(s *source.Scenario) (does bool) {
-	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) { does = does || step.APIServer != nil })
+// killsControlPlane tells whether a scenario does anything to the control plane.
+func killsControlPlane(s *source.Scenario) (does bool) {
+	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
+		does = does || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil
+	})
 	return does
 }
 

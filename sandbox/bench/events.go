@@ -40,14 +40,15 @@ type change struct {
 type lives struct {
 	all     []*life // in the order of their creation
 	byUID   map[string]*life
-	byName  map[string]*life // the youngest of the name
+	byName  map[string]*life     // the youngest of the name
+	served  map[string]time.Time // by the name of a Pod that no watch has told of yet
 	bases   map[string]bool
 	changes map[place][]change
 }
 
 // follow goes through the events in their order. Pods that were created before since are left out.
 func follow(events []timeline.Event, since time.Time) *lives {
-	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, bases: map[string]bool{}, changes: map[place][]change{}}
+	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{}, bases: map[string]bool{}, changes: map[place][]change{}}
 	for i := range events {
 		switch e := &events[i]; e.Kind {
 		case timeline.Base:
@@ -74,7 +75,8 @@ func (l *lives) pod(e *timeline.Event, since time.Time) {
 	}
 	one := l.byUID[p.UID]
 	if one == nil {
-		one = &life{created: e.Time, earliest: p.Created, modules: p.Modules}
+		one = &life{created: e.Time, earliest: p.Created, modules: p.Modules, served: l.served[p.Name]}
+		delete(l.served, p.Name)
 		if one.earliest.IsZero() || one.earliest.After(e.Time) {
 			one.earliest = e.Time
 		}
@@ -123,7 +125,12 @@ func (l *lives) install(o *life) {
 // endpoints notes when a Service has a Pod as a ready endpoint.
 func (l *lives) endpoints(e *timeline.Event) {
 	for _, point := range e.Endpoints {
-		if one := l.byName[point.Pod]; one != nil && point.Ready && one.served.IsZero() {
+		one := l.byName[point.Pod]
+		switch {
+		case !point.Ready:
+		case one == nil:
+			l.served[point.Pod] = e.Time
+		case one.served.IsZero():
 			one.served = e.Time
 		}
 	}

@@ -107,12 +107,17 @@ type hook struct {
 	done chan struct{}
 }
 
-// start runs a hook; the process ends if it fails, as upstream's does.
+// start runs a hook until it has done its work: it gives up after 30 s, and on a busy machine the server may
+// not listen by then.
 func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
-	if err := h.run(ctx); err != nil && ctx.Err() == nil {
-		klog.Fatalf("PostStartHook %q failed: %v", h.name, err)
+	for ctx.Err() == nil {
+		err := h.run(ctx)
+		if err == nil {
+			close(h.done)
+			return
+		}
+		klog.Errorf("PostStartHook %q failed, and is tried again: %v", h.name, err)
 	}
-	close(h.done)
 }
 
 var errNotFinished = errors.New("not finished")

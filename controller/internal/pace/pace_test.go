@@ -46,7 +46,7 @@ var settings = []string{
 // constant or the function that they stand in, under the reason why.
 var undivided = map[string][]string{
 	"how long a network, an API or a process of this machine may take": {
-		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
+		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vnode.journalTimeout", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
 		"mqtt.handshake", "mqtt.retainedTime", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth",
@@ -62,7 +62,7 @@ var undivided = map[string][]string{
 	"what a base says of itself":      {"arklet.longestRun"},
 	"what somebody else's Lease says": {"vnode.Seen", "vnode.seeLease"},
 	"spares the API, the processor or somebody else's service work": {
-		"apiwait.pause", "controller.sweepAtMost", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
+		"apiwait.pause", "controller.sweepAtMost", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.journalPause", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter",
 	},

@@ -5,6 +5,8 @@
 //	node.go        creates a Node, and writes what differs
 //	lease.go       the Lease of a Node, for Kubernetes alone
 //	ledger.go      what is kept on that Lease: what Pods had put on the base
+//	journal.go     what is new of that since the Leases were written: one write for many bases
+//	entry.go       how a journal is written down, and read by whoever takes a base over
 //	member.go      the Lease of this controller, and what is seen of the others'
 //	guard.go       a loop without I/O that ceases to serve when this controller may not act
 //	owner.go       which controller serves a base: what the Node says, and who may take it

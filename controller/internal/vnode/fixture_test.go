@@ -43,8 +43,9 @@ type fixture struct {
 	cut    atomic.Bool // from the API: it renews nothing
 	down   atomic.Bool // its tunnel
 
-	ledger, restored string // what is to be kept, and what was kept
-	goneErr          error  // of the next attempt to remove Pods
+	ledger, restored string                       // what is to be kept, and what was kept
+	ledgers          func(identity string) string // instead of ledger, for many bases
+	goneErr          error                        // of the next attempt to remove Pods
 
 	renewed time.Time
 }
@@ -117,7 +118,12 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	}
 	opts.Clock, opts.Recorder, opts.Sees, opts.Tunnels = s.clock, s.notes, sees, []tunnel.Key{tunnel.MQTT}
 	opts.Requested = func(string) int64 { return 0 }
-	opts.Ledger = func(string) string { return s.ledger }
+	opts.Ledger = func(id string) string {
+		if s.ledgers != nil {
+			return s.ledgers(id)
+		}
+		return s.ledger
+	}
 	opts.Owned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
 	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
 	opts.Gone = func(ctx context.Context, _, node string) error {
@@ -164,6 +170,15 @@ func (s *fixture) turn(t *testing.T) {
 	}
 	s.registry.Sweep()
 	s.watchOver()
+	s.writeJournal(t)
+}
+
+// writeJournal has the journal written if that is due.
+func (s *fixture) writeJournal(t *testing.T) {
+	t.Helper()
+	if left, something := s.journal.due(); something && left <= 0 {
+		s.journal.turn(t.Context())
+	}
 }
 
 // sync has the informer hear of all Nodes.

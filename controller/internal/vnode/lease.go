@@ -22,39 +22,32 @@ const (
 	nodeLeaseEvery = 20 * time.Second
 )
 
-// renewNodeLease renews the Lease of a Node when that is due, or soon when there is something new to
-// keep on it, and returns how long until it is due again.
+// renewNodeLease renews the Lease of a Node when that is due, or now when the journal has no room for what
+// is to be kept, and returns how long until it is due again.
 func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *state) (time.Duration, error) {
-	waiting := r.waitingFor(identity) // before the ledger is read
-	now, ledger := r.opts.Clock.Now(), r.opts.Ledger(identity)
-	left := s.leaseDue.Sub(now)
-	if s.lease != nil && s.lease.Annotations[labels.Placed] != ledger {
-		if left = min(left, s.leaseDue.Add(r.opts.Speed.Of(ledgerSoon)-r.opts.Speed.Of(nodeLeaseEvery)).Sub(now)); len(waiting) > 0 {
-			left = 0
-		}
+	left := s.leaseDue.Sub(r.opts.Clock.Now())
+	if s.lease != nil && left > 0 && !r.journal.isFull(identity) {
+		return left, nil
 	}
-	if s.lease == nil || left <= 0 {
-		var err error
-		if left, err = r.writeNodeLease(ctx, s, ledger); err != nil {
-			return 0, err
-		}
+	newest, served := r.newEntry(s)
+	if !served {
+		return 0, nil // the guard brings it back
 	}
-	r.kept(identity, waiting)
-	return left, nil
+	return r.writeNodeLease(ctx, s, newest)
 }
 
-func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, ledger string) (time.Duration, error) {
+func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry) (time.Duration, error) {
 	now := r.opts.Clock.Now()
 	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	var err error
 	if s.lease != nil {
-		s.lease, err = leases.Update(ctx, r.fillLease(s.lease.DeepCopy(), s, ledger), metav1.UpdateOptions{})
+		s.lease, err = leases.Update(ctx, r.fillLease(s.lease.DeepCopy(), s, newest), metav1.UpdateOptions{})
 	} else {
-		s.lease, err = leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, ledger), metav1.CreateOptions{})
+		s.lease, err = leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else's, or gone
 		if s.lease, err = leases.Get(ctx, s.nodeName, metav1.GetOptions{}); err == nil {
-			s.lease, err = leases.Update(ctx, r.fillLease(s.lease, s, ledger), metav1.UpdateOptions{})
+			s.lease, err = leases.Update(ctx, r.fillLease(s.lease, s, newest), metav1.UpdateOptions{})
 		}
 	}
 	if err != nil {
@@ -62,20 +55,21 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, ledger string
 		return 0, fmt.Errorf("renewing the lease of node %q: %w", s.nodeName, err)
 	}
 	s.lease.ManagedFields = nil // the API server keeps its own
-	s.leaseDue, s.ledger = now.Add(r.opts.Speed.Of(nodeLeaseEvery)), ledger
+	s.leaseDue, s.ledger = now.Add(r.opts.Speed.Of(nodeLeaseEvery)), newest.Ledger
+	r.journal.leased(s.identity, newest)
 	return r.opts.Speed.Of(nodeLeaseEvery), nil
 }
 
 // fillLease names the Node as the holder, as a kubelet does.
-func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, ledger string) *coordinationv1.Lease {
+func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.Labels = merged(l.Labels, map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
-	if delete(l.Annotations, labels.Placed); ledger != "" {
-		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: ledger})
+	if delete(l.Annotations, labels.Placed); newest.Ledger != "" {
+		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: newest.Ledger})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.Speed.Seconds(nodeLease).Seconds()))
-	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(r.opts.Clock.Now()))
+	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.UnixMicro(newest.At)))
 	return l
 }
 

@@ -2,10 +2,12 @@ package vnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,9 +16,8 @@ import (
 )
 
 // The Lease of a Node keeps what Pods had put on its base. It is written every 20 s anyway, so this
-// costs nothing at rest; it outlives the controller, and the Node.
+// costs nothing at rest; it outlives the controller, and the Node. What is new in between is in the journal.
 const (
-	ledgerSoon = 3 * time.Second // after the last write, when there is something new and nobody waits
 	// ledgerKept is how long the Lease of a base stays that fell silent with something on it: one
 	// that was cut off comes back with it.
 	ledgerKept  = 24 * time.Hour
@@ -24,47 +25,40 @@ const (
 )
 
 // LedgerChanged says that Options.Ledger has something new to tell of a base. It does not block.
-func (r *Reconciler) LedgerChanged(identity string) { r.queue.Add(identity) }
+func (r *Reconciler) LedgerChanged(identity string) { r.journal.note(identity) }
 
 // KeepLedger blocks until what Options.Ledger tells of a base now is kept, or until ctx ends. Call it
-// before a base is asked for what must not be forgotten. What several ask for at once is one write.
-func (r *Reconciler) KeepLedger(ctx context.Context, identity string) {
-	kept := make(chan struct{})
-	r.mu.Lock()
-	r.waiting[identity] = append(r.waiting[identity], kept)
-	r.mu.Unlock()
-	r.queue.Add(identity)
-	select {
-	case <-kept:
-	case <-ctx.Done():
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.dropWaiting(identity, []chan struct{}{kept})
+// before a base is asked for what must not be forgotten. What many bases are asked for at once is one write.
+func (r *Reconciler) KeepLedger(ctx context.Context, identity string) { r.journal.keep(ctx, identity) }
+
+// tryEntry makes an entry of what the ledger of a base says, without waiting for anybody.
+func (r *Reconciler) tryEntry(identity string) (entry, reading) {
+	s := r.state(identity, false)
+	if s == nil {
+		return entry{}, readNever
 	}
+	if !s.telling.TryLock() {
+		return entry{}, readLater
+	}
+	defer s.telling.Unlock()
+	if !r.Owns(identity) {
+		return entry{}, readNever
+	}
+	ledger := r.opts.Ledger(identity)
+	if r.journal.says(identity, ledger) {
+		return entry{}, readSame
+	}
+	return r.journal.stamp(identity, ledger), readNew
 }
 
-func (r *Reconciler) waitingFor(identity string) []chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.waiting[identity])
-}
-
-// kept tells those that waited that a base's ledger is kept.
-func (r *Reconciler) kept(identity string, waiting []chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, w := range waiting {
-		close(w)
+// newEntry makes an entry of what the ledger of a base says, if this controller serves it.
+func (r *Reconciler) newEntry(s *state) (_ entry, served bool) {
+	s.telling.Lock() // else it may be read while the base is taken or lost, and says nothing
+	defer s.telling.Unlock()
+	if !r.Owns(s.identity) {
+		return entry{}, false
 	}
-	r.dropWaiting(identity, waiting)
-}
-
-// dropWaiting is called with the lock held.
-func (r *Reconciler) dropWaiting(identity string, gone []chan struct{}) {
-	rest := slices.DeleteFunc(r.waiting[identity], func(w chan struct{}) bool { return slices.Contains(gone, w) })
-	if r.waiting[identity] = rest; len(rest) == 0 {
-		delete(r.waiting, identity)
-	}
+	return r.journal.stamp(s.identity, r.opts.Ledger(s.identity)), true
 }
 
 // FellSilent says that a base is gone because it was silent, not because it said so: it may come
@@ -77,20 +71,33 @@ func (r *Reconciler) FellSilent(identity string) {
 	}
 }
 
-// readLedger reads what the Lease of a base's Node tells, before this controller begins to serve it.
+// readLedger reads what is kept of a base, before this controller begins to serve it: what was written last
+// counts, on the Lease of its Node or in a journal.
 func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
 	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
+	var newest entry
 	switch {
 	case apierrors.IsNotFound(err):
-		s.lease, s.ledger = nil, ""
-		return nil
+		l = nil
 	case err != nil:
 		return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
+	default:
+		if newest = onLease(l); r.isForeign(l) {
+			l, newest.Ledger = nil, ""
+		}
 	}
-	s.lease, s.leaseDue, s.ledger = nil, time.Time{}, ""
-	if !r.isForeign(l) {
-		s.lease, s.ledger = l, l.Annotations[labels.Placed]
+	s.lease, s.leaseDue = l, time.Time{}
+	for _, read := range []func(context.Context, string) (entry, error){r.journal.own, r.journal.newest} {
+		noted, err := read(ctx, s.identity)
+		if err != nil {
+			return err
+		}
+		if noted.At > newest.At {
+			newest = noted
+		}
 	}
+	s.ledger = newest.Ledger
+	r.journal.restored(s.identity, newest)
 	return nil
 }
 
@@ -104,11 +111,29 @@ func (r *Reconciler) keepLedger(ctx context.Context, s *state) (bool, error) {
 		return false, nil
 	}
 	s.leaseDue = time.Time{}
-	ledger := s.ledger
-	if _, err := r.writeNodeLease(ctx, s, ledger); err != nil {
+	if _, err := r.writeNodeLease(ctx, s, r.journal.stamp(s.identity, s.ledger)); err != nil {
 		return false, err
 	}
 	return true, nil
+}
+
+// closeJournal has the Leases of Nodes say what the journal says, and deletes it: a controller that ends leaves
+// nothing of its own. Call it when nothing else runs any more.
+func (r *Reconciler) closeJournal(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for _, identity := range r.journal.open() {
+		if s := r.state(identity, false); s != nil && r.member.Acting() {
+			group.Go(func() error {
+				s.leaseDue = time.Time{}
+				_, err := r.renewNodeLease(ctx, identity, s)
+				return err
+			})
+		}
+	}
+	return errors.Join(group.Wait(), r.journal.release(ctx))
 }
 
 // forgetLedgers deletes Leases that were kept for bases that have not come back, now and then, until
@@ -127,19 +152,30 @@ func (r *Reconciler) forgetLedgers(ctx context.Context) {
 
 func (r *Reconciler) forgetOld(ctx context.Context) error {
 	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	all, err := leases.List(ctx, metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env)})
-	if err != nil {
-		return err
-	}
-	for _, l := range all.Items {
-		if _, err := r.nodes.Get(l.Name); err == nil || l.Annotations[labels.Placed] == "" || l.Spec.RenewTime == nil ||
-			r.opts.Clock.Since(l.Spec.RenewTime.Time) < r.opts.Speed.Of(ledgerKept) {
-			continue
-		}
-		o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}}
-		if err := leases.Delete(ctx, l.Name, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
+		all, err := leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
 			return err
+		}
+		for _, l := range all.Items {
+			if l.Spec.RenewTime == nil || r.opts.Clock.Since(l.Spec.RenewTime.Time) < r.opts.Speed.Of(ledgerKept) || r.isOfUse(&l) {
+				continue
+			}
+			o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}}
+			if err := leases.Delete(ctx, l.Name, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// isOfUse says whether a Lease is this controller's journal, or that of a Node that is there, or has nothing to do
+// with ledgers.
+func (r *Reconciler) isOfUse(l *coordinationv1.Lease) bool {
+	if l.Labels[labels.Component] == labels.LedgerLease {
+		return l.Name == r.journal.name()
+	}
+	_, err := r.nodes.Get(l.Name)
+	return err == nil || l.Annotations[labels.Placed] == ""
 }

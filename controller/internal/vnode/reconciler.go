@@ -63,8 +63,7 @@ type Options struct {
 
 const (
 	defaultMaxLevel = 3
-	// workers is how many Nodes and Leases are written at once: as many as Pods are, each of which waits
-	// for a Lease that says what its base is to have.
+	// workers is how many Nodes and Leases are written at once.
 	workers = 48
 	// afterConflict is when a Node is looked at again that somebody else wrote.
 	afterConflict = 20 * time.Millisecond
@@ -87,12 +86,11 @@ type Reconciler struct {
 	registry *base.Registry
 	member   *Member
 	queue    workqueue.TypedRateLimitingInterface[string]
+	journal  *journal
 
 	mu     sync.Mutex
 	states map[string]*state
 	served int // how many of them are owned
-	// waiting are those that wait until the ledger of a base is kept, by its identity.
-	waiting map[string][]chan struct{}
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
@@ -100,7 +98,7 @@ type Reconciler struct {
 type state struct {
 	identity string
 	nodeName string
-	telling  sync.Mutex // held while Owned and Lost are told
+	telling  sync.Mutex // held while Owned and Lost are told, and while its ledger is read
 	owned    bool
 	since    time.Time    // when the base was first reconciled
 	node     *corev1.Node // as last written or read
@@ -119,7 +117,7 @@ type state struct {
 
 	deleted bool // its Node was, while this controller served it
 
-	ledger string // as last read from the Lease, or written
+	ledger string // as it was kept when the base was taken, or as last written to the Lease
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
 }
 
@@ -130,7 +128,7 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	return &Reconciler{
+	r := &Reconciler{
 		opts:     opts,
 		client:   client,
 		nodes:    nodes,
@@ -143,9 +141,15 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, opts.Speed.Of(retryAtMost)),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "vnode", Clock: opts.Clock},
 		),
-		states:  map[string]*state{},
-		waiting: map[string][]chan struct{}{},
+		states: map[string]*state{},
 	}
+	r.journal = &journal{
+		client: client, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
+		acting: r.member.Acting, read: r.tryEntry, renew: r.Changed,
+		poke: make(chan struct{}, 1), pages: map[string]*page{},
+		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
+	}
+	return r
 }
 
 // Changed says that something about a base changed. It does not block.
@@ -198,6 +202,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	wg.Go(func() { _ = r.member.Start(ctx) }) // it has no error
 	wg.Go(func() { r.guard(ctx) })
 	wg.Go(func() { r.forgetLedgers(ctx) })
+	wg.Go(func() { r.journal.run(ctx) })
 	for range workers {
 		wg.Go(func() {
 			for r.reconcileNext(ctx) {
@@ -207,7 +212,11 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.queue.ShutDown()
 	wg.Wait()
-	if err := r.member.release(context.WithoutCancel(ctx)); err != nil {
+	rest := context.WithoutCancel(ctx)
+	if err := r.closeJournal(rest); err != nil {
+		r.opts.Logger.Warn("what this controller noted of its bases stays for a day", "err", err)
+	}
+	if err := r.member.release(rest); err != nil {
 		r.opts.Logger.Warn("others have to wait until the lease of this controller has expired", "err", err)
 	}
 	return nil
@@ -365,6 +374,7 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 		r.opts.Owned(identity, s.nodeName, s.ledger)
 	} else {
 		r.opts.Lost(identity, s.nodeName)
+		r.journal.lose(identity)
 	}
 }
 
@@ -405,6 +415,7 @@ func (r *Reconciler) removeRest(ctx context.Context, identity string, s *state) 
 	var err error
 	if kept, keeping := r.keepLedger(ctx, s); !kept {
 		err = errors.Join(keeping, r.deleteNodeLease(ctx, s))
+		r.journal.drop(identity)
 	}
 	r.forget(identity, s)
 	return err

@@ -37,12 +37,17 @@ func (n namespaceKey) attrs() []any { return []any{"namespace", string(n)} }
 // look is the last LIST of a namespace, and who waits for the next.
 type look struct {
 	begun   time.Time // zero before the first
+	next    time.Time // not before then
 	ready   map[types.UID]bool
 	waiting map[workerKey]bool
 }
 
 // lookEvery is the pause between two LISTs of a namespace: a quarter of MODULE_DRAIN as it is by default.
-const lookEvery = 500 * time.Millisecond
+// Where a LIST takes long, since there are thousands of Pods, a tenth of the time goes into it at most.
+const (
+	lookEvery = 500 * time.Millisecond
+	lookPart  = 10
+)
 
 func newEndpoints(client kubernetes.Interface, speed pace.Speed, logger *slog.Logger, call func(workerKey)) *endpoints {
 	e := &endpoints{client: client, every: speed.Of(lookEvery), call: call, looks: map[namespaceKey]*look{}}
@@ -79,7 +84,7 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	l := e.looks[key]
 	left := time.Duration(0)
 	if l != nil {
-		left = l.begun.Add(e.every).Sub(begun)
+		left = l.next.Sub(begun)
 		if left <= 0 && len(l.waiting) == 0 {
 			delete(e.looks, key)
 			l = nil
@@ -95,12 +100,13 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	}
 	e.mu.Lock()
 	waiting := l.waiting
-	l.begun, l.ready, l.waiting = begun, ready, map[workerKey]bool{}
+	pause := max(e.every, lookPart*time.Since(begun))
+	l.begun, l.next, l.ready, l.waiting = begun, begun.Add(pause), ready, map[workerKey]bool{}
 	e.mu.Unlock()
 	for lane := range waiting {
 		e.call(lane)
 	}
-	return e.every, nil
+	return pause, nil
 }
 
 // readyIn lists the Pods of a namespace that Services send requests to. Where that may not be listed,

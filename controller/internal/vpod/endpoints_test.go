@@ -46,6 +46,16 @@ func (w *world) goesAfter(identity string) time.Duration {
 	}
 }
 
+// serving is a world with a Pod that is Ready, and that a Service sends requests to.
+func serving(t *testing.T) (*world, *corev1.Pod) {
+	t.Helper()
+	w := newWorld(t, Options{})
+	pod := w.create("one", container("biz1", "1.0.0"))
+	w.pass(3 * time.Second)
+	w.endpoint(pod, ready)
+	return w, pod
+}
+
 var ready = discoveryv1.EndpointConditions{Ready: ptr.To(true)}
 
 // The module of a deleted Pod stays while a Service sends it requests: the controller that follows Pods
@@ -70,10 +80,7 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Options{})
-				pod := w.create("one", container("biz1", "1.0.0"))
-				w.pass(3 * time.Second)
-				w.endpoint(pod, ready)
+				w, pod := serving(t)
 				w.delete("one")
 				if c.after > 0 {
 					time.AfterFunc(c.after, func() { w.endpoint(pod, c.to) })
@@ -96,10 +103,7 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 func TestReplacementFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		pod := w.create("one", container("biz1", "1.0.0"))
-		w.pass(3 * time.Second)
-		w.endpoint(pod, ready)
+		w, pod := serving(t)
 		live := w.pod("one")
 		live.Spec.Containers[0].Image = "file:///m/other.jar"
 		live.ResourceVersion = "100"

@@ -162,8 +162,8 @@ func (s *situation) add(v view, p *Provider, key workerKey) {
 			}
 			l.comes = l.comes || p.rollouts.successorTo(pod)
 			l.preStop = max(l.preStop, min(v.module.preStop, l.until.Sub(l.since)))
-			if now := s.now; now.Before(l.until) {
-				l.quiet = l.quiet.with(p.quietSince(v.entry, v.notReadySince, now, key))
+			if s.now.Before(l.until) {
+				l.quiet = l.quiet.with(p.quietSince(v.entry, v.notReadySince, s.now, key))
 			}
 		}
 		s.leaving[m.Version] = l

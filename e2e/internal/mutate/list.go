@@ -302,9 +302,14 @@ var All = []Mutation{
 		Name: "no-drain", What: "A module goes while requests to it may be under way",
 		Edits: []Edit{{
 			plan,
-			`if left := since.Add(drain).Sub(s.now); left > 0 && drain > 0 {`,
-			`if left := since.Add(drain).Sub(s.now); left > 0 && drain < 0 {`,
+			`left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)`,
+			`left = 0`,
 		}},
+	},
+	{
+		Name: "believe-the-drain", What: "A module goes after MODULE_DRAIN though a Service still sends requests to its Pod",
+		Rare:  "Kubernetes' controllers must be slow, or away",
+		Edits: []Edit{{plan, `	if q.not { // it hears`, `	if q.not && s.name == "" { // it hears`}},
 	},
 	{
 		Name: "forget-placed", What: "What Pods had put on a base is forgotten when the base is served anew",

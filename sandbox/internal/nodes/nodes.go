@@ -176,6 +176,14 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 	}
 }
 
+// Sweep deletes all Nodes of bases in a cluster that is ours, as Remove does, and what controllers have
+// noted of bases. No controller may run.
+func Sweep(ctx context.Context, client kubernetes.Interface) error {
+	return errors.Join(Remove(ctx, client, Selector, func(string) bool { return true }),
+		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
+}
+
 // Remove deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does
 // after a while: those that the label selector matches, if their base is one of ours. Pods that
 // take the place of others must not be bound to one of these, so all Nodes go first.

@@ -42,6 +42,23 @@ func podsByNode(client *fake.Clientset) {
 }
 
 // What bases that have ended have left goes; Nodes of other bases, and of no base, stay.
+// The fake clientset deletes no collections: what it is asked for is looked at.
+func TestSweepDeletesWhatControllersNoted(t *testing.T) {
+	client := fake.NewClientset()
+	if err := Sweep(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for _, a := range client.Actions() {
+		if d, ok := a.(clienttesting.DeleteCollectionAction); ok && a.GetVerb() == "delete-collection" {
+			asked = append(asked, a.GetNamespace()+" "+a.GetResource().Resource+" "+d.GetListRestrictions().Labels.String())
+		}
+	}
+	if diff := cmp.Diff([]string{"kube-node-lease leases virtual-kubelet.koupleless.io/component=module-controller-ledger"}, asked); diff != "" {
+		t.Errorf("collections deleted (-want +got):\n%s", diff)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	other := aNode(corev1.ConditionTrue)
 	other.Name = "vnode.b.dev"

@@ -47,7 +47,7 @@ func (c *ControlPlane) Sweep(ctx context.Context) error {
 	if err := cluster.RemoveMetricsAPI(ctx, c.Cluster()); err != nil {
 		return err
 	}
-	return nodes.Remove(ctx, c.client(), nodes.Selector, func(string) bool { return true })
+	return nodes.Sweep(ctx, c.client())
 }
 
 // Serving issues a certificate of the cluster's authority for hosts, and names the authority's

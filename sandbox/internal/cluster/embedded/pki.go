@@ -174,7 +174,7 @@ func (p *pki) write(name string, certPEM, keyPEM []byte) error {
 }
 
 // loadPKI reads the folder and fails unless each wanted certificate is there, fits its key, was
-// signed by its authority for its hosts, and lasts.
+// signed by its authority for its groups and hosts, and lasts.
 func loadPKI(dir string, wanted []certificate, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, cas: map[string]authority{}}
 	for _, name := range []string{clusterCA, etcdCA, frontProxyCA, kubeletClientCA} {
@@ -200,6 +200,9 @@ func loadPKI(dir string, wanted []certificate, now time.Time) (*pki, error) {
 		})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.crt(c.file), err)
+		}
+		if !slices.Equal(pair.Leaf.Subject.Organization, c.groups) { // an older version's
+			return nil, fmt.Errorf("%s: it is for the groups %q, not %q", p.crt(c.file), pair.Leaf.Subject.Organization, c.groups)
 		}
 		for _, host := range c.hosts {
 			if err := pair.Leaf.VerifyHostname(host); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,9 @@ func TestSoundPKIIsKept(t *testing.T) {
 }
 
 func TestUnsoundPKIIsMadeAnew(t *testing.T) {
+	regrouped := slices.Clone(wanted)
+	i := slices.IndexFunc(regrouped, func(c certificate) bool { return c.file == "user-kube-scheduler" })
+	regrouped[i].groups = []string{"another"}
 	for name, tc := range map[string]struct {
 		spoil  func(t *testing.T, dir string)
 		wanted []certificate
@@ -71,7 +75,8 @@ func TestUnsoundPKIIsMadeAnew(t *testing.T) {
 			must(t, os.Rename(filepath.Join(dir, "etcd-ca.crt"), filepath.Join(dir, "ca.crt")))
 			must(t, os.Rename(filepath.Join(dir, "etcd-ca.key"), filepath.Join(dir, "ca.key")))
 		}},
-		"a file is missing": {spoil: func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, saKey))) }},
+		"a file is missing":            {spoil: func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, saKey))) }},
+		"a client is of another group": {wanted: regrouped, why: "for the groups"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")

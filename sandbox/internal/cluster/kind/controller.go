@@ -61,7 +61,7 @@ func (p *Provider) Sweep(ctx context.Context) error {
 	if err := incluster.Remove(ctx, p.config); err != nil {
 		return err
 	}
-	return nodes.Remove(ctx, p.client, nodes.Selector, func(string) bool { return true })
+	return nodes.Sweep(ctx, p.client)
 }
 
 // Serving issues a certificate of an authority of the sandbox's own for hosts, and names the

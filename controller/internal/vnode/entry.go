@@ -1,0 +1,168 @@
+package vnode
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// entry is a ledger and when it was true.
+type entry struct {
+	// At counts microseconds since 1970. It grows with each entry of a base, whoever makes it: a
+	// controller that takes a base over goes on from the last one, even if its own clock is behind.
+	At     int64  `json:"t"`
+	Ledger string `json:"l,omitempty"`
+}
+
+// onLease is what the Lease of a base's Node says.
+func onLease(l *coordinationv1.Lease) entry {
+	r := entry{Ledger: l.Annotations[labels.Placed]}
+	if l.Spec.RenewTime != nil {
+		r.At = l.Spec.RenewTime.UnixMicro()
+	}
+	return r
+}
+
+const (
+	// packedAtMost is the most bytes of a journal as it is written: an object has 256 KiB of annotations.
+	packedAtMost = 192 << 10
+	// orphanTime is after what time what is noted of a base that is served elsewhere gives way to others:
+	// whoever took it has written its Lease long ago.
+	orphanTime = 10 * time.Minute
+)
+
+// pack writes what is noted of all bases as text, and returns what is in it and the bases for which there is
+// no room: those that were noted last.
+func (j *journal) pack() (text string, in map[string]entry, out []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := j.clock.Now()
+	old := func(identity string) bool {
+		p := j.pages[identity]
+		return p.orphan && now.Sub(time.UnixMicro(p.noted.At)) > j.speed.Of(orphanTime)
+	}
+	var all []string
+	for identity, p := range j.pages {
+		switch {
+		case p.noted.At == 0:
+		case p.orphan && now.Sub(time.UnixMicro(p.noted.At)) > j.speed.Of(ledgerKept):
+			delete(j.pages, identity)
+		default:
+			all = append(all, identity)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		if old(a) != old(b) {
+			return map[bool]int{false: -1, true: 1}[old(a)]
+		}
+		return cmp.Compare(j.pages[a].noted.At, j.pages[b].noted.At)
+	})
+	for n := len(all); ; n /= 2 {
+		in = make(map[string]entry, n)
+		for _, identity := range all[:n] {
+			in[identity] = j.pages[identity].noted
+		}
+		if text = pack(in); len(text) <= packedAtMost {
+			return text, in, all[n:]
+		}
+	}
+}
+
+func pack(entries map[string]entry) string {
+	if len(entries) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+	_ = json.NewEncoder(z).Encode(entries)          // strings and numbers, into memory
+	_ = z.Close()
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// unpackedAtMost bounds what somebody else may have us unpack.
+const unpackedAtMost = 64 << 20
+
+func unpack(text string) (entries map[string]entry, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, bytes.NewBufferString(text)))
+	if err != nil {
+		return nil, err
+	}
+	err = json.NewDecoder(io.LimitReader(z, unpackedAtMost)).Decode(&entries)
+	return entries, err
+}
+
+// others reads the journals of other controllers: one that is gone may have been the last to note what a base
+// is to have. Its methods may be called concurrently.
+type others struct {
+	mu      sync.Mutex
+	asked   time.Time // when the last LIST began
+	entries map[string]entry
+}
+
+// newest is what other controllers noted last of a base; its At is 0 if they noted nothing. What many bases
+// are asked for at a time is one LIST, that began after the last of them asked.
+func (j *journal) newest(ctx context.Context, identity string) (entry, error) {
+	asked := j.clock.Now()
+	o := &j.others
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.asked.After(asked) {
+		began := j.clock.Now()
+		found, err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: ledgerLeases(j.env)})
+		if err != nil {
+			return entry{}, fmt.Errorf("reading what other controllers noted: %w", err)
+		}
+		o.asked, o.entries = began, map[string]entry{}
+		for i := range found.Items {
+			l := &found.Items[i]
+			if l.Name == j.name() {
+				continue
+			}
+			entries, err := unpack(l.Annotations[labels.Ledgers])
+			if err != nil {
+				j.logger.Warn("could not read what a controller had kept; modules may stay that no Pod wants", "lease", l.Name, "err", err)
+			}
+			for identity, r := range entries {
+				if r.At > o.entries[identity].At {
+					o.entries[identity] = r
+				}
+			}
+		}
+	}
+	return o.entries[identity], nil
+}
+
+// own is what this controller, in this life or an earlier one, noted last of a base.
+func (j *journal) own(ctx context.Context, identity string) (entry, error) {
+	if err := j.load(ctx); err != nil {
+		return entry{}, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.pages[identity]; p != nil {
+		return p.noted, nil
+	}
+	return entry{}, nil
+}
+
+// ledgerLeases selects the journals of an environment.
+func ledgerLeases(env string) string {
+	return labels.Component + "=" + labels.LedgerLease + "," + labels.Env + "=" + labelValue(env)
+}

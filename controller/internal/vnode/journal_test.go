@@ -1,0 +1,439 @@
+package vnode
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// hearOf has many bases speak, and serves them.
+func (s *fixture) hearOf(t *testing.T, n int) (identities []string) {
+	t.Helper()
+	for i := range n {
+		id := fmt.Sprintf("b%03d", i)
+		identities = append(identities, id)
+		from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: id}
+		_, _ = s.registry.Heard(from, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: id, Active: true})
+		s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
+		if _, err := s.reconcile(t.Context(), id); err != nil || !s.Owns(id) {
+			t.Fatalf("%s is not served: %v", id, err)
+		}
+	}
+	s.writes()
+	return identities
+}
+
+// keepAll waits for what bases are to have, as the workers of Pods do, and returns when all are told.
+func (s *fixture) keepAll(t *testing.T, identities ...string) {
+	t.Helper()
+	var wg sync.WaitGroup
+	before := s.nWaiting()
+	for _, id := range identities {
+		wg.Go(func() { s.KeepLedger(t.Context(), id) })
+	}
+	for s.nWaiting() < before+len(identities) {
+		runtime.Gosched()
+	}
+	for turns := 0; s.nWaiting() > 0; turns++ {
+		if turns == 100 {
+			t.Fatalf("%d still wait", s.nWaiting())
+		}
+		s.clock.Step(journalPause)
+		s.writeJournal(t)
+		for _, id := range identities {
+			if s.journal.isFull(id) {
+				if _, err := s.reconcile(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	wg.Wait()
+}
+
+// nWaiting is how many wait, for the journal or a Lease.
+func (s *fixture) nWaiting() (n int) {
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	for _, w := range s.journal.waiting {
+		n += len(w)
+	}
+	for _, p := range s.journal.pages {
+		n += len(p.waiting)
+	}
+	return n
+}
+
+// inJournal is what the journal says as it lies in the API; nil if there is none.
+func (s *fixture) inJournal(t *testing.T) map[string]string {
+	t.Helper()
+	l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), s.journal.name(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := unpack(l.Annotations[labels.Ledgers])
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := map[string]string{}
+	for id, e := range entries {
+		says[id] = e.Ledger
+	}
+	return says
+}
+
+func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	bases := s.hearOf(t, 50)
+	s.ledger = "biz1"
+	s.keepAll(t, bases...)
+	s.wantWrites(t, "for all bases", "create leases")
+	s.keepAll(t, bases...)
+	s.wantWrites(t, "with nothing new")
+	s.ledger = "biz1,biz2"
+	s.keepAll(t, bases[0])
+	s.wantWrites(t, "for one", "update leases")
+	if got := s.inJournal(t); len(got) != 50 || got[bases[0]] != "biz1,biz2" || got[bases[1]] != "biz1" {
+		t.Errorf("the journal says %v", got)
+	}
+
+	s.clock.Step(nodeLeaseEvery) // the Leases of Nodes say it now
+	s.turn(t)
+	for _, id := range bases {
+		if _, err := s.reconcile(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.writes()
+	s.ledger = ""
+	s.keepAll(t, bases[7])
+	if diff := cmp.Diff(map[string]string{bases[7]: ""}, s.inJournal(t)); diff != "" {
+		t.Errorf("the journal (-want +got):\n%s", diff)
+	}
+	s.clock.Step(time.Minute)
+	s.wantWrites(t, "and no others", "update leases")
+}
+
+// What nobody waits for is written soon, and not at once.
+func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	s.ledger = "biz1"
+	s.keepAll(t, identity)
+	s.writes()
+	s.ledger = ""
+	s.LedgerChanged(identity)
+	pass(t, ledgerSoon-time.Second, s)
+	s.wantWrites(t, "at once")
+	pass(t, 2*time.Second, s)
+	s.wantWrites(t, "soon", "update leases")
+	if diff := cmp.Diff(map[string]string{identity: ""}, s.inJournal(t)); diff != "" {
+		t.Errorf("the journal (-want +got):\n%s", diff)
+	}
+}
+
+// A controller that dies is followed by one of its name, or of another name.
+func TestWhatWasNotedOutlivesTheController(t *testing.T) {
+	for name, next := range map[string]Options{
+		"the same again": {Holder: "me"}, "another one": {Holder: "you"}, "one of several": {Holder: "you", Cluster: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPI()
+			first := newFixture(t, Options{Holder: "me", Cluster: next.Cluster}, api)
+			first.hear()
+			first.reconcileFor(t, time.Minute)
+			first.ledger = "biz1"
+			first.keepAll(t, identity)
+			first.wantKept(t, "before it is renewed", "")
+
+			next.Clock = first.clock
+			second := newFixture(t, next, api)
+			second.hear()
+			second.reconcileOnce(t)
+			pass(t, DefaultMembership+time.Second, second) // the first is gone by now
+			second.hear()
+			second.reconcileFor(t, time.Minute)
+			if !second.Owns(identity) || second.restored != "biz1" {
+				t.Errorf("the next controller serves it: %t; it gets %q", second.Owns(identity), second.restored)
+			}
+		})
+	}
+}
+
+// What was written last counts, even if the clock of whoever wrote it is behind.
+func TestTheNewestEntryCounts(t *testing.T) {
+	api := newAPI()
+	first := newFixture(t, Options{Holder: "me"}, api)
+	first.hear()
+	first.reconcileOnce(t)
+	first.ledger = "old"
+	first.keepAll(t, identity)
+
+	behind := newFixture(t, Options{Holder: "you", Clock: clocktesting.NewFakeClock(noon.Add(-time.Hour))}, api)
+	behind.hear()
+	behind.reconcileFor(t, time.Minute)
+	if behind.restored != "old" {
+		t.Fatalf("the second controller gets %q", behind.restored)
+	}
+	for _, ledger := range []string{"new", ""} { // in its journal, and then on the Lease
+		behind.ledger = ledger
+		behind.keepAll(t, identity)
+		if ledger == "" {
+			behind.clock.Step(nodeLeaseEvery)
+			behind.turn(t)
+			behind.reconcileOnce(t)
+		}
+		third := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(time.Hour))}, api)
+		third.hear()
+		third.reconcileFor(t, time.Minute)
+		if third.restored != ledger {
+			t.Errorf("the third controller gets %q, want %q", third.restored, ledger)
+		}
+		behind = newFixture(t, Options{Holder: "you", Clock: behind.clock}, api)
+		behind.hear()
+		behind.reconcileFor(t, time.Minute)
+	}
+}
+
+// The first thing that the next controller writes must not take away what it has not read back yet.
+func TestWhatAnEarlierLifeNotedStays(t *testing.T) {
+	api := newAPI()
+	first := newFixture(t, Options{Holder: "me"}, api)
+	bases := first.hearOf(t, 3)
+	first.ledger = "biz1"
+	first.keepAll(t, bases...)
+
+	second := newFixture(t, Options{Holder: "me", Clock: first.clock}, api)
+	second.ledger = "biz2"
+	second.hearOf(t, 1)
+	second.ledger = "biz3"
+	second.keepAll(t, bases[0])
+	want := map[string]string{bases[0]: "biz3", bases[1]: "biz1", bases[2]: "biz1"}
+	if diff := cmp.Diff(want, second.inJournal(t)); diff != "" {
+		t.Errorf("the journal (-want +got):\n%s", diff)
+	}
+	second.clock.Step(ledgerKept + time.Hour)
+	second.turn(t)
+	second.hearOf(t, 1)
+	second.ledger = "biz4"
+	second.keepAll(t, bases[0])
+	if diff := cmp.Diff(map[string]string{bases[0]: "biz4"}, second.inJournal(t)); diff != "" {
+		t.Errorf("a day later, without the bases that did not come back (-want +got):\n%s", diff)
+	}
+}
+
+// What does not fit is written to the Leases, and only then are those told that wait.
+func TestAFullJournal(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	bases := s.hearOf(t, 40)
+	s.ledgers = func(id string) string { // nothing that can be compressed
+		var b strings.Builder
+		for i := 0; b.Len() < 16<<10; i++ {
+			fmt.Fprintf(&b, "%x", sha256.Sum256([]byte(id+fmt.Sprint(i))))
+		}
+		return b.String()
+	}
+	s.keepAll(t, bases...)
+	noted := s.inJournal(t)
+	for _, id := range bases {
+		l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := s.ledgers(id); l.Annotations[labels.Placed] != want && noted[id] != want {
+			t.Errorf("what %s has is kept nowhere", id)
+		}
+	}
+	if len(noted) == 0 || len(noted) == len(bases) {
+		t.Errorf("%d of %d bases are in the journal: this test shows nothing", len(noted), len(bases))
+	}
+}
+
+// As long as the API server has not said so, nobody is told; and what it may have written all the same is
+// not taken for what is kept.
+func TestWhatMayHaveBeenWritten(t *testing.T) {
+	api := newAPI()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	s.ledger = "biz1"
+	s.keepAll(t, identity)
+	lost := true
+	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
+		o := a.(clienttesting.UpdateAction).GetObject()
+		m := o.(metav1.Object)
+		if !lost || m.GetName() != s.journal.name() {
+			return false, nil, nil
+		}
+		lost = false
+		m.SetResourceVersion("1000") // it is carried out, and the answer does not come
+		if err := api.Tracker().Update(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, o, m.GetNamespace()); err != nil {
+			t.Error(err)
+		}
+		return true, nil, errors.New("the connection is gone")
+	})
+	s.ledger = "biz2"
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan struct{})
+	go func() { s.KeepLedger(ctx, identity); close(told) }()
+	for s.nWaiting() == 0 {
+		runtime.Gosched()
+	}
+	s.clock.Step(journalPause)
+	s.writeJournal(t)
+	select {
+	case <-told:
+		t.Error("they were told that it is kept")
+	default:
+	}
+	if got := s.inJournal(t)[identity]; got != "biz2" {
+		t.Fatalf("the journal says %q: this test shows nothing", got)
+	}
+	cancel()
+	<-told
+	s.ledger = "biz1" // as before: it must be written, since biz2 is newer
+	s.clock.Step(time.Second)
+	s.keepAll(t, identity)
+	if got := s.inJournal(t)[identity]; got != "biz1" {
+		t.Errorf("the journal says %q", got)
+	}
+}
+
+func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	s.cut.Store(true)
+	s.clock.Step(DefaultMembership)
+	s.ledger = "biz1"
+	s.writes()
+	s.LedgerChanged(identity)
+	s.writeJournal(t)
+	s.watchOver()
+	s.writeJournal(t)
+	s.wantWrites(t, "without its Lease")
+	if got := s.inJournal(t); got != nil {
+		t.Errorf("the journal says %v", got)
+	}
+}
+
+// A base that says that it ends leaves nothing: one that comes by its name is another.
+func TestTheJournalForgetsABaseThatEnded(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	s.ledger = "biz1"
+	s.keepAll(t, identity)
+	pass(t, 60*time.Second, s) // it is silent, and nobody says that it may come back
+	s.reconcileOnce(t)
+	s.ledger = ""
+	s.turn(t)
+	s.hear()
+	s.reconcileFor(t, time.Minute)
+	if s.restored != "" {
+		t.Errorf("it comes back with %q", s.restored)
+	}
+	pass(t, ledgerSoon+time.Second, s)
+	if got := s.inJournal(t); got[identity] != "" {
+		t.Errorf("the journal says %v", got)
+	}
+}
+
+func TestJournalsThatNobodyNeedsGo(t *testing.T) {
+	api := newAPI()
+	dead := newFixture(t, Options{Holder: "dead"}, api)
+	dead.hear()
+	dead.reconcileOnce(t)
+	dead.ledger = "biz1"
+	dead.keepAll(t, identity)
+
+	s := newFixture(t, Options{Holder: "me", Clock: dead.clock}, api)
+	s.hear()
+	s.reconcileFor(t, time.Minute)
+	for _, after := range []time.Duration{0, ledgerKept} {
+		s.clock.Step(after)
+		s.turn(t)
+		s.ledger = after.String()
+		s.keepAll(t, identity)
+		if err := s.forgetOld(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := dead.inJournal(t); (got == nil) != (after > 0) {
+			t.Errorf("after %s the journal of a controller that is gone says %v", after, got)
+		}
+		if s.inJournal(t) == nil {
+			t.Errorf("after %s it has no journal itself", after)
+		}
+	}
+}
+
+// A controller that ends leaves no journal; one that cannot write the Leases leaves it.
+func TestTheJournalAtTheEnd(t *testing.T) {
+	api := newAPI()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	bases := s.hearOf(t, 3)
+	s.ledger = "biz1"
+	s.keepAll(t, bases...)
+	refuse := true
+	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
+		return refuse && a.(clienttesting.UpdateAction).GetObject().(metav1.Object).GetName() == Name(bases[1]), nil, errors.New("not now")
+	})
+	if err := s.closeJournal(t.Context()); err == nil {
+		t.Error("it did not say that a Lease could not be written")
+	}
+	if s.inJournal(t) == nil {
+		t.Error("it took its journal away, and a Lease does not say what it said")
+	}
+	refuse = false
+	if err := s.closeJournal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.inJournal(t); got != nil {
+		t.Errorf("it leaves a journal that says %v", got)
+	}
+	for _, id := range bases {
+		l, err := api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id), metav1.GetOptions{})
+		if err != nil || l.Annotations[labels.Placed] != "biz1" {
+			t.Errorf("the Lease of %s says %v: %v", id, l.Annotations, err)
+		}
+	}
+}
+
+func TestAJournalThatCannotBeRead(t *testing.T) {
+	for _, text := range []string{"%", "bm9uc2Vuc2U=", pack(map[string]entry{"a": {1, "x"}})[:20]} {
+		if got, err := unpack(text); err == nil {
+			t.Errorf("%q says %v", text, got)
+		}
+	}
+	want := map[string]entry{"a": {1, "x"}, "b": {2, ""}}
+	got, err := unpack(pack(want))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if got, err := unpack(pack(nil)); len(got) > 0 || err != nil {
+		t.Errorf("nothing is %v: %v", got, err)
+	}
+}
