@@ -26,8 +26,10 @@ KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X $(OF).koupsandbox=$(VERSION) -X $(OF).commi
 # "archive" is upstream's word for sources that come without their git tree, as a Go module does.
 KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
   -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=36 -X $(package).gitTreeState=archive)
+# Nobody writes debug information that LDFLAGS leave out: a tenth less to compile.
+COMPILE := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 # Tests and linters of the control plane must compile its thousand packages as build does, or they compile them all anew.
-KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false" go
+KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="$(COMPILE)" go
 
 ##@ Use it
 .PHONY: up down
@@ -44,16 +46,18 @@ build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakeb
 # Go knows what has to be compiled anew.
 .PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)
 $(BIN)/koupsandbox:
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
 $(BIN)/module-controller:
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
 $(BIN)/fakebase:
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
-# The upstream control plane: some minutes from an empty cache, then only when its versions change.
+# The upstream control plane: some minutes from an empty cache, then only when its versions change. The modules of the
+# other programs are downloaded meanwhile.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
 	@echo "Compiling Kubernetes: some minutes the first time."
-	@all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
+	@go list -deps ./sandbox/cmd/koupsandbox ./controller/cmd/module-controller ./fakebase/cmd/fakebase >/dev/null 2>&1 & \
+	all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
 	  awk -v all="$$all" '/^[A-Za-z0-9._~\/-]+$$/ {if (++n % 100 == 0) {print "  " n " of at most " all " packages"; fflush()}; next} {print; fflush()}'
 	touch $@
 
