@@ -51,6 +51,9 @@ func place(t *testing.T, from, to string) {
 	check.Must(t, os.Chtimes(to, soon, soon))
 }
 
+// mostOfAnArchive is the most bytes that are to be downloaded.
+const mostOfAnArchive = 80e6
+
 // The same commit gives the same bytes in two clones, and what a release says of itself is so. Kubernetes
 // takes minutes to compile, so another program stands for it, unless $RELEASE_WHOLE is set.
 func TestReleaseIsTheSame(t *testing.T) {
@@ -110,8 +113,14 @@ func TestReleaseIsTheSame(t *testing.T) {
 			}
 		}
 		for name := range first {
-			if strings.HasSuffix(name, ".tar.gz") {
-				archives++
+			if !strings.HasSuffix(name, ".tar.gz") {
+				continue
+			}
+			archives++
+			file, err := os.Stat(filepath.Join(out, name))
+			check.Must(t, err)
+			if t.Logf("%s: %.1f MB", name, float64(file.Size())/1e6); file.Size() > mostOfAnArchive {
+				t.Errorf("%s has %d bytes, and %d are the most", name, file.Size(), int64(mostOfAnArchive))
 			}
 		}
 		if len(statement.Subject) != archives {
