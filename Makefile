@@ -181,6 +181,15 @@ e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
 
+# E2E_FLEET_BASES says how many bases; the default is 60.
+.PHONY: e2e-fleet
+e2e-fleet: build ## Prove bases in Pods of a kind cluster, if docker answers and Mosquitto is installed
+	@if docker ps >/dev/null 2>&1 && { command -v mosquitto || [ -x /usr/sbin/mosquitto ]; } >/dev/null; then \
+	  E2E_FLEET=1 go test -race -count=1 -timeout 30m -v ./e2e/fleet; \
+	else \
+	  echo "*** make e2e-fleet IS SKIPPED: docker does not answer, or the program mosquitto is missing ***" >&2; [[ "$(E2E_FLEET)" != required ]]; \
+	fi
+
 # E2E_CONTAINERS=required makes it a failure that no engine answers: so does CI.
 .PHONY: e2e-containers
 e2e-containers: build ## Let a container engine cut off, pause and kill bases and a broker, if docker answers

@@ -65,6 +65,12 @@ func (p Programs) daemon() daemon.Programs {
 	return daemon.Programs{Self: p.Daemon, ControlPlane: p.ControlPlane, Controller: p.Controller, Base: p.Base}
 }
 
+// needsBase tells whether bases run by the program of this machine, in a container or a Pod.
+func needsBase(config *v1alpha1.Sandbox) bool {
+	b := config.Spec.Bases
+	return b.Runtime == v1alpha1.RuntimeContainer || b.Runtime == v1alpha1.RuntimeCluster && b.Image == ""
+}
+
 // check says in one sentence which program is missing, and what to do.
 func (p Programs) check(config *v1alpha1.Sandbox, inProcess bool) error {
 	provider := daemon.EffectiveProvider(config)
@@ -75,7 +81,7 @@ func (p Programs) check(config *v1alpha1.Sandbox, inProcess bool) error {
 		{"koupsandbox", p.Daemon, !inProcess},
 		{ControlPlaneProgram, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
 		{ControllerProgram, p.Controller, true},
-		{BaseProgram, p.Base, config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer},
+		{BaseProgram, p.Base, needsBase(config)},
 	} {
 		switch {
 		case !needed.by || executable(needed.path):

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -22,15 +23,20 @@ var errUnreachable = errors.New("the process of the base does not answer")
 // and errors where that process does not answer. They may be called concurrently.
 type Base struct {
 	*mirror
-	process rpc.Client
-	http    bool // it has the HTTP tunnel
-
-	stopFollowing context.CancelFunc
-	followed      chan struct{} // closed when nothing is read any more
+	o Options
 
 	state   sync.Mutex // guards what follows
+	life    *life
 	started bool
 	running bool // Start has not returned
+}
+
+// life is a base in one process.
+type life struct {
+	process       rpc.Client
+	read          *rpc.Mark // of the messages
+	stopFollowing context.CancelFunc
+	followed      chan struct{} // closed when nothing is read any more
 }
 
 // Address asks a process that calls Serve for the address at which others reach it.
@@ -42,35 +48,103 @@ func Address(ctx context.Context, transport http.RoundTripper) (string, error) {
 	return ip, nil
 }
 
-// New tells the process behind transport, such as a stdio.Process, which base to
-// be. It does nothing until Start. The error names every option that is wrong. When the
-// base is no longer needed, or not at all, the process must be ended.
+// New has the process behind transport, such as a stdio.Process, make a base, beside those that it
+// has. The base does nothing until Start. The error names every option that is wrong. When the
+// base is no longer needed before it has started, Discard it, or end the process.
 func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, error) {
-	b := &Base{process: rpc.Client{Transport: transport, Unreachable: errUnreachable}, http: o.HTTP != nil, followed: make(chan struct{})}
-	now, err := makeBase.Call(ctx, &b.process, o)
+	b := &Base{o: o}
+	now, l, err := begin(ctx, transport, o)
 	if err != nil {
-		return nil, fmt.Errorf("making base %q: %w", o.Identity, err)
+		return nil, err
 	}
-	b.mirror = newMirror(now)
+	b.mirror = newMirror(now, l.read)
+	b.live(ctx, l)
+	return b, nil
+}
+
+// Renew makes the base anew in another process, since its own is lost: Start has returned an error.
+// It is then as after a crash: with its identity and its faults, and without its modules. Then it may
+// be started again.
+func (b *Base) Renew(ctx context.Context, transport http.RoundTripper) error {
+	b.state.Lock()
+	running, before := b.running, b.life
+	b.state.Unlock()
+	if running {
+		return fmt.Errorf("making base %q anew: %w", b.Identity(), fakebase.ErrStarted)
+	}
+	before.stopFollowing()
+	<-before.followed
+	o := b.o
+	o.Identity, o.InitialDelay, o.Faults = b.Identity(), 0, nil
+	for _, f := range b.Faults() {
+		o.Faults = append(o.Faults, f.Fault)
+	}
+	now, l, err := begin(ctx, transport, o)
+	if err != nil {
+		return err
+	}
+	b.renew(now, l.read)
+	b.live(ctx, l)
+	b.state.Lock()
+	defer b.state.Unlock()
+	b.started = false
+	return nil
+}
+
+// begin makes a base in a process.
+func begin(ctx context.Context, transport http.RoundTripper, o Options) (snapshot, *life, error) {
+	l := &life{
+		process: rpc.Client{Transport: &among{transport, rand.Text()}, Unreachable: errUnreachable},
+		read:    &rpc.Mark{}, followed: make(chan struct{}),
+	}
+	now, err := makeBase.Call(ctx, &l.process, o)
+	if err != nil {
+		return now, nil, fmt.Errorf("making base %q: %w", o.Identity, err)
+	}
+	return now, l, nil
+}
+
+// live follows what a base tells.
+func (b *Base) live(ctx context.Context, l *life) {
 	// The stream goes on as long as the base, which the caller's context does not bound.
-	ctx, b.stopFollowing = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, l.stopFollowing = context.WithCancel(context.WithoutCancel(ctx))
+	b.state.Lock()
+	b.life = l
+	b.state.Unlock()
 	go func() {
-		defer close(b.followed)
-		defer b.stopFollowing()
+		defer close(l.followed)
+		defer l.stopFollowing()
 		why := "its process has ended"
-		if err := follow.Call(ctx, &b.process, rpc.None{}, b.apply); err != nil {
+		if err := follow.Call(ctx, &l.process, rpc.None{}, b.apply); err != nil {
 			why += ": " + err.Error()
 		}
 		b.end(why)
 	}()
-	return b, nil
+}
+
+func (b *Base) now() *life {
+	b.state.Lock()
+	defer b.state.Unlock()
+	return b.life
+}
+
+// Discard forgets a base that has not started, and blocks until its process has, or 5 s.
+func (b *Base) Discard(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	l := b.now()
+	_, err := discard.Call(ctx, &l.process, rpc.None{})
+	l.stopFollowing()
+	<-l.followed
+	return err
 }
 
 // Start runs the base until ctx ends, and then returns nil. An error means that it could not run,
-// as that of fakebase.Base, or that its process has ended; then it cannot be had back. At most one
-// Start per Base.
+// as that of fakebase.Base, or that its process is lost, as Lost tells; then Renew has it back. At
+// most one Start per process.
 func (b *Base) Start(ctx context.Context) error {
-	if err := b.begin(); err != nil {
+	l, err := b.begin()
+	if err != nil {
 		return err
 	}
 	defer b.over()
@@ -79,30 +153,37 @@ func (b *Base) Start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
 		limit, done := context.WithTimeout(life, callTime)
 		defer done()
-		_, _ = stop.Call(limit, &b.process, rpc.None{}) // what counts is that Run is answered
+		_, _ = stop.Call(limit, &l.process, rpc.None{}) // what counts is that Run is answered
 		<-limit.Done()
-		b.stopFollowing()
+		l.stopFollowing()
 		cut()
 	})()
-	_, err := run.Call(life, &b.process, rpc.None{})
-	if refused := (*rpc.Error)(nil); err != nil && !errors.As(err, &refused) {
-		b.stopFollowing()
+	_, err = run.Call(life, &l.process, rpc.None{})
+	if Lost(err) {
+		l.stopFollowing()
 	}
-	<-b.followed
+	<-l.followed
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("running base %q: %w", b.Identity(), err)
 	}
 	return nil
 }
 
-func (b *Base) begin() error {
+// Lost tells whether an error of Start means that the base's process is lost, and not that the base
+// could not run.
+func Lost(err error) bool {
+	refused := (*rpc.Error)(nil)
+	return err != nil && !errors.As(err, &refused) && !errors.Is(err, fakebase.ErrStarted)
+}
+
+func (b *Base) begin() (*life, error) {
 	b.state.Lock()
 	defer b.state.Unlock()
 	if b.started {
-		return fmt.Errorf("starting base %q: %w", b.Identity(), fakebase.ErrStarted)
+		return nil, fmt.Errorf("starting base %q: %w", b.Identity(), fakebase.ErrStarted)
 	}
 	b.started, b.running = true, true
-	return nil
+	return b.life, nil
 }
 
 func (b *Base) over() {
@@ -148,7 +229,7 @@ func (b *Base) HTTPAddr() string {
 	b.mu.Lock()
 	addr := b.httpAddr
 	b.mu.Unlock()
-	if addr != "" || !b.http {
+	if addr != "" || b.o.HTTP == nil {
 		return addr
 	}
 	now, err := ask(context.Background(), b, status, rpc.None{}) // it is opened without an event
@@ -174,9 +255,10 @@ func ask[In, Out any](ctx context.Context, b *Base, m method[In, Out], in In) (O
 	ctx, cancel := context.WithTimeoutCause(ctx, callTime,
 		fmt.Errorf("the process of base %q did not answer within %s", b.Identity(), callTime))
 	defer cancel()
-	a, err := m.Call(ctx, &b.process, in)
+	l := b.now()
+	a, err := m.Call(ctx, &l.process, in)
 	if err == nil {
-		err = b.read.Wait(ctx, a.Count)
+		err = l.read.Wait(ctx, a.Count)
 	}
 	return a.Answer, err
 }

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"net/http"
+
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
@@ -10,13 +12,14 @@ import (
 // has been read.
 type method[In, Out any] = rpc.Unary[In, rpc.After[Out]]
 
-// What can be asked of the process of a base.
+// What can be asked of a process with bases: first of itself, the rest of one of its bases.
 const (
 	address     rpc.Unary[rpc.None, string]       = "Address"
 	makeBase    rpc.Unary[Options, snapshot]      = "Make"
 	follow      rpc.Stream[rpc.None, message]     = "Follow"
 	run         rpc.Unary[rpc.None, rpc.None]     = "Run"
 	stop        rpc.Unary[rpc.None, rpc.None]     = "Stop"
+	discard     rpc.Unary[rpc.None, rpc.None]     = "Discard"
 	inject      method[fault.Fault, string]       = "Inject"
 	clearFaults method[[]string, int]             = "ClearFaults"
 	restart     method[string, rpc.None]          = "Restart"
@@ -24,14 +27,20 @@ const (
 	status      method[rpc.None, fakebase.Status] = "Status"
 )
 
-// Options describe a base to another process.
-type Options struct {
-	// Options of the base. Of what their JSON form leaves out, NewIdentity makes random
-	// ones, Logger is that of Serve, and all else has its default. Addresses that the base listens on
-	// may name no host, or 0.0.0.0: the base then says its own IP.
-	fakebase.Options
-	// BrokerCA is the authority of an ssl broker, in PEM. Default: the system's.
-	BrokerCA []byte
+// connect is the path of a connection to the listener for module traffic: not a call, but its bytes
+// both ways.
+const connect = "Connect"
+
+// among carries requests to one of the bases of a process.
+type among struct {
+	http.RoundTripper
+	name string
+}
+
+func (a *among) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Path = "/" + a.name + r.URL.Path
+	return a.RoundTripper.RoundTrip(r)
 }
 
 // snapshot is what there is at first.

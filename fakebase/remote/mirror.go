@@ -13,10 +13,11 @@ import (
 
 // mirror is a copy of a base, made of what it tells.
 type mirror struct {
-	ip   string   // says where a listener is that names no host
-	read rpc.Mark // of the messages
+	ip string // says where a listener is that names no host
 
 	mu       sync.Mutex // held while watchers and tracers are told
+	read     *rpc.Mark  // of the messages of the process
+	earlier  uint64     // number of the last event of the processes before
 	status   fakebase.Status
 	httpAddr string // of the last listener of arklet
 	faults   []fault.Status
@@ -30,17 +31,25 @@ type (
 	tracer  struct{ fn func(fakebase.Trace) }
 )
 
-func newMirror(now snapshot) *mirror {
-	m := &mirror{ip: now.Status.IP, faults: now.Faults}
+func newMirror(now snapshot, read *rpc.Mark) *mirror {
+	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read}
 	m.setStatus(now.Status)
 	return m
 }
 
-// apply takes over a message and tells of it.
-func (m *mirror) apply(t message) {
-	defer m.read.Add()
+// renew goes on with another process. Nothing comes from the one before.
+func (m *mirror) renew(now snapshot, read *rpc.Mark) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.read, m.earlier, m.faults = read, m.events, now.Faults
+	m.setStatus(now.Status)
+}
+
+// apply takes over a message and tells of it.
+func (m *mirror) apply(t message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.read.Add()
 	if t.Faults != nil {
 		m.faults = *t.Faults
 	}
@@ -52,15 +61,16 @@ func (m *mirror) apply(t message) {
 	}
 	if t.Event != nil && t.Status != nil {
 		m.setStatus(*t.Status)
+		t.Event.Seq += m.earlier
 		m.tell(*t.Event)
 	}
 }
 
 // end says that nothing more comes. A process that runs is down by that.
 func (m *mirror) end(why string) {
-	defer m.read.End(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	defer m.read.End(nil)
 	if s := &m.status; s.Running {
 		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName, WebAddr: s.WebAddr, Requests: s.Requests}
 		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity, Message: why})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func newProcess(t *testing.T) *process {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		remote.Serve(context.WithoutCancel(t.Context()), there, slog.New(slog.DiscardHandler))
+		remote.Serve(context.WithoutCancel(t.Context()), there, slog.New(slog.DiscardHandler), 0)
 	}()
 	client, err := stdio.Dial(here)
 	if err != nil {
@@ -421,11 +422,11 @@ type paused struct{}
 func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
 	stream, end := io.Pipe()
 	context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
-	switch r.URL.Path {
-	case "/Make":
+	switch path.Base(r.URL.Path) {
+	case "Make":
 		_ = stream.Close()
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"status": {"identity": "b1"}}`))}, nil
-	case "/Follow":
+	case "Follow":
 		return &http.Response{StatusCode: http.StatusOK, Body: stream}, nil
 	default:
 		<-r.Context().Done()

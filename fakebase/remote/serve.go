@@ -2,8 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -24,49 +23,85 @@ import (
 // the busiest one.
 const maxQueued = 1 << 16
 
-// Serve is one base: it learns over conn, from New on the other side, which one
-// to be, and runs it until conn or ctx ends. Its listener for module traffic is
-// open from the start, since others than that side may use it. The logger gets what the base has to
-// say.
-func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger) {
-	s := &server{log: logger}
-	s.told.Limit(maxQueued)
+// Serve is any number of bases: it learns over conn, from each New on the other side, which one to
+// make, and runs them until conn or ctx ends. Their listeners for module traffic are open from the
+// start, since others than that side may use them. The logger gets what the bases have to say. A
+// patience of more than 0 is how long the other side may say nothing: then conn ends.
+func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger, patience time.Duration) {
+	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
-	address.Handle(mux, func(context.Context, rpc.None) (string, error) { return ownAddress() })
-	makeBase.Handle(mux, s.make)
-	follow.Handle(mux, s.follow)
-	life, end := context.WithCancel(ctx)
-	defer end()
-	run.Handle(mux, func(ctx context.Context, _ rpc.None) (rpc.None, error) { return s.run(ctx, life) })
-	stop.Handle(mux, func(context.Context, rpc.None) (rpc.None, error) { end(); return rpc.None{}, nil })
-	handle(mux, s, inject, func(_ context.Context, b *fakebase.Base, f fault.Fault) (string, error) { return b.Inject(f) })
-	handle(mux, s, clearFaults, func(_ context.Context, b *fakebase.Base, ids []string) (int, error) { return b.Clear(ids...), nil })
-	handle(mux, s, restart, func(_ context.Context, b *fakebase.Base, identity string) (rpc.None, error) {
+	makeBase.Handle(mux, h.make)
+	follow.Handle(mux, func(ctx context.Context, _ rpc.None, send func(message)) error {
+		s, err := h.of(ctx)
+		if err == nil {
+			err = s.follow(ctx, send)
+		}
+		return err
+	})
+	run.Handle(mux, h.run)
+	stop.Handle(mux, func(ctx context.Context, _ rpc.None) (rpc.None, error) {
+		s, err := h.of(ctx)
+		if err == nil {
+			s.end()
+		}
+		return rpc.None{}, err
+	})
+	discard.Handle(mux, h.discard)
+	handle(mux, h, inject, func(_ context.Context, b *fakebase.Base, f fault.Fault) (string, error) { return b.Inject(f) })
+	handle(mux, h, clearFaults, func(_ context.Context, b *fakebase.Base, ids []string) (int, error) { return b.Clear(ids...), nil })
+	handle(mux, h, restart, func(_ context.Context, b *fakebase.Base, identity string) (rpc.None, error) {
 		return rpc.None{}, b.Restart(identity)
 	})
-	handle(mux, s, webAddr, func(ctx context.Context, b *fakebase.Base, _ rpc.None) (string, error) { return b.WebAddr(ctx) })
-	handle(mux, s, status, func(_ context.Context, b *fakebase.Base, _ rpc.None) (fakebase.Status, error) { return b.Status(), nil })
-	stdio.Serve(ctx, conn, mux)
+	handle(mux, h, webAddr, func(ctx context.Context, b *fakebase.Base, _ rpc.None) (string, error) { return b.WebAddr(ctx) })
+	handle(mux, h, status, func(_ context.Context, b *fakebase.Base, _ rpc.None) (fakebase.Status, error) { return b.Status(), nil })
+	mux.HandleFunc("POST /"+connect, h.connect)
+	own := http.NewServeMux()
+	address.Handle(own, func(context.Context, rpc.None) (string, error) { return ownAddress() })
+	own.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(context.WithValue(r.Context(), nameKey{}, r.PathValue("base")))
+		r.URL.Path = "/" + r.PathValue("method")
+		mux.ServeHTTP(w, r)
+	})
+	stdio.Serve(ctx, conn, own, patience)
 }
 
 // handle answers a method with what a base says, and with how much the base had told before.
-func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(context.Context, *fakebase.Base, In) (Out, error)) {
+func handle[In, Out any](mux *http.ServeMux, h *host, m method[In, Out], do func(context.Context, *fakebase.Base, In) (Out, error)) {
 	m.Handle(mux, func(ctx context.Context, in In) (a rpc.After[Out], err error) {
-		b, err := s.theBase()
-		if err == nil {
-			a.Answer, err = do(ctx, b, in)
+		s, err := h.of(ctx)
+		if err != nil {
+			return a, err
 		}
+		a.Answer, err = do(ctx, s.base, in)
 		a.Count = s.told.Count()
 		return a, err
 	})
 }
 
+// host has the bases of a process.
+type host struct {
+	log *slog.Logger
+	ctx context.Context // of Serve: bases end with it
+
+	mu    sync.Mutex
+	bases map[string]*server // by the name that their other side has drawn
+}
+
+// nameKey is where the context of a request has the name of its base.
+type nameKey struct{}
+
+func nameOf(ctx context.Context) string {
+	name, _ := ctx.Value(nameKey{}).(string)
+	return name
+}
+
+// server is one base.
 type server struct {
 	log  *slog.Logger
 	told rpc.Queue[message]
-
-	mu   sync.Mutex
-	base *fakebase.Base // set once
+	base *fakebase.Base
+	life context.Context // of the base
+	end  context.CancelFunc
 }
 
 // ownAddress says where others reach this process: what a container knows of itself
@@ -85,17 +120,19 @@ func ownAddress() (string, error) {
 	return "", errors.New("the machine has no address of IPv4 but its own")
 }
 
-func (s *server) make(ctx context.Context, o Options) (snapshot, error) {
-	o.Logger, o.NewIdentity = s.log, uuid.NewString
-	if len(o.BrokerCA) > 0 && o.MQTT != nil {
-		o.MQTT.TLS = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-		if !o.MQTT.TLS.RootCAs.AppendCertsFromPEM(o.BrokerCA) {
-			return snapshot{}, rpc.Errorf(http.StatusBadRequest, "BrokerCA holds no PEM certificate")
+func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
+	o.Logger, o.NewIdentity = h.log, uuid.NewString
+	if o.MQTT != nil {
+		config, err := o.brokerTLS()
+		if err != nil {
+			return snapshot{}, rpc.Errorf(http.StatusBadRequest, "%s", err)
 		}
+		o.MQTT.TLS = config
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.base != nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := nameOf(ctx)
+	if h.bases[name] != nil {
 		return snapshot{}, rpc.Errorf(http.StatusConflict, "there is a base already")
 	}
 	base, err := fakebase.New(o.Options)
@@ -105,31 +142,48 @@ func (s *server) make(ctx context.Context, o Options) (snapshot, error) {
 	if err != nil {
 		return snapshot{}, err
 	}
-	s.base = base
+	s := &server{log: h.log, base: base}
+	s.told.Limit(maxQueued)
+	s.life, s.end = context.WithCancel(h.ctx) //nolint:contextcheck // a base outlives the request that makes it
+	h.bases[name] = s
 	base.Trace(func(t fakebase.Trace) { s.told.Put(message{Trace: &t}) })
 	now, _ := base.Follow(func(e fakebase.Event, after fakebase.Status) { s.told.Put(message{Event: &e, Status: &after}) })
 	return snapshot{now, base.Faults()}, nil
 }
 
-// theBase returns the base that was made.
-func (s *server) theBase() (*fakebase.Base, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.base == nil {
-		return nil, rpc.Errorf(http.StatusConflict, "there is no base yet")
+// of returns the base that a request is for.
+func (h *host) of(ctx context.Context) (*server, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.bases[nameOf(ctx)]
+	if s == nil {
+		return nil, rpc.Errorf(http.StatusConflict, "there is no such base")
 	}
-	return s.base, nil
+	return s, nil
+}
+
+// forget gives the place of a base to others.
+func (h *host) forget(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.bases, nameOf(ctx))
+}
+
+// discard ends a base that has not started, by having it start and end.
+func (h *host) discard(ctx context.Context, _ rpc.None) (rpc.None, error) {
+	s, err := h.of(ctx)
+	if err != nil {
+		return rpc.None{}, err
+	}
+	s.end()
+	return h.run(ctx, rpc.None{})
 }
 
 // follow tells what happens until the base has ended. There is one follower.
-func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) error {
-	b, err := s.theBase()
-	if err != nil {
-		return err
-	}
-	err = s.told.Read(ctx, func(m message) {
+func (s *server) follow(ctx context.Context, send func(message)) error {
+	err := s.told.Read(ctx, func(m message) {
 		if m.Trace != nil && m.Trace.Fault != nil {
-			faults := b.Faults()
+			faults := s.base.Faults()
 			m.Faults = &faults
 		}
 		send(m)
@@ -140,17 +194,19 @@ func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) err
 	return err
 }
 
-// run runs the base until life or the call ends, and answers when it has ended.
-func (s *server) run(ctx, life context.Context) (rpc.None, error) {
-	b, err := s.theBase()
+// run runs the base until its life or the call ends, and answers when it has ended.
+func (h *host) run(ctx context.Context, _ rpc.None) (rpc.None, error) {
+	s, err := h.of(ctx)
 	if err != nil {
 		return rpc.None{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(life, cancel)()
-	if err = b.Start(ctx); !errors.Is(err, fakebase.ErrStarted) {
+	defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // as in make
+	if err = s.base.Start(running); !errors.Is(err, fakebase.ErrStarted) {
+		s.end()
 		s.told.Close()
+		h.forget(ctx)
 	}
 	return rpc.None{}, err
 }

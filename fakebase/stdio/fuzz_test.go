@@ -27,7 +27,7 @@ func FuzzServe(f *testing.F) {
 					under++
 					defer func() { under-- }()
 					_, _ = io.Copy(io.Discard, r.Body) // it may break off
-				}))
+				}), 0)
 			}()
 			read := make(chan struct{})
 			go func() {

@@ -5,21 +5,27 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2"
 )
 
+// maxRequests is how many requests may be answered at a time: each base of a process has some that
+// last as long as it.
+const maxRequests = 1 << 20
+
 // Serve answers the requests that come over conn, each with h, until the other
-// side or ctx ends. Then it closes conn, which ends the contexts of requests that
-// are being answered, and waits for them.
-func Serve(ctx context.Context, conn net.Conn, h http.Handler) {
+// side or ctx ends, or the other side has said nothing for longer than patience; 0 = for ever. Then it
+// closes conn, which ends the contexts of requests that are being answered, and waits for them.
+func Serve(ctx context.Context, conn net.Conn, h http.Handler, patience time.Duration) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what ends serving
 	defer stop()
 	var (
 		busy  sync.RWMutex // held for reading by whoever answers
 		ended bool
 	)
-	new(http2.Server).ServeConn(conn, &http2.ServeConnOpts{
+	server := &http2.Server{MaxConcurrentStreams: maxRequests, ReadIdleTimeout: patience / 2, PingTimeout: patience / 2}
+	server.ServeConn(conn, &http2.ServeConnOpts{
 		Context: ctx,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			busy.RLock()

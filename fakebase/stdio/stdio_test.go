@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		fmt.Fprintln(os.Stderr, "it serves")
-		stdio.Serve(context.Background(), conn, handler())
+		stdio.Serve(context.Background(), conn, handler(), 0)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
@@ -144,7 +144,7 @@ func rig(ctx context.Context, t *testing.T, h http.Handler) (client *http2.Clien
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		stdio.Serve(ctx, stdio.Join(there, there), h)
+		stdio.Serve(ctx, stdio.Join(there, there), h, 0)
 	}()
 	client, err := stdio.Dial(here)
 	if err != nil {

@@ -74,7 +74,9 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"), Usage: "open the listeners for module traffic and print their addresses"},
 		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"), Usage: "`ADDR` where a base listens for module traffic (default: 127.0.0.1, any free port)"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"), Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
-		&cli.BoolFlag{Name: "stdio", Category: catOperator, Usage: "be the one base that is described over standard input and output, as package remote does"},
+		&cli.BoolFlag{Name: "stdio", Category: catOperator, Usage: "be the bases that are described over standard input and output, as package remote does"},
+		&cli.DurationFlag{Name: "patience", Category: catOperator, Usage: "with --stdio, how long the other side may say nothing before the bases end (default: for ever)"},
+		&cli.BoolFlag{Name: "idle", Category: catOperator, Usage: "do nothing until interrupted: in a Pod, in which others run with --stdio"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info", Usage: "debug, info, warn or error"},
 	}
 }
@@ -108,12 +110,16 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 		return fmt.Errorf("--log-level %q: use debug, info, warn or error", c.String("log-level"))
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	if c.Bool("idle") {
+		<-ctx.Done()
+		return nil
+	}
 	if c.Bool("stdio") {
 		conn, err := stdio.Standard()
 		if err != nil {
 			return err
 		}
-		remote.Serve(ctx, conn, logger)
+		remote.Serve(ctx, conn, logger, c.Duration("patience"))
 		return nil
 	}
 	all, err := options(c, logger)

@@ -93,7 +93,7 @@ type BaseSet struct {
 	// Tunnel is mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
 	// Runtime is process or container. Default: that of the sandbox.
-	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container"`
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster"`
 	// Activation says what a base does with a second version of a module.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// InstallTime and UninstallTime are how long a module takes to start and to stop, PullTime its

@@ -153,8 +153,14 @@ type Bases struct {
 	// Activation says what a base does with a second version of a module: newModule, default or
 	// multi.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// Runtime says what they run as: process or container.
-	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,default=process"`
+	// Runtime says what they run as: process, container or cluster.
+	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster,default=process"`
+	// PerPod is how many of them one Pod runs, 1 to 2000. For the runtime cluster only. Default: 500.
+	PerPod int `json:"perPod,omitempty" jsonschema:"minimum=1,maximum=2000"` // a Pod that is lost takes as many with it
+	// Image is the image of those Pods, of make image-fakebase, from where the cluster's nodes can
+	// pull it. For the runtime cluster only. Default: with the provider kind, an image of the program
+	// fakebase that is beside koupsandbox, which the nodes are given; existing has none.
+	Image string `json:"image,omitempty"`
 }
 
 // BaseRuntime says what simulated bases run as.
@@ -169,6 +175,11 @@ const (
 	// cluster's nodes; for the provider kind only, and for at most 50 bases. They reach the broker,
 	// which speaks TLS then, at this machine's address in that network.
 	RuntimeContainer BaseRuntime = "container"
+	// RuntimeCluster runs them in Pods of the cluster, many in each, with addresses that nobody else
+	// can reach; for the providers kind and existing. They are told what to do through the API server.
+	// With the provider existing they reach the user's broker at Broker.URL, as this machine does; with kind,
+	// the port of the broker at this machine's address, which speaks TLS then.
+	RuntimeCluster BaseRuntime = "cluster"
 )
 
 // Broker is the MQTT broker of a sandbox: one of its own, or one that the user has. What listens

@@ -50,6 +50,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	} else if s.Bases.Runtime == RuntimeContainer && *s.Bases.Count > MaxContainers {
 		v.invalid(bases.Child("count"), *s.Bases.Count, "must not exceed %d with spec.bases.runtime container; process runs up to %d", MaxContainers, MaxBases)
 	}
+	v.pods(s, bases)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
 		v.invalid(path.Child("speed"), s.Speed, "is for the provider embedded only, whose node lifecycle can be made faster too: set spec.provider to embedded, or remove this")
 	}
@@ -70,6 +71,25 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	}
 	if s.Kind.Version != "" && s.Kind.Image != "" {
 		v.forbid(kind.Child("version"), "is decided by spec.kind.image: remove one of the two")
+	}
+}
+
+// pods checks what the runtime cluster alone has.
+func (v *validator) pods(s *Spec, bases *field.Path) {
+	if s.Bases.Runtime != RuntimeCluster {
+		for _, name := range given(&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image}) {
+			v.forbid(bases.Child(name), "is for spec.bases.runtime cluster only: set that, or remove this")
+		}
+		return
+	}
+	switch {
+	case s.Provider != ProviderKind && s.Provider != ProviderExisting:
+		v.invalid(bases.Child("runtime"), s.Bases.Runtime, "is for the providers kind and existing, whose nodes run Pods")
+	case s.Provider == ProviderExisting && s.Bases.Image == "":
+		v.add(field.Required(bases.Child("image"), "the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it"))
+	}
+	if s.Provider == ProviderExisting && s.Broker.URL == "" {
+		v.add(field.Required(field.NewPath("spec", "broker", "url"), "the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and this machine reach"))
 	}
 }
 

@@ -20,6 +20,9 @@ type External struct {
 	// Username and Password for it; without a user name there is none of the two.
 	Username, Password string
 
+	// CA, Cert and Key are what the settings name, in PEM; each may be empty.
+	CA, Cert, Key []byte
+
 	url  string
 	addr string
 	tls  *tls.Config // nil without TLS
@@ -52,17 +55,22 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	}
 	e.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if b.CAFile != "" {
-		pem, err := os.ReadFile(b.CAFile)
-		if err != nil {
+		if e.CA, err = os.ReadFile(b.CAFile); err != nil {
 			return nil, fmt.Errorf("reading the broker's authority: %w; mend spec.broker.caFile", err)
 		}
 		e.tls.RootCAs = x509.NewCertPool()
-		if !e.tls.RootCAs.AppendCertsFromPEM(pem) {
+		if !e.tls.RootCAs.AppendCertsFromPEM(e.CA) {
 			return nil, fmt.Errorf("reading the broker's authority: %s holds no PEM certificate; mend spec.broker.caFile", b.CAFile)
 		}
 	}
 	if b.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(b.CertFile, b.KeyFile)
+		var pair tls.Certificate
+		if e.Cert, err = os.ReadFile(b.CertFile); err == nil {
+			e.Key, err = os.ReadFile(b.KeyFile)
+		}
+		if err == nil {
+			pair, err = tls.X509KeyPair(e.Cert, e.Key)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the certificate for the broker: %w; mend spec.broker.certFile and keyFile", err)
 		}
@@ -73,6 +81,14 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 
 // URL is where the broker is, as the user wrote it.
 func (e *External) URL() string { return e.url }
+
+// ClientURL is where it is, as clients of MQTT spell it that know tcp and ssl.
+func (e *External) ClientURL() string {
+	if e.tls != nil {
+		return "ssl://" + e.addr
+	}
+	return "tcp://" + e.addr
+}
 
 // Dial connects, with TLS if the URL says so. The error is one sentence that says
 // what to do.

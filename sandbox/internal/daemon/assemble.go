@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apiview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
@@ -18,8 +20,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
+	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
@@ -52,7 +56,10 @@ type assembly struct {
 	// life is that of listeners for bases, which are opened when they are needed.
 	life   context.Context
 	relay  *heartbeat.Relay
-	opened []io.Closer // closed last, or when the assembly fails
+	pods   *pods.Pods    // nil where no base runs in one
+	image  *image.Image  // that nodes are given for them; nil = none
+	nodes  cluster.Nodes // which these are
+	opened []io.Closer   // closed last, or when the assembly fails
 }
 
 // assemble makes everything that needs the API or the broker, and returns the steps that start it.
@@ -81,6 +88,9 @@ func (b *firstUp) assemble(ctx context.Context) (steps []graph.Step, err error) 
 	d.mu.Unlock()
 	d.show(brokerPart, s.link)
 	d.show(basesPart, bases{s.fleet, d.startedAt})
+	if a.pods != nil {
+		d.show(podsPart, a.pods)
+	}
 	d.show(runnerPart, s.runner.Part())
 	return append(steps, graph.Step{Needs: []graph.Condition{brokerListens}, Gives: []graph.Condition{heartsBeat}, Undo: end}), nil
 }
@@ -133,7 +143,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	if s.runner, more, err = a.runner(s, gateway); err != nil {
 		return nil, nil, err
 	}
-	return s, append(append(services, more...), a.basesSteps(s)...), nil
+	return s, append(append(services, more...), a.basesSteps(s, client)...), nil
 }
 
 // service is a step that starts a part which needs the API for as long as it lives.
@@ -145,26 +155,32 @@ func (d *Daemon) service(what string, start func(context.Context) error) graph.S
 
 // runtimes are what bases may run in, besides this process.
 func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet.Runtime, error) {
+	all := map[v1alpha1.BaseRuntime]fleet.Runtime{}
+	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
+		var err error
+		if a.pods, err = a.newPods(); err != nil {
+			return nil, err
+		}
+		all[v1alpha1.RuntimeCluster] = a.pods
+	}
 	nodes, ok := a.cluster.Nodes()
 	if !ok {
-		return nil, nil
+		return all, nil
 	}
 	o := container.Options{
 		Engine: nodes.Engine(), Network: nodes.Network(), Sandbox: a.config.Metadata.Name, Dir: string(a.d.o.Dir), Program: a.d.o.Programs.Base,
 	}
 	// Where nobody else uses the broker, it does not listen on the cluster's network.
-	reachable := inCluster(a.config) || a.config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer
+	reachable := inCluster(a.config) || outside(a.config)
 	if reachable {
-		log, err := os.OpenFile(a.d.o.Dir.Log(fleetName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("opening the bases' log: %w", err)
+		var err error
+		if o.Log, err = a.basesLog(); err != nil {
+			return nil, err
 		}
-		a.opened = append(a.opened, log)
-		o.Log = log
 	}
 	containers := container.New(o)
 	if err := containers.Sweep(ctx); err != nil || !reachable { // what an earlier daemon has left
-		return nil, err
+		return all, err
 	}
 	ca, err := os.ReadFile(a.link.CAFile())
 	if err != nil {
@@ -174,7 +190,7 @@ func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet
 	if err != nil {
 		return nil, err
 	}
-	return map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeContainer: &fleet.Containers{
+	all[v1alpha1.RuntimeContainer] = &fleet.Containers{
 		Run: func(ctx context.Context, hostName string) (fleet.Container, error) {
 			c, err := containers.Run(ctx, hostName)
 			if err != nil {
@@ -183,7 +199,8 @@ func (a *assembly) runtimes(ctx context.Context) (map[v1alpha1.BaseRuntime]fleet
 			return c, nil
 		},
 		Broker: "ssl://" + a.link.Addr(), BrokerCA: ca, Heartbeats: heartbeats,
-	}}, nil
+	}
+	return all, nil
 }
 
 // runner makes what runs the controllers, and the steps that start them.
@@ -270,18 +287,20 @@ func controllerKubeconfig(config *v1alpha1.Sandbox, c Cluster) string {
 
 // basesSteps bring the sandbox's own bases up: what they run in at once, themselves when
 // controllers listen.
-func (a *assembly) basesSteps(s *running) []graph.Step {
+func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.Step {
 	d, number := a.d, *a.config.Spec.Bases.Count
 	prepare := "" // in this process it takes no time
-	if a.config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer {
+	switch a.config.Spec.Bases.Runtime {
+	case v1alpha1.RuntimeContainer:
 		prepare = "Starting " + count(number, "container")
+	case v1alpha1.RuntimeCluster:
+		prepare = "Starting " + count(a.pods.Number(number), "Pod") + " of bases"
 	}
-	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
+	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
 		func(err error) { d.log.Error("a part of the sandbox ended", "part", "the fleet", "err", err) })
 	var prepared *fleet.Prepared // nil before it is, and once they have started
-	return []graph.Step{
-		start,
-		{Name: prepare, Needs: []graph.Condition{basesMayCome}, Gives: []graph.Condition{basesPrepared},
+	return append(a.podsSteps(client, number), start,
+		graph.Step{Name: prepare, Needs: []graph.Condition{basesMayCome}, Gives: []graph.Condition{basesPrepared},
 			Run: func(ctx context.Context) (err error) {
 				prepared, err = s.fleet.Prepare(ctx, fleet.Set{}, number)
 				return err
@@ -293,7 +312,7 @@ func (a *assembly) basesSteps(s *running) []graph.Step {
 				return nil
 			},
 		},
-		{Name: "Connecting " + count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
+		graph.Step{Name: "Connecting " + count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
 			Run: func(ctx context.Context) error {
 				p := prepared
 				prepared = nil
@@ -304,9 +323,9 @@ func (a *assembly) basesSteps(s *running) []graph.Step {
 				return s.fleet.WaitConnected(ctx, members...)
 			},
 		},
-		{Name: waitingForNodes(number), Needs: []graph.Condition{connected, cluster.Complete},
+		graph.Step{Name: waitingForNodes(number), Needs: []graph.Condition{connected, cluster.Complete},
 			Run: func(ctx context.Context) error { return d.waitNodes(ctx, s) }},
-	}
+	)
 }
 
 // controllerChanged tells of a controller in the cluster.

@@ -26,6 +26,7 @@ const (
 	imageLoaded      graph.Condition = "the nodes have the controller's image"
 	brokerListens    graph.Condition = "the broker listens"
 	heartsBeat       graph.Condition = "heartbeats are relayed"
+	podsFollowed     graph.Condition = "the Pods of bases are there"
 	basesMayCome     graph.Condition = "the fleet runs"
 	basesPrepared    graph.Condition = "what the bases run in has started"
 	rightsGranted    graph.Condition = "the controller has its rights"

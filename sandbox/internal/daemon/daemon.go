@@ -106,6 +106,7 @@ type Daemon struct {
 const (
 	brokerPart = iota
 	basesPart
+	podsPart
 	clusterPart
 	runnerPart
 	partCount

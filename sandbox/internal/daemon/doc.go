@@ -13,6 +13,7 @@
 //	repair.go      what a run has done to components and controllers is undone
 //	apiview.go     disturbs what controllers see of the Kubernetes API
 //	mqttview.go    disturbs the way to the broker
+//	pods.go        what runs bases in Pods
 //	bases.go       the bases: add, remove, restart, faults
 //	watch.go       everything that happens, as a stream; who owns a group of bases
 //	subscriber.go  the queue behind such a stream

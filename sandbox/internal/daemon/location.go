@@ -17,11 +17,16 @@ func inCluster(config *v1alpha1.Sandbox) bool {
 	return config.Spec.Controller.Location == v1alpha1.LocationCluster
 }
 
+// outside tells whether the bases run in the network of the cluster.
+func outside(config *v1alpha1.Sandbox) bool {
+	r := config.Spec.Bases.Runtime
+	return r == v1alpha1.RuntimeContainer || r == v1alpha1.RuntimeCluster
+}
+
 // brokerHost is the address on which the broker listens: one in the network of the cluster's nodes if
 // others than this machine's processes use it, else loopback. The API of the cluster answers.
 func brokerHost(config *v1alpha1.Sandbox, c Cluster) (string, error) {
-	containers := config.Spec.Bases.Runtime == v1alpha1.RuntimeContainer
-	if !inCluster(config) && !containers {
+	if !inCluster(config) && !outside(config) {
 		return atHome, nil
 	}
 	if at := c.Host(); at != "" {

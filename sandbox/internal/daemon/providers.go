@@ -13,6 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -148,5 +149,9 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
-	return p.Forget(ctx, config.Spec.Bases.ClusterName)
+	client, err := p.Client()
+	if err != nil {
+		return err
+	}
+	return errors.Join(pods.Remove(ctx, client, config.Metadata.Name), p.Forget(ctx, config.Spec.Bases.ClusterName))
 }

@@ -380,9 +380,9 @@ type slow struct {
 	answers chan struct{}
 }
 
-func (s *slow) Adapt(*fakebase.Options) {}
-func (s *slow) Max() int                { return 0 }
-func (s *slow) AtOnce() int             { return 1 }
+func (s *slow) Adapt(*fakebase.Options) error { return nil }
+func (s *slow) Max() int                      { return 0 }
+func (s *slow) AtOnce() int                   { return 1 }
 func (s *slow) Open(context.Context, string) (fleet.Place, error) {
 	return slowPlace{s}, nil
 }

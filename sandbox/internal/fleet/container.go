@@ -49,7 +49,7 @@ type Containers struct {
 var _ Runtime = (*Containers)(nil)
 
 // Adapt is that of Runtime.
-func (c *Containers) Adapt(o *fakebase.Options) {
+func (c *Containers) Adapt(o *fakebase.Options) error {
 	o.Web.Addr = cmp.Or(c.Web, ":8080")
 	if o.MQTT != nil {
 		o.MQTT.Dial, o.MQTT.Broker = nil, c.Broker
@@ -60,6 +60,7 @@ func (c *Containers) Adapt(o *fakebase.Options) {
 			o.HTTP.HeartbeatEndpoint = c.Heartbeats
 		}
 	}
+	return nil
 }
 
 // Max is that of Runtime.

@@ -1,5 +1,6 @@
 // Package fleet runs the simulated bases of a sandbox, all in one process, or each
-// in a container: the sandbox's own ones, and groups of others that come and go.
+// in a container, or in Pods of a cluster (package pods): the sandbox's own ones, and groups of
+// others that come and go.
 //
 //	fleet.go     Fleet: Start(ctx), Add, WaitConnected, Restart, Remove
 //	lookup.go    Count, List, Find, ByIP

@@ -76,6 +76,7 @@ type Fleet struct {
 	members   []*Member                    // in order of addition
 	byIP      map[string]*Member           // the same
 	hostNames map[string]bool              // of members, and of those that are being added
+	numbers   numbers                      // the same
 	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
 	known     map[string]bool              // identities of all processes that there have been
 	changes   uint64                       // of members and their processes
@@ -94,7 +95,7 @@ func New(o Options) *Fleet {
 	if o.Env == "" {
 		o.Env = "dev"
 	}
-	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: &processes{}}
+	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{

@@ -30,6 +30,7 @@ type Member struct {
 	// Base is the simulated base.
 	Base Base
 
+	number int   // of its address that nothing routes; 0 = it has another
 	place  Place // what it runs in; nil before that is open
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
@@ -88,6 +89,9 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 func (f *Fleet) release(members []*Member) {
 	for _, m := range members {
 		delete(f.hostNames, m.HostName)
+		if m.number > 0 {
+			f.numbers.release(m.number)
+		}
 		f.inside[m.Runtime]--
 	}
 }
@@ -121,7 +125,11 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			if err != nil {
 				return err
 			}
-			m.place, m.IP = place, place.IP()
+			if m.place, m.IP = place, place.IP(); m.IP == "" {
+				if m.IP, err = f.addressFor(m); err != nil {
+					return err
+				}
+			}
 			if m.Base, err = place.New(ctx, f.optionsOf(m, s, options, time.Duration(i)*stagger)); err != nil {
 				return fmt.Errorf("making base %s: %w", m.HostName, err)
 			}
@@ -129,6 +137,18 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 		})
 	}
 	return group.Wait()
+}
+
+// addressFor gives a member an address that nothing routes.
+func (f *Fleet) addressFor(m *Member) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	number, err := f.numbers.take()
+	if err != nil {
+		return "", err
+	}
+	m.number = number
+	return address(number).String(), nil
 }
 
 // roomFor tells whether so many bases of a set may be added. f.mu is held.

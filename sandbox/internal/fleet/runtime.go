@@ -9,8 +9,9 @@ import (
 
 // Runtime is what bases run in. Its methods may be called concurrently.
 type Runtime interface {
-	// Adapt makes of the options of a base in this process those of one that runs there.
-	Adapt(o *fakebase.Options)
+	// Adapt makes of the options of a base in this process those of one that runs there. The error
+	// says what cannot run there.
+	Adapt(o *fakebase.Options) error
 	// Max is how many bases a sandbox may run there; 0 = any number.
 	Max() int
 	// AtOnce is how many are opened at a time.
@@ -21,7 +22,8 @@ type Runtime interface {
 
 // Place is where one base runs.
 type Place interface {
-	// IP is the address that the base reports, which is nobody else's.
+	// IP is the address that the base reports, which is nobody else's; empty = the fleet gives it one
+	// that nothing routes.
 	IP() string
 	// New makes the base, which does nothing before its Start. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)

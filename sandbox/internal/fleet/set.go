@@ -102,6 +102,9 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	}
 	if b.Runtime == "" {
 		b.Runtime = f.o.Own.Runtime
+		if b.Runtime == v1alpha1.RuntimeCluster && b.Tunnel == v1alpha1.TunnelHTTP {
+			b.Runtime = v1alpha1.RuntimeProcess // no controller finds an arklet in a Pod that is many bases'
+		}
 	}
 	switch b.Tunnel {
 	case "", v1alpha1.TunnelMQTT:
@@ -118,11 +121,13 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	b.Runtime = cmp.Or(b.Runtime, v1alpha1.RuntimeProcess)
 	switch runtime := f.o.Runtimes[b.Runtime]; {
 	case runtime != nil:
-		runtime.Adapt(&o)
+		errs = append(errs, runtime.Adapt(&o))
+	case b.Runtime == v1alpha1.RuntimeCluster:
+		errs = append(errs, errors.New("runtime cluster: the bases of this sandbox run in no cluster; bring it up with --base-runtime cluster and the provider kind or existing, or use process"))
 	case b.Runtime == v1alpha1.RuntimeContainer:
 		errs = append(errs, errors.New("runtime container: this sandbox has no network for containers; bring it up with --provider kind --base-runtime container, or use process"))
 	default:
-		errs = append(errs, fmt.Errorf("runtime %q: use process or container", b.Runtime))
+		errs = append(errs, fmt.Errorf("runtime %q: use process, container or cluster", b.Runtime))
 	}
 	return s, o, errors.Join(errs...)
 }

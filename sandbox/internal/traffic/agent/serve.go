@@ -21,7 +21,7 @@ func Serve(ctx context.Context, conn net.Conn) error {
 	var err error
 	var running sync.WaitGroup
 	running.Go(func() { err = generator.Start(ctx) })
-	stdio.Serve(ctx, conn, handler(generator, &told))
+	stdio.Serve(ctx, conn, handler(generator, &told), 0)
 	cancel()
 	running.Wait()
 	return err

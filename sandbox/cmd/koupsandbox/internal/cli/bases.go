@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -104,6 +105,9 @@ func whatIsWrong(b control.Base) string {
 	case b.Reason != "":
 		return "has ended: " + plain.Text(b.Reason) + "; take it away with: koupsandbox base remove " + b.HostName
 	case state == control.BaseCrashed:
+		if b.Runtime == v1alpha1.RuntimeCluster {
+			return "is down: with its Pod, which brings it back (see: koupsandbox status), or by itself; then start it with: koupsandbox base restart " + b.HostName
+		}
 		return "has crashed; start it again with: koupsandbox base restart " + b.HostName
 	case state == control.BaseDisconnected && b.Faults > 0:
 		return "is not heard; see its faults with: koupsandbox base faults " + b.HostName

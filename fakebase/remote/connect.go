@@ -1,0 +1,90 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// dialTime bounds the way from a process to a listener of its own.
+const dialTime = 5 * time.Second
+
+// Forward carries a connection to the base's listener for module traffic, over the connection of its
+// process, until either side has ended it; then it closes conn. The error says that the listener
+// could not be reached; then nothing was carried.
+func (b *Base) Forward(ctx context.Context, conn net.Conn) error {
+	defer func() { _ = conn.Close() }() // what could be sent was sent
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l := b.now()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server/"+connect, io.NopCloser(conn))
+	if err != nil {
+		return err
+	}
+	answer, err := l.process.Transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // as above
+	if answer.StatusCode != http.StatusOK {
+		return errors.New("the listener for module traffic of the base cannot be reached: " + answer.Status)
+	}
+	_, _ = io.Copy(conn, answer.Body) // how it ended, both sides see by themselves
+	return nil
+}
+
+// connect is the other side of Forward.
+func (h *host) connect(w http.ResponseWriter, r *http.Request) {
+	s, err := h.of(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	conn, err := s.dial(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer func() { _ = conn.Close() }() // as in Forward
+	defer context.AfterFunc(r.Context(), func() { _ = conn.Close() })()
+	out := http.NewResponseController(w)
+	w.WriteHeader(http.StatusOK)
+	if out.Flush() != nil {
+		return // nobody is there any more
+	}
+	go func() { // ends with the request, whose body ends with it
+		_, _ = io.Copy(conn, r.Body)
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.CloseWrite()
+		}
+	}()
+	_, _ = io.Copy(flushing{w, out}, conn)
+}
+
+// dial connects to the base's own listener.
+func (s *server) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	addr, err := s.base.WebAddr(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+}
+
+// flushing sends at once what is written.
+type flushing struct {
+	io.Writer
+	out *http.ResponseController
+}
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.Writer.Write(p)
+	if err == nil {
+		err = f.out.Flush()
+	}
+	return n, err
+}

@@ -1,0 +1,44 @@
+package remote
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+// Options describe a base to another process.
+type Options struct {
+	// Options of the base. Of what their JSON form leaves out, NewIdentity makes random
+	// ones, Logger is that of Serve, and all else has its default. Addresses that the base listens on
+	// may name no host, or 0.0.0.0: the base then says its own IP.
+	fakebase.Options
+	// BrokerCA is the authority of an ssl broker, in PEM. Default: the system's.
+	BrokerCA []byte
+	// BrokerCert and BrokerKey are a client certificate for it, in PEM. Default: none.
+	BrokerCert, BrokerKey []byte
+}
+
+// brokerTLS is nil when the broker needs nothing but the system's authorities.
+func (o *Options) brokerTLS() (*tls.Config, error) {
+	if len(o.BrokerCA) == 0 && len(o.BrokerCert) == 0 {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(o.BrokerCA) > 0 {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(o.BrokerCA) {
+			return nil, errors.New("BrokerCA holds no PEM certificate")
+		}
+	}
+	if len(o.BrokerCert) > 0 {
+		pair, err := tls.X509KeyPair(o.BrokerCert, o.BrokerKey)
+		if err != nil {
+			return nil, fmt.Errorf("BrokerCert and BrokerKey: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

@@ -1,0 +1,80 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
+)
+
+// basesLog opens the log of bases that run elsewhere.
+func (a *assembly) basesLog() (io.Writer, error) {
+	log, err := os.OpenFile(a.d.o.Dir.Log(fleetName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the bases' log: %w", err)
+	}
+	a.opened = append(a.opened, log)
+	return log, nil
+}
+
+// newPods makes what runs bases in Pods. Where the cluster has a way to this machine, they reach the
+// broker by the sandbox's own port, which scenarios can disturb; else the user's at its own address.
+func (a *assembly) newPods() (*pods.Pods, error) {
+	log, err := a.basesLog()
+	if err != nil {
+		return nil, err
+	}
+	bases := a.config.Spec.Bases
+	o := pods.Options{
+		Config: a.cluster.Cluster().Config, Sandbox: a.config.Metadata.Name, Image: bases.Image, Pull: corev1.PullIfNotPresent,
+		PerPod: bases.PerPod, Log: log, Changed: a.d.controllerChanged,
+	}
+	if nodes, ok := a.cluster.Nodes(); ok {
+		o.Broker = "ssl://" + a.link.Addr()
+		if o.BrokerCA, err = os.ReadFile(a.link.CAFile()); err != nil {
+			return nil, fmt.Errorf("reading the broker's authority: %w", err)
+		}
+		if bases.Image == "" {
+			if a.image, err = pods.Image(a.d.o.Programs.Base, string(a.d.o.Dir)); err != nil {
+				return nil, err
+			}
+			o.Image, o.Pull, a.nodes = a.image.Name, corev1.PullNever, nodes
+		}
+	} else if e := a.external; e != nil {
+		o.Broker, o.BrokerCA, o.BrokerCert, o.BrokerKey = e.ClientURL(), e.CA, e.Cert, e.Key
+	} else {
+		return nil, errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in spec.broker.url")
+	}
+	return pods.New(o)
+}
+
+// podsSteps make the Pods of so many bases, or remove those that an earlier daemon has left.
+func (a *assembly) podsSteps(client kubernetes.Interface, bases int) []graph.Step {
+	remove := func(ctx context.Context) error { return pods.Remove(ctx, client, a.config.Metadata.Name) }
+	if a.pods == nil {
+		return []graph.Step{{Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{podsFollowed}, Run: remove}}
+	}
+	const made graph.Condition = "the Pods of bases are made"
+	follow := a.d.service("the Pods of bases", a.pods.Start)
+	follow.Needs, follow.Gives = []graph.Condition{made}, []graph.Condition{podsFollowed}
+	return []graph.Step{{
+		Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{made},
+		Run: func(ctx context.Context) error {
+			if a.nodes != nil {
+				if err := a.nodes.Load(ctx, a.image); err != nil {
+					return err
+				}
+			}
+			return a.pods.Ensure(ctx, a.pods.Number(bases))
+		},
+		Undo: remove,
+	}, follow}
+}

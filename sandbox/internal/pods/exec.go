@@ -1,0 +1,91 @@
+package pods
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/net/http2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/koupleless/koupsandbox/fakebase/stdio"
+)
+
+// patience is how long the program in a Pod waits for a word of this process, which pings: one that
+// nobody reaches any more ends, and its bases with it.
+const patience = "20s"
+
+var errEnded = errors.New("its program has ended")
+
+// execution is a program that runs in a Pod.
+type execution struct {
+	*http2.ClientConn
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // read after done
+}
+
+// exec runs the program of the bases in a Pod, and blocks until it answers. The program runs until
+// Close, whatever becomes of ctx.
+func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
+	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: container, Command: []string{program, "--stdio", "--patience", patience}, Stdin: true, Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec)
+	sockets, err := remotecommand.NewWebSocketExecutor(p.o.Config, "GET", request.URL().String())
+	if err != nil {
+		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+	}
+	old, err := remotecommand.NewSPDYExecutor(p.o.Config, "POST", request.URL())
+	if err != nil {
+		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+	}
+	executor, err := remotecommand.NewFallbackExecutor(sockets, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+	}
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	theirIn, in := io.Pipe()
+	out, theirOut := io.Pipe()
+	e := &execution{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(e.done)
+		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: p.o.Log})
+		e.err = cmp.Or(err, errEnded)
+		_, _ = theirIn.Close(), theirOut.Close() // which end the connection
+	}()
+	if e.ClientConn, err = stdio.Dial(stdio.Join(out, in)); err == nil {
+		err = e.Ping(ctx)
+	}
+	if err != nil {
+		_ = e.Close()
+		if !errors.Is(e.err, context.Canceled) {
+			err = e.err // which says more
+		}
+		return nil, err
+	}
+	return e, nil
+}
+
+// Done is closed when the program has ended.
+func (e *execution) Done() <-chan struct{} { return e.done }
+
+// Err says why the program has ended; call it after Done.
+func (e *execution) Err() error { return e.err }
+
+// Close ends the program, and blocks until its connection has ended.
+func (e *execution) Close() error {
+	if e.ClientConn != nil {
+		_ = e.ClientConn.Close() // it may have ended
+	}
+	e.cancel()
+	<-e.done
+	return nil
+}

@@ -1,0 +1,54 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+)
+
+var _ component.Part = (*Pods)(nil)
+
+func (p *Pods) list() []*pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
+}
+
+// Components are the Pods.
+func (p *Pods) Components(context.Context) []component.Component {
+	var all []component.Component
+	for _, x := range p.list() {
+		x.mu.Lock()
+		c := component.Component{Name: x.name, Pod: x.name, State: string(supervise.Running), Ready: true, StartedAt: x.since}
+		if x.conn == nil {
+			c.State, c.Ready, c.Reason = string(supervise.Exited), false, "its bases are down: "+x.why.Error()
+		}
+		x.mu.Unlock()
+		all = append(all, c)
+	}
+	return all
+}
+
+// Act kills a Pod, which comes back by itself, or waits until it is back.
+func (p *Pods) Act(ctx context.Context, name string, action component.Action) error {
+	all := p.list()
+	i := slices.IndexFunc(all, func(x *pod) bool { return x.name == name })
+	if i < 0 {
+		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	}
+	switch action {
+	case component.Kill:
+		return all[i].kill(ctx)
+	case component.Start:
+		_, err := all[i].await(ctx)
+		return err
+	default:
+		return component.Refuse("%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
+	}
+}
+
+// Down is empty: Kubernetes starts a Pod again.
+func (p *Pods) Down(context.Context) []string { return nil }
