@@ -160,7 +160,7 @@ func (f *fleet) told(t *testing.T) (pod func() []string, down func() int) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = <-ended // it was cancelled
+		<-ended // it was cancelled
 	})
 	select {
 	case <-synced:

@@ -322,7 +322,7 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 // toLeases has the Leases of the Nodes of bases written for which the journal has no room, and says whether
 // there are any: the journal is not written before, since it may have told of them. Those that wait for
 // them wait for their Leases then.
-func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (any bool) {
+func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, identity := range left {
@@ -331,13 +331,13 @@ func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (a
 			delete(j.pages, identity)
 			continue
 		}
-		any = true
+		some = true
 		p.onLease = p.noted.At
 		p.waiting = append(p.waiting, waiting[identity]...)
 		delete(waiting, identity)
 		j.renew(identity)
 	}
-	return any
+	return some
 }
 
 func (j *journal) enter(identity string, r entry) {
