@@ -257,11 +257,11 @@ func (j *journal) turn(ctx context.Context) {
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	pause := journalPause
+	pause := j.speed.Of(journalPause)
 	if j.failed++; err == nil {
 		j.failed = 0
 	} else {
-		if pause = min(journalPause<<min(j.failed, 10), j.speed.Of(retryAtMost)); j.failed == 1 && ctx.Err() == nil {
+		if pause = min(pause<<min(j.failed, 10), j.speed.Of(retryAtMost)); j.failed == 1 && ctx.Err() == nil {
 			j.logger.Warn("could not keep what modules are on the bases", "err", err)
 		}
 	}
