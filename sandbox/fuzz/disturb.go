@@ -90,6 +90,14 @@ func (r *renderer) fault(m Move, kind *move) string {
 	return id
 }
 
+// of is the replica that a rule is for; nil = all. One that kills is for one: that is started in the end.
+func (r *renderer) of(m Move, kind *move) *int {
+	if m.Replica > 1 || m.Replica == 1 && kind.resource == "controller" && r.s.Replicas > 1 {
+		return ptr.To(m.Replica)
+	}
+	return nil
+}
+
 // rule sets what the controller meets at the API.
 func (r *renderer) rule(m Move, kind *move) string {
 	r.n++
@@ -99,9 +107,7 @@ func (r *renderer) rule(m Move, kind *move) string {
 		rule.Namespace = "${{ run.namespace }}"
 	}
 	a := &v1alpha1.APIAction{Set: &rule}
-	if m.Replica > 1 {
-		a.Replica = ptr.To(m.Replica)
-	}
+	a.Replica = r.of(m, kind)
 	r.add(m.Do, v1alpha1.Action{API: a})
 	return rule.ID
 }
@@ -115,9 +121,7 @@ func (r *renderer) way(m Move, kind *move) string {
 	if m.Base != "" {
 		a.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
 	}
-	if m.Replica > 1 {
-		a.Replica = ptr.To(m.Replica)
-	}
+	a.Replica = r.of(m, kind)
 	r.add(name, v1alpha1.Action{MQTT: a})
 	return rule.ID
 }

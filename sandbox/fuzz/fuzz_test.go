@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -137,11 +138,20 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// only is the one replica that a rule is for; 0 = any of several.
+func only(replica *int, s Schedule) int {
+	if s.Replicas == 1 {
+		return 1
+	}
+	return ptr.Deref(replica, 0)
+}
+
 // What disturbs ends, and what needs the API server finds it there.
 func TestDisturbancesEnd(t *testing.T) {
 	waited := 0
 	for seed := range uint64(3000) {
 		away := map[string]string{}
+		killed, ruled := 0, false // the replica that a rule kills, and whether one does
 		faults := map[string]bool{}
 		s := generator{}.draw(seed)
 		for _, step := range s.Scenario("x").Spec.Steps {
@@ -159,12 +169,15 @@ func TestDisturbancesEnd(t *testing.T) {
 					if want := map[string]string{"kill": "start", "pause": "resume", "killBefore": "restart", "killAfter": "restart"}[away[name]]; a.Do != want {
 						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, away[name], s)
 					}
-					away[name] = ""
+					if away[name] = ""; name == "controller" && ruled && ptr.Deref(a.Replica, 1) != killed {
+						t.Fatalf("seed %d: replica %d is restarted, and %d was killed: %s", seed, ptr.Deref(a.Replica, 1), killed, s)
+					}
+					ruled = false
 				}
 			}
 			if step.API != nil && step.API.Set != nil {
 				if rule := step.API.Set; rule.Kind == v1alpha1.APIKillBefore || rule.Kind == v1alpha1.APIKillAfter {
-					away["controller"] = string(rule.Kind)
+					away["controller"], killed, ruled = string(rule.Kind), only(step.API.Replica, s), true
 				} else {
 					faults[rule.ID] = true
 				}
@@ -172,7 +185,7 @@ func TestDisturbancesEnd(t *testing.T) {
 				delete(faults, step.API.Clear[0])
 			}
 			if q := step.MQTT; q != nil && q.Set != nil && q.Set.Kind.Kills() {
-				away["controller"] = string(q.Set.Kind)
+				away["controller"], killed, ruled = string(q.Set.Kind), only(q.Replica, s), true
 			} else if q != nil && q.Set != nil && q.Set.Kind != v1alpha1.MQTTNote {
 				faults[q.Set.ID] = true
 			} else if q != nil && q.Clear != nil {
