@@ -160,7 +160,7 @@ func (f *fleet) told(t *testing.T) (pod func() []string, down func() int) {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		<-ended // it was cancelled
+		t.Logf("the watch has ended: %v", <-ended)
 	})
 	select {
 	case <-synced:
