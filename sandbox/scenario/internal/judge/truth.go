@@ -19,6 +19,9 @@ import (
 //   - the end of the base's process: within Options.silent, by its silence, 25 s and a sweep; or,
 //     when it is back under its identity, within Options.listed of its first word.
 //
+// An endpoint that turns ready while its Pod is Ready without the module counts from the same moment
+// as the Pod: Kubernetes makes endpoints of what Pods say, at its own pace.
+//
 // It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
 // another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that
 // stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a
@@ -56,6 +59,8 @@ type mismatch struct {
 	vanished bool     // modules went while the process ran
 	// known is when the controller can know of it at the latest; zero = from the beginning.
 	known time.Time
+	// follows is the mismatch of the Pod itself, for an endpoint that turned ready later than it began.
+	follows *mismatch
 	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
 	// not stay.
 	bare, overtaken spans
@@ -189,6 +194,9 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
 			// What was there when somebody said so, and is not any more, went now.
 			l.vanished = held && !ended && e.Kind == timeline.Module
+			if own := c.open[claim{"", k.pod, k.uid, k.base}]; own != nil && own.from.Before(now) {
+				l.follows, l.ended = own, own.ended
+			}
 			c.open[k] = l
 		}
 		if ended && !l.silent {

@@ -50,6 +50,20 @@ var truthCases = map[string]checkCase{
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 25s, in which 1 request was lost, since its process ended (the controller could know within 26s)"},
 			"1 time something became Ready, always with its module; where a process ended, up to 25s" + allowedEnded, nil},
 	},
+	"truth: an endpoint is made when the base has crashed and is back": {
+		check: Truth, events: script(up, host(1000, "a", "down"), host(1100, "a", "ready"), endpoints(1200, "p1@a"), lost(1300, "a"),
+			vpod(3000, "p1", "1@a"), endpoints(3010)),
+		want: want{2, nil, []string{
+			"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 2s, in which 1 request was lost, since its process ended (the controller could know within 17.6s)",
+			"1.2s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1.81s, in which 1 request was lost, since its process ended (the controller could know within 17.4s)",
+		}, "2 times something became Ready, always with its module; where a process ended, up to 2s" + allowedEnded, nil},
+	},
+	"truth: an endpoint is made when the base has lost its module": {
+		check: Truth, events: script(up, uninstalled(1000, "1@a"), endpoints(1500, "p1@a"), vpod(1900, "p1", "1@a"), endpoints(2600)),
+		want: want{2, []string{"1.5s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1.1s"},
+			[]string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 900ms"},
+			"2 times something became Ready; Ready without its module 2 times, the longest 1.1s" + allowed, nil},
+	},
 	"truth: a request that was under way": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
 			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 490 * time.Millisecond}),

@@ -9,6 +9,10 @@ import (
 // knownAt is when the controller could know of a mismatch at the latest.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	switch {
+	case l.follows != nil:
+		if known := c.knownAt(l.follows, o); known.After(l.from) {
+			return known
+		}
 	case l.ended:
 		return l.known
 	case l.vanished && !slices.ContainsFunc(c.told, func(x order) bool {
