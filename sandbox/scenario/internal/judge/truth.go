@@ -49,21 +49,23 @@ type claim struct{ service, pod, uid, base string }
 
 type mismatch struct {
 	claim
+	cause
 	from, to time.Time
 	// late is how much earlier than to it may have ended: the watch told then.
-	late     time.Duration
-	missing  string
-	modules  []string // names of those that are missing
-	ended    bool     // the base's process
-	silent   bool     // and nothing has been heard of it since
-	vanished bool     // modules went while the process ran
-	// known is when the controller can know of it at the latest; zero = from the beginning.
-	known time.Time
-	// follows is the mismatch of the Pod itself, for an endpoint that turned ready later than it began.
-	follows *mismatch
+	late    time.Duration
+	missing string
+	modules []string // names of those that are missing
 	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
 	// not stay.
 	bare, overtaken spans
+}
+
+// cause is why modules are missing. The zero value is that of a command, or of one that has not come.
+type cause struct {
+	ended    bool      // the base's process
+	silent   bool      // and nothing has been heard of it since
+	known    time.Time // when the controller can know of that at the latest
+	vanished time.Time // when modules went while the process ran
 }
 
 // overtakenFor is how long a Pod may be Ready beside a version that overtook it and was overtaken.
@@ -192,10 +194,10 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 		}
 		if l == nil {
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
-			// What was there when somebody said so, and is not any more, went now.
-			l.vanished = held && !ended && e.Kind == timeline.Module
-			if own := c.open[claim{"", k.pod, k.uid, k.base}]; own != nil && own.from.Before(now) {
-				l.follows, l.ended = own, own.ended
+			if own := c.open[claim{"", k.pod, k.uid, k.base}]; own != nil {
+				l.cause = own.cause
+			} else if held && !ended && e.Kind == timeline.Module {
+				l.vanished = now // it was there when somebody said so, and is not any more
 			}
 			c.open[k] = l
 		}

@@ -64,6 +64,27 @@ var truthCases = map[string]checkCase{
 			[]string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 900ms"},
 			"2 times something became Ready; Ready without its module 2 times, the longest 1.1s" + allowed, nil},
 	},
+	"truth: an endpoint is made when a module has gone by itself": {
+		check: Truth, events: script(up, removed(1000, "1@a"), endpoints(2000, "p1@a"), lost(3000, "a"), vpod(19500, "p1", "1@a"), endpoints(19501)),
+		want: want{2, []string{"2s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 17.501s, in which 1 request was lost (the controller could know within 16.5s)"},
+			[]string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 18.5s, in which 1 request was lost (the controller could know within 17.5s)"},
+			"2 times something became Ready; Ready without its module 2 times, the longest 18.5s" + allowed, nil},
+	},
+	"truth: an endpoint is made when the controller should know": {
+		check: Truth, events: script(up, host(1000, "a", "down"), endpoints(26500, "p1@a"), vpod(27000, "p1", "1@a"), endpoints(27500)),
+		want: want{2, nil, []string{
+			"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 26s, since its process ended (the controller could know within 26s)",
+			"26.5s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1s, since its process ended (the controller could know within 500ms)",
+		}, "2 times something became Ready, always with its module; where a process ended, up to 26s" + allowedEnded, nil},
+	},
+	"truth: an endpoint is made after the controller should have known": {
+		check: Truth, events: script(up, host(1000, "a", "down"), lost(27200, "a"), endpoints(27500, "p1@a"), vpod(27900, "p1", "1@a"), endpoints(28500)),
+		want: want{2, []string{
+			"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 26.9s, in which 1 request was lost, since its process ended (the controller could know within 26s)",
+		}, []string{
+			"27.5s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1s, since its process ended",
+		}, "2 times something became Ready, always with its module; where a process ended, up to 26.9s" + allowedEnded, nil},
+	},
 	"truth: a request that was under way": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
 			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 490 * time.Millisecond}),

@@ -8,19 +8,19 @@ import (
 
 // knownAt is when the controller could know of a mismatch at the latest.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
+	known := l.from
 	switch {
-	case l.follows != nil:
-		if known := c.knownAt(l.follows, o); known.After(l.from) {
-			return known
-		}
 	case l.ended:
-		return l.known
-	case l.vanished && !slices.ContainsFunc(c.told, func(x order) bool {
-		return x.base == l.base && slices.Contains(l.modules, x.module) && !x.from.After(l.from) && !x.to.Before(l.from)
+		known = l.known
+	case !l.vanished.IsZero() && !slices.ContainsFunc(c.told, func(x order) bool {
+		return x.base == l.base && slices.Contains(l.modules, x.module) && !x.from.After(l.vanished) && !x.to.Before(l.vanished)
 	}):
-		return l.from.Add(o.listed())
+		known = l.vanished.Add(o.listed())
 	}
-	return l.from
+	if known.Before(l.from) {
+		return l.from
+	}
+	return known
 }
 
 // long tells whether a mismatch that ended then took too long, with the outages out of account.
