@@ -64,7 +64,7 @@ type fixture struct {
 // that will fail, at 10 s another base is disconnected for 20 s, at 34 s the broker is paused for 5 s.
 var story = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-func serve(t *testing.T, args ...string) *fixture {
+func serve(t testing.TB, args ...string) *fixture {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -97,12 +97,12 @@ func serve(t *testing.T, args ...string) *fixture {
 }
 
 // still has a platform that stands at the end of a story of some seconds.
-func still(t *testing.T, bases string, args ...string) *fixture {
+func still(t testing.TB, bases string, args ...string) *fixture {
 	return serve(t, append([]string{"--bases", bases, "--modules", "3", "--ahead", "60", "--still", "--start", story.Add(time.Minute).Format(time.RFC3339)}, args...)...)
 }
 
 // newBrowser starts Chromium without a window, with a profile of its own that is removed with it.
-func newBrowser(t *testing.T) context.Context {
+func newBrowser(t testing.TB) context.Context {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true))
@@ -118,7 +118,7 @@ func newBrowser(t *testing.T) context.Context {
 
 // page is a page in a browser, and what went wrong in it.
 type page struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 
 	mu       sync.Mutex
@@ -133,7 +133,7 @@ type look struct {
 }
 
 // open opens a page.
-func open(browser context.Context, t *testing.T, url string, l look) *page {
+func open(browser context.Context, t testing.TB, url string, l look) *page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
