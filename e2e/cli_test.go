@@ -112,3 +112,14 @@ func refused(t *testing.T, b *box.Box, args []string, status int, says string) {
 		t.Errorf("a folder for the sandbox was made: %v", err)
 	}
 }
+
+// Schedules would disturb a sandbox that somebody has brought up: there are none in it, and it stays.
+func TestFuzzLeavesASandboxAlone(t *testing.T) {
+	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, firstOfFuzz), "--count", "1", "--corpus", t.TempDir())
+	must(t, err)
+	if want := "there is a sandbox " + shared.Name + " already"; r.Status != 1 || !strings.Contains(r.Err, want) {
+		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
+	}
+	_, err = up.Status(t.Context(), false)
+	must(t, err)
+}

@@ -26,6 +26,9 @@ import (
 // them away again.
 const sharedBases = 4
 
+// firstOfFuzz is how the name of a first sandbox of koupsandbox fuzz ends.
+const firstOfFuzz = "-1"
+
 // quick are settings of the controller that save minutes: silence counts sooner,
 // and a deleted module goes sooner.
 var quick = map[string]string{
@@ -140,6 +143,7 @@ func spec(bases int) v1alpha1.Spec {
 
 func bringUp(ctx context.Context) error {
 	shared = newBox("e2e")
+	shared.Name += firstOfFuzz
 	start := time.Now()
 	if err := shared.Up(ctx, spec(sharedBases)); err != nil {
 		return err

@@ -34,7 +34,7 @@ type pool struct {
 	coming  bool          // one is being brought up
 	alone   int           // schedules that wait for a sandbox without others
 	changed chan struct{} // closed when there may be room
-	names   []string
+	names   []string      // of the sandboxes that it has brought up
 }
 
 // box is a sandbox with the room in it. The mutex of the pool guards it.
@@ -168,14 +168,18 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
-	p.mu.Lock()
-	if !slices.Contains(p.names, name) { // else it replaces one
-		p.names = append(p.names, name)
+	if theirs, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
+		theirs.Close()
+		return nil, fmt.Errorf("there is a sandbox %s already, and schedules would disturb it: use another --name, or take it down with: koupsandbox down --name %s", name, name)
 	}
-	p.mu.Unlock()
 	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Programs: p.o.Programs, Held: true})
 	if err != nil {
 		return nil, fmt.Errorf("bringing sandbox %s up: %w", name, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.names, name) { // else it replaces one
+		p.names = append(p.names, name)
 	}
 	return s, nil
 }
