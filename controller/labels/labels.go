@@ -27,6 +27,9 @@ const (
 	ControllerLease = "module-controller-lease"
 	// LedgerLease is the Component of the Lease on which a controller notes what is new on its bases.
 	LedgerLease = "module-controller-ledger"
+	// PeerLeasePrefix begins the name of the Lease by which controllers elect who keeps the replicas of peer
+	// Deployments; the environment follows.
+	PeerLeasePrefix = "module-controller-peer."
 	// Module is the Component of a Pod, or of a Pod template, whose containers are modules.
 	Module = "module"
 	// ModuleDeployment is the Component of a Deployment of modules.

@@ -72,6 +72,35 @@ func (l logs) next(status *sandbox.Status) (features []string) {
 	return features
 }
 
+// keptLog is how much of each controller's log is kept of a failure: minutes of it.
+const keptLog = 1 << 20
+
+// lastOf returns what the controllers logged last, each line behind the controller's name.
+func lastOf(status *sandbox.Status) string {
+	var all strings.Builder
+	for _, c := range status.Components {
+		if !strings.HasPrefix(c.Name, controller) || c.Log == "" {
+			continue
+		}
+		f, err := os.Open(c.Log)
+		if err != nil {
+			continue
+		}
+		var text []byte
+		if info, statErr := f.Stat(); statErr == nil {
+			text, err = io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-keptLog), keptLog))
+		}
+		_ = f.Close() // it was only read
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			all.WriteString(c.Name + ": " + strings.TrimSuffix(line, "\n") + "\n")
+		}
+	}
+	return all.String()
+}
+
 // variable is a word with a digit in it: a time, a number, an address, or the name or identity of what a
 // schedule has made.
 var variable = regexp.MustCompile(`[^\s"'=,()\[\]{}\\]*[0-9][^\s"'=,()\[\]{}\\]*`)

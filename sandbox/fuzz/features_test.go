@@ -3,6 +3,7 @@ package fuzz
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -74,5 +75,8 @@ func TestLogs(t *testing.T) {
 	want := [][]string{{`log time=# level=WARN msg="a worker failed" base=# biz=# in=# err="x on base \"#\""`}, {"log half a line"}, nil}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("features (-want +got):\n%s", diff)
+	}
+	if got, want := lastOf(status), "module-controller: half a line\n"; !strings.HasSuffix(got, want) || strings.Count(got, "module-controller: ") != 2 {
+		t.Errorf("of a failure is kept:\n%s", got)
 	}
 }

@@ -310,7 +310,7 @@ func (r *run) progress() Progress {
 
 // note keeps a failure, unless one like it is kept. The caller holds the lock.
 func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
-	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report}
+	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report, Log: got.log}
 	if known := alike(r.result.Failures, f); known != nil {
 		known.Times++
 		return nil

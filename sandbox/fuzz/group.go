@@ -28,6 +28,9 @@ type Failure struct {
 	File string `json:"file"`
 	// Report of a run that has failed like this; nil = there is none.
 	Report *scenario.Report `json:"-"`
+	// Log has the last lines of the controllers after that run; empty = there are none. Schedules beside it
+	// are in it too.
+	Log string `json:"-"`
 	// Shrinking is how long it took to reduce.
 	Shrinking time.Duration `json:"shrinking"`
 }
@@ -40,6 +43,8 @@ type outcome struct {
 	unclear bool
 	// features are the kinds of what happened.
 	features []string
+	// log has the last lines of the controllers, if it failed.
+	log string
 }
 
 // judge says how a run ended.

@@ -227,13 +227,16 @@ func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Repo
 		if invariant, seen := p.growth.look(status, count); invariant != "" && o.invariant == "" {
 			o.invariant, o.seen, o.unclear = invariant, seen, false
 		}
+		if o.invariant != "" {
+			o.log = lastOf(status)
+		}
 		return o, r, nil
 	}
 	p.mu.Lock()
 	b.broken = true
 	p.mu.Unlock()
 	if seen := ended.Name + " has ended by itself: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | "); strings.HasPrefix(ended.Name, controller) {
-		o = outcome{invariant: "the controller runs", seen: seen}
+		o = outcome{invariant: "the controller runs", seen: seen, log: lastOf(status)}
 	} else {
 		o = outcome{unclear: true, seen: seen}
 	}

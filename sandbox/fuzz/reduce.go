@@ -77,7 +77,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 			if got.invariant == f.Invariant {
 				f.Failed++
 				f.Seen = got.seen
-				f.Report = report
+				f.Report, f.Log = report, got.log
 			}
 		})
 	}

@@ -62,6 +62,9 @@ func (f *Failure) fileName() string {
 // name is that of the scenario.
 func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
 
+// log is the name of the file with what its controllers logged.
+func (f *Failure) log() string { return f.name() + ".log" }
+
 // page is the name of the report's file; empty = there is none.
 func (f *Failure) page() string {
 	if f.Report == nil {
@@ -109,6 +112,9 @@ func (r *run) saveOne(f *Failure) error {
 	if err == nil {
 		err = report.Save(filepath.Join(r.o.Corpus, f.File), text, func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
 	}
+	if err == nil && f.Log != "" {
+		err = report.Save(filepath.Join(r.o.Corpus, f.log()), f.Log, func(w io.Writer, text string) error { _, err := io.WriteString(w, text); return err })
+	}
 	if err != nil || f.Report == nil {
 		return err
 	}
@@ -119,7 +125,7 @@ func (r *run) saveOne(f *Failure) error {
 
 // forget removes the files of a failure that has become one with another.
 func (r *run) forget(f *Failure) error {
-	for _, name := range []string{f.File, f.page()} {
+	for _, name := range []string{f.File, f.page(), f.log()} {
 		if name == "" {
 			continue
 		}

@@ -75,14 +75,14 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 					stop()
 				}
 				if tries == 1 {
-					return outcome{invariant: "order", seen: "it was"}, &scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
+					return outcome{invariant: "order", seen: "it was", log: "module-controller: why\n"}, &scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
 				}
 				return outcome{}, &scenario.Report{}, nil
 			})
 			if err := r.all(ctx); err != nil {
 				t.Fatal(err)
 			}
-			want := []string{PageFile, "order-7.html", "order-7.yaml", ResultFile}
+			want := []string{PageFile, "order-7.html", "order-7.log", "order-7.yaml", ResultFile}
 			slices.Sort(want)
 			if diff := cmp.Diff(want, killed); diff != "" {
 				t.Errorf("the corpus of a process that is killed (-want +got):\n%s", diff)
@@ -95,7 +95,7 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 			}
 			kept := read[Result](t, filepath.Join(o.Corpus, ResultFile))
 			for _, f := range r.result.Failures {
-				f.Report = nil // it is a page of its own
+				f.Report, f.Log = nil, "" // they are files of their own
 			}
 			r.result.Started = kept.Started // the same, but for the clock of this process
 			if diff := cmp.Diff(r.result, kept); diff != "" || len(kept.Failures) != 1 || len(kept.Covered) == 0 {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Options says what to follow and how quickly. Client, Deployments, Nodes, Identity and Logger are
@@ -116,7 +117,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // compete waits to be the leader and leads until the lead is lost or ctx is done. The election
 // outlives ctx by a moment, so that the work has ended before another instance can take the lead.
 func (c *Controller) compete(ctx context.Context) error {
-	leaseName := "module-controller-peer." + strings.ToLower(c.o.Env)
+	leaseName := labels.PeerLeasePrefix + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Name: leaseName,

@@ -3,6 +3,7 @@ package nodes
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -92,5 +94,46 @@ func TestRemove(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker", "Lease vnode.b.dev", "Lease worker"}, left); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+// Leases go whose Node, or whose controller, is gone; those of bases and controllers that are there, and
+// those of another environment, stay.
+func TestRemoveLeases(t *testing.T) {
+	now := metav1.NewMicroTime(time.Now())
+	lease := func(name, component, env, holder string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
+		if component != "" {
+			l.Labels = map[string]string{labels.Component: component, labels.Env: env}
+		}
+		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: ptr.To[int32](3600)}
+		return l
+	}
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.there"}},
+		lease("vnode.there", labels.VnodeLease, "test", "vnode.there"),
+		lease("vnode.gone", labels.VnodeLease, "test", "vnode.gone"),
+		lease("vnode.others", labels.VnodeLease, "prod", "vnode.others"),
+		lease("controller-runs", labels.ControllerLease, "test", "me"),
+		lease("controller-ended", labels.ControllerLease, "test", ""),
+		lease("ledger-ended", labels.LedgerLease, "test", ""),
+		lease("module-controller-peer.test", "", "", ""),
+		lease("module-controller-peer.prod", "", "", ""),
+		lease("node", "", "", "node"),
+	)
+	if err := RemoveLeases(t.Context(), client, "test"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range left.Items {
+		got = append(got, l.Name)
+	}
+	want := []string{"controller-runs", "module-controller-peer.prod", "node", "vnode.others", "vnode.there"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

@@ -27,9 +27,9 @@ func (p *Provider) Admit(ctx context.Context) (err error) {
 	return err
 }
 
-// Dismiss removes the Nodes of bases, by their identities, and what Admit has created.
+// Dismiss removes the Nodes of bases, by their identities, what controllers keep, and what Admit has created.
 func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
-	return errors.Join(nodes.Remove(ctx, p.client, nodes.Selector, func(id string) bool { return bases[id] }),
+	return errors.Join(nodes.Remove(ctx, p.client, nodes.Selector, func(id string) bool { return bases[id] }), nodes.RemoveLeases(ctx, p.client, p.o.Env),
 		cluster.Revoke(ctx, p.Cluster(), p.granted))
 }
 

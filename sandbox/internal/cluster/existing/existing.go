@@ -34,6 +34,8 @@ type Options struct {
 	Context string
 	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
 	Consent bool
+	// Env is the environment of the sandbox. Required by Dismiss and Forget.
+	Env string
 	// Dir is the state folder of the sandbox, for the copy of the context and for an authority.
 	// Required by Steps and Serving.
 	Dir state.Dir
