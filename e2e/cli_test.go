@@ -42,7 +42,7 @@ func TestMisuse(t *testing.T) {
 		"several mistakes in a file": {
 			args: []string{"up", "--config", "HOME/mistakes.yaml"}, status: 2,
 			says: cannot +
-				"HOME/mistakes.yaml:7: spec.bases.count: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs\n" +
+				"HOME/mistakes.yaml:7: spec.bases.count: Invalid value: 0: must be between 1 and 20000, the most that one sandbox runs\n" +
 				`HOME/mistakes.yaml:8: spec.bases.activation: Unsupported value: "sometimes": supported values: "newModule", "default", "multi"` + "\n" +
 				"HOME/mistakes.yaml:10: spec.broker.port: Invalid value: 70000: must be between 0 and 65535; 0 is any free port\n" +
 				"HOME/mistakes.yaml:11: spec.broker.prot: is not a field; the fields here are: caFile, certFile, consent, keyFile, passwordFile, port, tls, url, username\n" +
@@ -54,11 +54,11 @@ func TestMisuse(t *testing.T) {
 		},
 		"no bases": {
 			args: []string{"up", "--bases", "0"}, status: 2,
-			says: cannot + "--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs\n" + usage,
+			says: cannot + "--bases: Invalid value: 0: must be between 1 and 20000, the most that one sandbox runs\n" + usage,
 		},
 		"too many bases": {
 			args: []string{"up", "--bases", "100000"}, status: 2,
-			says: cannot + "--bases: Invalid value: 100000: must be between 1 and 10000, the most that one sandbox runs\n" + usage,
+			says: cannot + "--bases: Invalid value: 100000: must be between 1 and 20000, the most that one sandbox runs\n" + usage,
 		},
 		"bad name": {
 			args: []string{"up", "--name", "Bad_Name"}, status: 2,

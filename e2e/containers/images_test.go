@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/testcontainers/testcontainers-go"
 
@@ -30,19 +28,13 @@ func baseImage(ctx context.Context) (string, error) {
 
 // mosquittoImage builds the image of the broker, of this machine's program and its libraries.
 func mosquittoImage(ctx context.Context) (string, error) {
-	program, err := mosquitto.Program()
+	parts, err := mosquitto.Parts(ctx)
 	if err != nil {
 		return "", err
 	}
-	files := map[string]string{brokerProgram: program}
-	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
-	if err != nil {
-		return "", fmt.Errorf("listing the libraries of %s: %w", program, err)
-	}
-	for _, word := range strings.Fields(string(libraries)) { // NAME => PATH (ADDRESS), and the loader as PATH (ADDRESS)
-		if filepath.IsAbs(word) {
-			files[word] = word
-		}
+	files := map[string]string{brokerProgram: parts[0]}
+	for _, library := range parts[1:] {
+		files[library] = library
 	}
 	return build(ctx, files, "WORKDIR "+brokerFolder+"\n")
 }

@@ -44,8 +44,8 @@ type fleet struct {
 	client kubernetes.Interface
 }
 
-// start brings a fleet up; the test says how long that took.
-func start(t *testing.T) *fleet {
+// newFleet is a fleet that is not up yet.
+func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getenv("E2E_FLEET") == "" {
 		t.Skip("run it with: make e2e-fleet")
@@ -66,13 +66,20 @@ func start(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	f.Box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
+	t.Cleanup(func() { check.Must(t, f.Down(context.Background())) })
+	return f
+}
+
+// start brings a fleet up; the test says how long that took.
+func start(t *testing.T) *fleet {
+	t.Helper()
+	f := newFleet(t)
 	theirs, err := mosquitto.Start(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(theirs.Stop)
-	f.Box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
-	t.Cleanup(func() { check.Must(t, f.Down(context.Background())) })
 	began := time.Now()
 	err = f.Up(t.Context(), v1alpha1.Spec{
 		Kind:       v1alpha1.KindCluster{Nodes: 3},
@@ -185,31 +192,8 @@ func TestFleet(t *testing.T) {
 	if err != nil || len(before) != f.bases {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
-	t.Run("rolling update", func(t *testing.T) {
-		r, err := f.Run(t.Context(), "scenario", "run", "../kind/testdata/rolling-update.yaml")
-		if err != nil || r.Status != 0 || !strings.Contains(r.Out, " 0 lost") {
-			t.Errorf("error %v, status %d:\n%s%s", err, r.Status, r.Out, r.Err)
-		}
-	})
-	t.Run("killed Pod", func(t *testing.T) {
-		pod, down := f.told(t)
-		began := time.Now()
-		err := f.client.CoreV1().Pods("default").Delete(t.Context(), victim, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		check.Eventually(t.Context(), t, patience, "its end and its return are told", func(context.Context) error {
-			if d := cmp.Diff([]string{"exited", "running"}, pod()); d != "" {
-				return errors.New(d)
-			}
-			return nil
-		})
-		f.well(t, before)
-		t.Logf("all is well %.1fs after the kill", time.Since(began).Seconds())
-		if n, want := down(), (f.bases+pods-1)/pods; n != want {
-			t.Errorf("%d bases were told to be down, want the %d of the Pod", n, want)
-		}
-	})
+	t.Run("rolling update", f.rollingUpdate)
+	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, before) })
 	t.Run("killed controller", func(t *testing.T) {
 		for _, action := range []sandbox.Action{"kill", "start"} {
 			if err := f.up.Act(t.Context(), sandbox.ActRequest{Component: "module-controller", Action: action}); err != nil {
@@ -218,4 +202,32 @@ func TestFleet(t *testing.T) {
 		}
 		f.well(t, before)
 	})
+}
+
+func (f *fleet) rollingUpdate(t *testing.T) {
+	r, err := f.Run(t.Context(), "scenario", "run", "../kind/testdata/rolling-update.yaml")
+	if err != nil || r.Status != 0 || !strings.Contains(r.Out, " 0 lost") {
+		t.Errorf("error %v, status %d:\n%s%s", err, r.Status, r.Out, r.Err)
+	}
+}
+
+// killedPod kills a Pod of bases, and waits until all is as before.
+func (f *fleet) killedPod(t *testing.T, before []string) {
+	pod, down := f.told(t)
+	began := time.Now()
+	err := f.client.CoreV1().Pods("default").Delete(t.Context(), victim, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check.Eventually(t.Context(), t, patience, "its end and its return are told", func(context.Context) error {
+		if d := cmp.Diff([]string{"exited", "running"}, pod()); d != "" {
+			return errors.New(d)
+		}
+		return nil
+	})
+	f.well(t, before)
+	t.Logf("all is well %.1fs after the kill", time.Since(began).Seconds())
+	if n, want := down(), (f.bases+pods-1)/pods; n != want {
+		t.Errorf("%d bases were told to be down, want the %d of the Pod", n, want)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -47,6 +49,25 @@ func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
+}
+
+// Parts are the program and its libraries, by their paths: all that an image needs.
+func Parts(ctx context.Context) ([]string, error) {
+	program, err := Program()
+	if err != nil {
+		return nil, err
+	}
+	parts := []string{program}
+	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the libraries of %s: %w", program, err)
+	}
+	for word := range strings.FieldsSeq(string(libraries)) { // NAME => PATH (ADDRESS), and the loader as PATH (ADDRESS)
+		if filepath.IsAbs(word) {
+			parts = append(parts, word)
+		}
+	}
+	return parts, nil
 }
 
 // Program finds mosquitto; Debian has it where the PATH of most users does not lead.

@@ -169,14 +169,34 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	return errors.Join(errs...)
 }
 
+// controllerOfTheirs checks what a controller needs in a cluster of the user's.
+func (v *validator) controllerOfTheirs(s *Spec, path *field.Path) {
+	broker := field.NewPath("spec", "broker")
+	if s.Controller.Image == "" {
+		v.add(field.Required(path.Child("image"), "the nodes of a cluster of yours pull the image of the controller: push that of make image-controller to where they can, and name it"))
+	}
+	switch at, err := ParseBrokerURL(s.Broker.URL); {
+	case s.Broker.URL == "" && s.Bases.Runtime != RuntimeCluster: // which says the same
+		v.add(field.Required(broker.Child("url"), noBrokerHere))
+	case err == nil && at.TLS && s.Broker.CAFile == "":
+		v.add(field.Required(broker.Child("caFile"), "the controllers in a cluster of yours trust the broker's authority by its file alone"))
+	}
+}
+
 func (v *validator) controller(s *Spec, path *field.Path) {
 	c := &s.Controller
+	theirs := c.Location == LocationCluster && s.Provider == ProviderExisting
 	switch at := path.Child("location"); {
 	case c.Location != LocationCluster:
 	case len(c.Command) > 0:
 		v.invalid(at, c.Location, "cannot be with spec.controller.command, which runs on this machine: use host")
+	case theirs:
+		v.controllerOfTheirs(s, path)
 	case s.Provider != ProviderKind:
-		v.invalid(at, c.Location, "is for the provider kind only: the controller's image can be given to its nodes alone")
+		v.invalid(at, c.Location, "is for the providers kind and existing, whose nodes run Pods: use host")
+	}
+	if c.Image != "" && !theirs {
+		v.forbid(path.Child("image"), "is for the provider existing with spec.controller.location cluster only: set those, or remove it")
 	}
 	if c.APIView && c.Location == LocationCluster {
 		v.invalid(path.Child("apiView"), true, "is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up with --controller host")

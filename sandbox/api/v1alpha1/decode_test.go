@@ -119,7 +119,7 @@ func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
 	if err == nil {
 		t.Fatal("0 bases were taken")
 	}
-	want := "--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs"
+	want := "--bases: Invalid value: 0: must be between 1 and 20000, the most that one sandbox runs"
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("problem (-want +got):\n%s", diff)
 	}

@@ -36,11 +36,18 @@ func SetDefaults(s *Sandbox) {
 	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
-		if s.Spec.Provider == ProviderKind { // a node image may have to be downloaded
+		if s.Spec.Provider == ProviderKind || s.Spec.Bases.Runtime == RuntimeCluster { // an image may have to be downloaded
 			s.Spec.Wait.Duration = 5 * time.Minute
+		}
+		if n := s.Spec.Bases.Count; n != nil {
+			s.Spec.Wait.Duration += time.Duration(*n/1000) * waitForThousand
 		}
 	}
 }
+
+// waitForThousand is how much longer a thousand bases may take: four times what they take on two
+// processors.
+const waitForThousand = 15 * time.Second
 
 func def[T comparable](field *T, value T) {
 	var zero T

@@ -82,7 +82,7 @@ type BaseSet struct {
 	// Name of the set, a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
 	// Count is how many there are; 0 in a definition for later.
-	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=10000,default=1"`
+	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
 	// BaseName is the name that each reports; Pods may select their base by it. Default: Name.
 	BaseName string `json:"baseName,omitempty"`
 	// Version is the version that each reports.

@@ -11,7 +11,7 @@ const (
 	Kind = "Sandbox"
 	// MaxBases is the most bases that one sandbox runs: the scale that the simulated bases and the
 	// broker are built and measured for.
-	MaxBases = 10_000
+	MaxBases = 20_000
 	// MaxContainers is how many of them may run in containers of their own: each takes some MB, and
 	// some tenths of a second to start.
 	MaxContainers = 50
@@ -93,7 +93,8 @@ type Spec struct {
 	// Controller is the module controller.
 	Controller Controller `json:"controller,omitzero"`
 	// Wait is how long each component may take to get ready, and how long the Nodes may take after
-	// that. Default: 60s; with the provider kind 5m.
+	// that. Default: 60s; with the provider kind, and with bases in Pods, 5m; and 15s more for each
+	// thousand bases.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
@@ -142,8 +143,8 @@ type API struct {
 
 // Bases are the simulated bases of a sandbox; all have the same settings.
 type Bases struct {
-	// Count is how many there are, 1 to 10000.
-	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=10000,default=3" limits:", the most that one sandbox runs"`
+	// Count is how many there are, 1 to 20000.
+	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=20000,default=3" limits:", the most that one sandbox runs"`
 	// Name is the name that each base reports; Pods select their base by it.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"nodeLabel"`
 	// Version is the version that each base reports.
@@ -223,11 +224,14 @@ const (
 
 // Controller is the module controller of a sandbox.
 type Controller struct {
-	// Location says where it runs: host, or cluster, which the provider kind alone offers. For the
-	// cluster, the broker's port, which speaks TLS then, is at this machine's address in the
-	// engine's network. Default: cluster with the provider kind, if the cluster and this machine
-	// reach each other; else host.
+	// Location says where it runs: host, or cluster, with the providers kind and existing. With kind,
+	// the broker's port, which speaks TLS then, is at this machine's address in the engine's network;
+	// with existing, the Pods reach the broker of spec.broker.url themselves. Default: cluster with
+	// the provider kind, if the cluster and this machine reach each other; else host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
+	// Image of its Pods, which the nodes pull: make image-controller builds one. Required with location cluster
+	// and the provider existing, and only there: the nodes of kind are given the program.
+	Image string `json:"image,omitempty"`
 	// Replicas is how many of its processes share the bases, 1 to 9.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"` // each is a process, and watches all Pods anew
 	// Env are environment variables for the controller's process, in addition to those that the

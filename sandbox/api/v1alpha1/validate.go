@@ -89,9 +89,11 @@ func (v *validator) pods(s *Spec, bases *field.Path) {
 		v.add(field.Required(bases.Child("image"), "the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it"))
 	}
 	if s.Provider == ProviderExisting && s.Broker.URL == "" {
-		v.add(field.Required(field.NewPath("spec", "broker", "url"), "the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and this machine reach"))
+		v.add(field.Required(field.NewPath("spec", "broker", "url"), noBrokerHere))
 	}
 }
+
+const noBrokerHere = "the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and this machine reach"
 
 // ValidateName says, in one sentence, why a name cannot be that of a sandbox.
 func ValidateName(name string) error {

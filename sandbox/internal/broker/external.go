@@ -82,6 +82,9 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 // URL is where the broker is, as the user wrote it.
 func (e *External) URL() string { return e.url }
 
+// Addr is its host:port.
+func (e *External) Addr() string { return e.addr }
+
 // ClientURL is where it is, as clients of MQTT spell it that know tcp and ssl.
 func (e *External) ClientURL() string {
 	if e.tls != nil {

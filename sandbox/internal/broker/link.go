@@ -39,6 +39,9 @@ type LinkOptions struct {
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// To is the broker of the user's that the link leads to. nil = a broker of the sandbox's own.
 	To *External
+	// Bypassed says that controllers and bases reach that one themselves, and only what is on this
+	// machine comes this way: nothing is done to it as a component. Default: all come this way.
+	Bypassed bool
 	// View disturbs the connections, through all lives of the broker. Default: nothing does.
 	View *mqttview.View
 	// Note is the file that tells bases from outside how to reach the broker. Required.
@@ -284,6 +287,9 @@ func (l *Link) Down(context.Context) []string {
 func (l *Link) Act(ctx context.Context, name string, action component.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, component.ErrUnknown)
+	}
+	if l.o.Bypassed {
+		return component.Refuse("%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action, l.URL())
 	}
 	switch action {
 	case component.Pause:

@@ -110,7 +110,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	f := fleet.New(fleet.Options{
 		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
-		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, Runtimes: runtimes,
+		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
 		Logger: d.log.With("component", fleetName),
 	})
 	listener, err := a.listen(atHome, "of the gateway")
@@ -218,23 +218,14 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	)
 	switch {
 	case inCluster(a.config):
-		nodes, ok := c.Nodes()
-		if !ok {
-			return nil, nil, errNoNodes
-		}
-		proxy, serving, err := a.openCommands(c.Host(), gateway)
+		inside, more, err := a.inside(gateway)
 		if err != nil {
 			return nil, nil, err
 		}
-		cluster, err := incluster.NewRunner(incluster.RunnerOptions{
-			Config: c.Cluster().Config, Nodes: nodes, Log: d.o.Dir.Log(runner.Name), Broker: a.link, Env: a.config.Spec.Env, Proxy: proxy,
-			KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving, Heartbeats: a.relay.Set, Changed: d.controllerChanged,
-		})
-		if err != nil {
-			return nil, nil, err
+		r, steps = inside, more
+		if _, ours := c.Nodes(); ours {
+			needs = append(needs, imageLoaded)
 		}
-		r, needs = cluster, append(needs, imageLoaded)
-		steps = append(steps, d.service("the proxy for commands", serving))
 	case len(controller.Command) > 0:
 		admit = ""
 		r = a.onHost(s, &host.Command{Sandbox: told})
@@ -270,6 +261,31 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 			Undo: func(ctx context.Context) error { return r.End(ctx, c.Ephemeral()) },
 		},
 	), nil
+}
+
+// inside makes what runs the controllers in the cluster, and the steps of what they need on this
+// machine. In a cluster of the user's they need nothing here.
+func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.Step, error) {
+	d, c := a.d, a.cluster
+	o := incluster.RunnerOptions{Config: c.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: a.config.Spec.Env, Changed: d.controllerChanged}
+	var steps []graph.Step
+	if nodes, ours := c.Nodes(); ours {
+		proxy, serving, err := a.openCommands(c.Host(), gateway)
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(a.link) }
+		o.Own = &incluster.Own{Nodes: nodes, Proxy: proxy, KubeletClientCA: c.KubeletClientCA(), Serving: c.Serving, Heartbeats: a.relay.Set}
+		steps = append(steps, d.service("the proxy for commands", serving))
+	} else {
+		if a.external == nil {
+			return nil, nil, errNoBroker
+		}
+		o.Image = a.config.Spec.Controller.Image
+		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(a.external) }
+	}
+	r, err := incluster.NewRunner(o)
+	return r, steps, err
 }
 
 func (a *assembly) onHost(s *running, p host.Program) *host.Runner {

@@ -151,7 +151,7 @@ func (b *firstUp) openBroker(ctx context.Context) error {
 	}
 	b.ways = mqttview.New(mqttview.Options{Who: d.party, Changed: d.streams.rule, Kill: d.killController})
 	o := broker.LinkOptions{
-		View: b.ways,
+		View: b.ways, Bypassed: bypassed(config, b.cluster),
 		Host: at, Port: config.Spec.Broker.Port, Env: config.Spec.Env, ClientPrefix: clientPrefix, To: b.external, Note: d.o.Dir.Broker(),
 		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}

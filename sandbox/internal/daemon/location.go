@@ -10,7 +10,7 @@ import (
 // atHome is the address at which the processes of this machine reach each other.
 const atHome = "127.0.0.1"
 
-var errNoNodes = errors.New("the nodes of this provider cannot be given the controller's image: use --controller host")
+var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in spec.broker.url")
 
 // inCluster tells whether the controllers run in the cluster.
 func inCluster(config *v1alpha1.Sandbox) bool {
@@ -21,6 +21,20 @@ func inCluster(config *v1alpha1.Sandbox) bool {
 func outside(config *v1alpha1.Sandbox) bool {
 	r := config.Spec.Bases.Runtime
 	return r == v1alpha1.RuntimeContainer || r == v1alpha1.RuntimeCluster
+}
+
+// bypassed tells whether controllers and bases are where they do not reach this machine.
+func bypassed(config *v1alpha1.Sandbox, c Cluster) bool {
+	_, ours := c.Nodes()
+	return inCluster(config) && !ours && config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster
+}
+
+// noHTTP says why bases cannot talk over HTTP; empty = they can.
+func noHTTP(config *v1alpha1.Sandbox, c Cluster) string {
+	if _, ours := c.Nodes(); inCluster(config) && !ours {
+		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up with --controller host"
+	}
+	return ""
 }
 
 // brokerHost is the address on which the broker listens: one in the network of the cluster's nodes if

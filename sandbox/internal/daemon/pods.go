@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,7 +50,7 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 	} else if e := a.external; e != nil {
 		o.Broker, o.BrokerCA, o.BrokerCert, o.BrokerKey = e.ClientURL(), e.CA, e.Cert, e.Key
 	} else {
-		return nil, errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in spec.broker.url")
+		return nil, errNoBroker
 	}
 	return pods.New(o)
 }

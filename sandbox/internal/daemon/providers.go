@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
+	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -132,7 +133,7 @@ func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) er
 func newExisting(dir state.Dir, config *v1alpha1.Sandbox) (*existing.Provider, error) {
 	c := config.Spec.Cluster
 	return existing.New(existing.Options{
-		Sandbox: config.Metadata.Name, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Dir: dir,
+		Sandbox: config.Metadata.Name, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir,
 	})
 }
 
@@ -153,5 +154,9 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
-	return errors.Join(pods.Remove(ctx, client, config.Metadata.Name), p.Forget(ctx, config.Spec.Bases.ClusterName))
+	err = pods.Remove(ctx, client, config.Metadata.Name)
+	if inCluster(config) {
+		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config)) // while the cluster bears the sandbox's mark
+	}
+	return errors.Join(err, p.Forget(ctx, config.Spec.Bases.ClusterName))
 }

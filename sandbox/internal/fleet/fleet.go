@@ -46,6 +46,8 @@ type Options struct {
 	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
 	// URLs name no real host. Default: nobody gets them.
 	Beat http.RoundTripper
+	// NoHTTP says why no base can have the tunnel http. Default: bases can.
+	NoHTTP string
 	// Runtimes are what bases can run in, besides this process, by the name that sets give.
 	// Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime

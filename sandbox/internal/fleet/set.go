@@ -111,6 +111,9 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		b.Tunnel = v1alpha1.TunnelMQTT
 		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix, Dial: f.o.Dial}
 	case v1alpha1.TunnelHTTP:
+		if f.o.NoHTTP != "" {
+			errs = append(errs, fmt.Errorf("tunnel http: %s", f.o.NoHTTP))
+		}
 		o.HTTP = &fakebase.HTTPOptions{Addr: "127.0.0.1:0"}
 		if f.o.Beat != nil && b.Env == f.o.Env {
 			o.HTTP.HeartbeatEndpoint = beatURL

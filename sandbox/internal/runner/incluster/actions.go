@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -50,6 +51,9 @@ func (c *Controller) Kill(ctx context.Context, number int) error {
 	if err != nil || r.State == supervise.Exited {
 		return err
 	}
+	if c.shared() {
+		return notOurs(runner.NameOf(number), component.Kill)
+	}
 	if err := c.o.Containers.KillContainer(ctx, r.node, r.container); err != nil {
 		return fmt.Errorf("killing %s: %w", runner.NameOf(number), err)
 	}
@@ -67,6 +71,8 @@ func (c *Controller) Pause(ctx context.Context, number int) error {
 		return fmt.Errorf("pausing %s: it does not run", runner.NameOf(number))
 	case r.State == supervise.Paused:
 		return nil
+	case c.shared():
+		return notOurs(runner.NameOf(number), component.Pause)
 	}
 	if err := c.o.Containers.PauseContainer(ctx, r.node, r.container); err != nil {
 		return fmt.Errorf("pausing %s: %w", runner.NameOf(number), err)

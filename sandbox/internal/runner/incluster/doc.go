@@ -8,6 +8,7 @@
 //	replica.go     what a Pod says of one of the controllers; pure
 //	number.go      which Pod is which of the controllers; pure
 //	actions.go     kill, pause, resume, stop, start, restart of one
+//	shared.go      a cluster of the user's: what is left alone there, Forget
 //	logs.go        the logs of its Pods as one file
 //
 // The Pods are followed by one watch: what is known of them needs no call of the API, and every

@@ -50,7 +50,9 @@ const (
 type Options struct {
 	// Config reaches the cluster as an administrator. Required.
 	Config *rest.Config
-	// Containers reaches the containers of the Pods. Required.
+	// Containers reaches the containers of the Pods. nil = nobody does: the cluster is the user's. What
+	// is there is left as it is unless a sandbox has made it, nothing of it leads to this machine, and
+	// no controller can be killed or paused.
 	Containers Containers
 	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default:
 	// nobody gets them.
@@ -177,6 +179,9 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 			return err
 		}
 	}
+	if c.shared() {
+		return c.until(ctx, c.settled)
+	}
 	if err := c.openPorts(ctx, s.Replicas); err != nil {
 		return err
 	}
@@ -186,11 +191,21 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	return c.reach(ctx)
 }
 
-func (c *Controller) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// api is that of the objects like this one.
+func (c *Controller) api(object *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
-	var api dynamic.ResourceInterface = c.dynamic.Resource(resource)
-	if object.GetNamespace() != "" {
-		api = c.dynamic.Resource(resource).Namespace(object.GetNamespace())
+	if namespace := object.GetNamespace(); namespace != "" {
+		return c.dynamic.Resource(resource).Namespace(namespace)
+	}
+	return c.dynamic.Resource(resource)
+}
+
+func (c *Controller) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	api := c.api(object)
+	if c.shared() {
+		if theirs, err := c.theirs(ctx, object); theirs || err != nil {
+			return object, err
+		}
 	}
 	applied, err := api.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil {

@@ -38,6 +38,9 @@ const (
 	revisionAnnotation = "koupsandbox/revision"
 	// brokerCA is the broker's authority in the Secret of its password, where the manifests look for it.
 	brokerCA = "ca.crt"
+	// brokerVolume and brokerFolder are where the manifests mount the files of that Secret.
+	brokerVolume = "broker"
+	brokerFolder = "/etc/module-controller/broker/"
 	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
 	heartbeatPort = "http-tunnel"
 	// metricsAPIAddr is the port that the manifests have for the metrics API.
@@ -50,27 +53,38 @@ const (
 type Settings struct {
 	// Replicas is how many Pods there are. Required.
 	Replicas int
+	// Image of the Pods, which nodes pull. Default: ImageName, which they were given.
+	Image string
 	// Env is the environment that bases share with the controller. Required.
 	Env string
 	// Broker is where the bases are. Required.
 	Broker Broker
 	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are
-	// reached over HTTP. Required.
+	// reached over HTTP. Default: there is no tunnel over HTTP.
 	Proxy string
 	// Token is what must be in the path of heartbeats over HTTP: others reach the ports of the nodes
-	// too. Required.
+	// too. Required with Proxy.
 	Token string
-	// Kubelet is what the controller needs to serve logs and exec. Required.
+	// Kubelet is what the controller needs to serve logs and exec. Default: it does not.
 	Kubelet Kubelet
 	// Variables for the controller, over those of the manifests. Default: none.
 	Variables map[string]string
 }
 
-// Broker is an MQTT broker that speaks TLS.
+// Broker is an MQTT broker.
 type Broker struct {
 	Host, Port, Username, Password string
-	// CA is the authority to trust, as PEM.
+	// CA is the authority to trust, as PEM; empty = it speaks no TLS.
 	CA []byte
+	// Cert and Key are a client certificate, as PEM. Default: none.
+	Cert, Key []byte
+}
+
+// files are what the Deployment mounts, by the names of the files.
+func (b Broker) files() map[string][]byte {
+	files := map[string][]byte{brokerCA: b.CA, corev1.TLSCertKey: b.Cert, corev1.TLSPrivateKeyKey: b.Key}
+	maps.DeleteFunc(files, func(_ string, text []byte) bool { return len(text) == 0 })
+	return files
 }
 
 // Kubelet is the serving certificate with its key, and the authority of the API server's client
@@ -100,14 +114,16 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	logins := map[string][]byte{
+		"mqtt-username": []byte(s.Broker.Username), "mqtt-password": []byte(s.Broker.Password),
+		"http-tunnel-proxy": []byte(s.Proxy), "http-tunnel-token": []byte(s.Token),
+	}
+	maps.Copy(logins, s.Broker.files())
 	for _, typed := range []struct {
 		kind   schema.GroupVersionKind
 		object runtime.Object
 	}{
-		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(name, map[string][]byte{
-			"mqtt-username": []byte(s.Broker.Username), "mqtt-password": []byte(s.Broker.Password), brokerCA: s.Broker.CA,
-			"http-tunnel-proxy": []byte(s.Proxy), "http-tunnel-token": []byte(s.Token),
-		})},
+		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(name, logins)},
 		{corev1.SchemeGroupVersion.WithKind("Secret"), secret(kubeletSecret, map[string][]byte{
 			corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
 		})},
@@ -202,20 +218,46 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	pod.TerminationGracePeriodSeconds = ptr.To[int64](gracePeriod)
 	c := &pod.Containers[0]
 	c.Image, c.ImagePullPolicy = ImageName, corev1.PullNever
+	if s.Image != "" {
+		c.Image, c.ImagePullPolicy = s.Image, corev1.PullIfNotPresent
+	}
 	c.ReadinessProbe.PeriodSeconds = 1 // somebody is waiting
 	settings := map[string]string{
 		"ENV":                   s.Env,
 		"MQTT_BROKER":           s.Broker.Host,
 		"MQTT_PORT":             s.Broker.Port,
 		"BASE_NETWORKS":         runner.AllNetworks,
-		"ENABLE_HTTP_TUNNEL":    "true",
-		"KUBELET_PROXY_ENABLED": "true",
+		"ENABLE_HTTP_TUNNEL":    strconv.FormatBool(s.Proxy != ""),
+		"KUBELET_PROXY_ENABLED": strconv.FormatBool(len(s.Kubelet.Cert) > 0),
 	}
+	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		set(c, key, settings[key])
 	}
 	return d, nil
+}
+
+// mount gives the Pods the files of the broker, which variables name.
+func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
+	files := b.files()
+	for _, file := range []struct{ variable, name string }{
+		{"MQTT_CA_PATH", brokerCA}, {"MQTT_CLIENT_CRT_PATH", corev1.TLSCertKey}, {"MQTT_CLIENT_KEY_PATH", corev1.TLSPrivateKeyKey},
+	} {
+		variables[file.variable] = ""
+		if files[file.name] != nil {
+			variables[file.variable] = brokerFolder + file.name
+		}
+	}
+	for _, volume := range pod.Volumes {
+		if volume.Name != brokerVolume || len(files) == 0 {
+			continue
+		}
+		volume.Secret.Items = nil
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			volume.Secret.Items = append(volume.Secret.Items, corev1.KeyToPath{Key: name, Path: name})
+		}
+	}
 }
 
 // revision is a digest of all settings but the number of Pods.
@@ -225,10 +267,10 @@ func (s Settings) revision() string {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // so that no two parts flow into one another; a hash takes everything
 		h.Write(part)
 	}
-	for _, part := range []string{s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
+	for _, part := range []string{s.Image, s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
 		note([]byte(part))
 	}
-	for _, part := range [][]byte{s.Broker.CA, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {
+	for _, part := range [][]byte{s.Broker.CA, s.Broker.Cert, s.Broker.Key, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {
 		note(part)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Variables)) {

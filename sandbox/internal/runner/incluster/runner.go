@@ -12,24 +12,35 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// RunnerOptions of a Runner. All fields are required.
+// RunnerOptions of a Runner.
 type RunnerOptions struct {
-	// Config reaches the cluster as an administrator.
+	// Config reaches the cluster as an administrator. Required.
 	Config *rest.Config
-	// Nodes of the cluster have the image; see Load.
-	Nodes cluster.Nodes
-	// Log is the file that gets what the controllers log.
+	// Log is the file that gets what the controllers log. Required.
 	Log string
-	// Broker is where the bases are; it speaks TLS and listens.
-	Broker runner.Broker
-	// Env is the environment that bases share with the controller.
+	// Env is the environment that bases share with the controller. Required.
 	Env string
+	// Broker says where the bases are; it is asked when controllers start. Required.
+	Broker func() (Broker, error)
+	// Own is what a cluster of this machine offers. nil = the cluster is the user's: its nodes pull
+	// Image, the bases are reached over MQTT alone, and there are no logs and exec.
+	Own *Own
+	// Image of the Pods. Required without Own; with it the nodes have one, see Load.
+	Image string
+	// Changed is told of every change of a controller, in order; it must not block. Required.
+	Changed func(name string, state supervise.State, message string)
+}
+
+// Own is what a cluster whose nodes are containers of this machine offers. All fields are required.
+type Own struct {
+	Nodes cluster.Nodes
 	// Proxy is the URL, with its password, of the HTTP proxy by which commands reach bases.
 	Proxy string
 	// KubeletClientCA names the authority behind the certificate with which the API server calls
@@ -40,8 +51,29 @@ type RunnerOptions struct {
 	// Heartbeats is told where a controller receives heartbeats over HTTP, host:port/token; empty =
 	// nowhere.
 	Heartbeats func(controller, addr string)
-	// Changed is told of every change of a controller, in order; it must not block.
-	Changed func(name string, state supervise.State, message string)
+}
+
+// BrokerOf is a broker of the sandbox's, which speaks TLS and listens.
+func BrokerOf(b runner.Broker) (Broker, error) {
+	host, port, err := net.SplitHostPort(b.Addr())
+	if err != nil {
+		return Broker{}, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	ca, err := os.ReadFile(b.CAFile())
+	if err != nil {
+		return Broker{}, fmt.Errorf("reading the broker's authority: %w", err)
+	}
+	login := b.Controller()
+	return Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: ca}, nil
+}
+
+// BrokerAt is the user's broker, as Pods reach it.
+func BrokerAt(e *broker.External) (Broker, error) {
+	host, port, err := net.SplitHostPort(e.Addr())
+	if err != nil {
+		return Broker{}, fmt.Errorf("reading the broker's address: %w", err)
+	}
+	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert, Key: e.Key}, nil
 }
 
 // Runner runs module controllers as a Deployment of the cluster. Ensure and End are called one
@@ -61,7 +93,11 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 		return nil, fmt.Errorf("opening the controller's log: %w", err)
 	}
 	r := &Runner{o: o, log: log, token: rand.Text()}
-	r.controller, err = New(Options{Config: o.Config, Containers: o.Nodes, Log: log, Changed: r.changed})
+	options := Options{Config: o.Config, Log: log, Changed: r.changed}
+	if o.Own != nil {
+		options.Containers = o.Own.Nodes
+	}
+	r.controller, err = New(options)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -71,11 +107,13 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 // changed tells of a controller, and leads heartbeats to where it is now.
 func (r *Runner) changed(c Change) {
 	name := runner.NameOf(c.Number)
-	heartbeats := c.Heartbeats
-	if heartbeats != "" {
-		heartbeats += "/" + r.token
+	if r.o.Own != nil {
+		heartbeats := c.Heartbeats
+		if heartbeats != "" {
+			heartbeats += "/" + r.token
+		}
+		r.o.Own.Heartbeats(name, heartbeats)
 	}
-	r.o.Heartbeats(name, heartbeats)
 	r.o.Changed(name, c.State, c.Message)
 }
 
@@ -95,44 +133,55 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 }
 
 func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
-	host, port, err := net.SplitHostPort(r.o.Broker.Addr())
+	at, err := r.o.Broker()
 	if err != nil {
-		return Settings{}, fmt.Errorf("reading the broker's address: %w", err)
+		return Settings{}, err
 	}
-	brokerCA, err := os.ReadFile(r.o.Broker.CAFile())
-	if err != nil {
-		return Settings{}, fmt.Errorf("reading the broker's authority: %w", err)
+	s := Settings{Replicas: *c.Replicas, Env: r.o.Env, Image: r.o.Image, Variables: c.Env, Broker: at}
+	if r.o.Own == nil {
+		return s, nil
 	}
-	if r.kubelet.Cert == nil {
-		clientCA, err := os.ReadFile(r.o.KubeletClientCA)
-		if err != nil {
-			return Settings{}, fmt.Errorf("reading the authority of the API server: %w", err)
-		}
-		hosts := []string{runner.Name}
-		if c.MetricsAPI {
-			hosts = append(hosts, cluster.MetricsAPINames()...)
-		}
-		if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Serving(hosts...); err != nil {
-			return Settings{}, err
-		}
-		r.kubelet.ClientCA = clientCA
+	if err := r.certify(c.MetricsAPI); err != nil {
+		return Settings{}, err
 	}
-	variables := maps.Clone(c.Env)
+	s.Proxy, s.Token, s.Kubelet = r.o.Own.Proxy, r.token, r.kubelet
 	if c.MetricsAPI {
-		if variables == nil {
-			variables = map[string]string{}
+		s.Variables = maps.Clone(c.Env)
+		if s.Variables == nil {
+			s.Variables = map[string]string{}
 		}
-		variables["METRICS_API_ADDR"] = metricsAPIAddr
+		s.Variables["METRICS_API_ADDR"] = metricsAPIAddr
 	}
-	login := r.o.Broker.Controller()
-	return Settings{
-		Replicas: *c.Replicas, Env: r.o.Env, Variables: variables, Proxy: r.o.Proxy, Token: r.token, Kubelet: r.kubelet,
-		Broker: Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: brokerCA},
-	}, nil
+	return s, nil
 }
 
-// End does nothing: the controllers go with the cluster.
-func (r *Runner) End(context.Context, bool) error { return nil }
+// certify makes what the controllers serve logs and exec with, once.
+func (r *Runner) certify(metricsAPI bool) error {
+	if r.kubelet.Cert != nil {
+		return nil
+	}
+	clientCA, err := os.ReadFile(r.o.Own.KubeletClientCA)
+	if err != nil {
+		return fmt.Errorf("reading the authority of the API server: %w", err)
+	}
+	hosts := []string{runner.Name}
+	if metricsAPI {
+		hosts = append(hosts, cluster.MetricsAPINames()...)
+	}
+	if r.kubelet.Cert, r.kubelet.Key, _, err = r.o.Own.Serving(hosts...); err != nil {
+		return err
+	}
+	r.kubelet.ClientCA = clientCA
+	return nil
+}
+
+// End removes the controllers from a cluster of the user's; those of another one go with it.
+func (r *Runner) End(ctx context.Context, _ bool) error {
+	if r.o.Own != nil {
+		return nil
+	}
+	return r.controller.Forget(ctx)
+}
 
 // Part shows the controllers.
 func (r *Runner) Part() component.Part { return part{r} }

@@ -41,10 +41,13 @@ func TestMetricsAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got result
-			r := &Runner{o: RunnerOptions{Broker: theBroker{ca}, KubeletClientCA: ca, Serving: func(h ...string) (cert, key []byte, file string, err error) {
-				got.Hosts = h
-				return []byte("cert"), []byte("key"), ca, nil
-			}}}
+			r := &Runner{o: RunnerOptions{
+				Broker: func() (Broker, error) { return BrokerOf(theBroker{ca}) },
+				Own: &Own{KubeletClientCA: ca, Serving: func(h ...string) (cert, key []byte, file string, err error) {
+					got.Hosts = h
+					return []byte("cert"), []byte("key"), ca, nil
+				}},
+			}}
 			s, err := r.settings(v1alpha1.Controller{Replicas: &one, Env: own, MetricsAPI: c.on})
 			if err != nil {
 				t.Fatal(err)

@@ -95,9 +95,9 @@ func TestMistakes(t *testing.T) {
 		{[]string{"up", "--bases", "many"}, result{2, "",
 			`koupsandbox: --bases is "many": use a whole number` + see("up")}},
 		{[]string{"up", "--bases", "0"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			"--bases: Invalid value: 0: must be between 1 and 10000, the most that one sandbox runs" + see("up")}},
-		{[]string{"up", "--bases", "10001", "--name", "A B"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
-			"--bases: Invalid value: 10001: must be between 1 and 10000, the most that one sandbox runs\n" +
+			"--bases: Invalid value: 0: must be between 1 and 20000, the most that one sandbox runs" + see("up")}},
+		{[]string{"up", "--bases", "20001", "--name", "A B"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
+			"--bases: Invalid value: 20001: must be between 1 and 20000, the most that one sandbox runs\n" +
 			`--name: Invalid value: "A B": must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends` + see("up")}},
 		{[]string{"up", "--provider", "kind", "--nodes", "11"}, result{2, "", "koupsandbox: the settings cannot be used:\n" +
 			`--nodes: Invalid value: 11: must be between 1 and 10` + see("up")}},

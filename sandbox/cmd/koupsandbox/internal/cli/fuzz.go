@@ -140,7 +140,7 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 
 // fuzzConfig reads the settings of sandboxes from a file; empty = none.
 func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
-	config, _, err := configFrom(c, file)
+	config, _, err := configFrom(c, file, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ controller, and returns when every base is a Ready Node. Flags go before the
 settings of --config, which go before the defaults.`,
 		Flags: slices.Concat([]cli.Flag{
 			nameOf("`NAME` of the sandbox, a DNS label"),
-			&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 10000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
+			&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
 		}, settings(), []cli.Flag{
@@ -40,7 +40,7 @@ settings of --config, which go before the defaults.`,
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 			output(formatJSON, formatYAML),
 		}),
-		Action: alone(s.runUp),
+		Action: alone(func(c *cli.Context) error { return s.runUp(c, nil) }),
 	}
 }
 
@@ -49,7 +49,7 @@ func settings() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "config", Usage: "`FILE` with settings, kind: Sandbox", EnvVars: []string{"KOUPSANDBOX_CONFIG"}},
 		&cli.StringFlag{Name: "base-runtime", Usage: "what bases run as: process; container, with the provider kind; cluster, in Pods of kind or existing", Value: "process"},
-		&cli.IntFlag{Name: "bases-per-pod", Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000", DefaultText: "500"},
+		&cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"}, Usage: "`N` bases in each Pod of the runtime cluster, 1 to 2000", DefaultText: "500"},
 		&cli.StringFlag{Name: "base-image", Usage: "`IMAGE` of those Pods", DefaultText: "with kind one of the program fakebase"},
 		&cli.StringFlag{Name: "env", Usage: "`ENV` in topics and labels", DefaultText: "dev, with --broker one of its own", EnvVars: []string{"KOUPSANDBOX_ENV"}},
 		&cli.StringFlag{Name: "provider", Usage: "where the Kubernetes API comes from: auto, embedded, kind or existing", Value: "auto",
@@ -59,6 +59,7 @@ func settings() []cli.Flag {
 		&cli.StringFlag{Name: "image", Usage: "`IMAGE` of those nodes", DefaultText: "that of kind"},
 		&cli.StringFlag{Name: "k8s-version", Usage: "`VERSION` of Kubernetes of those nodes, such as v1.36.3"},
 		&cli.StringFlag{Name: "controller", Usage: "where the module controller runs: cluster, or host, where it can be debugged", DefaultText: "cluster with kind, else host"},
+		&cli.StringFlag{Name: "controller-image", Usage: "`IMAGE` of the controllers in a cluster that you have"},
 		&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of the provider existing; it has no default"},
 		&cli.StringFlag{Name: "kubeconfig", Usage: "`FILE` with that context", DefaultText: "~/.kube/config"},
 		&cli.BoolFlag{Name: "i-know-what-i-do", Usage: "use a cluster that does not bear the sandbox's mark yet"},
@@ -76,12 +77,13 @@ func settings() []cli.Flag {
 		&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one"},
 		&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard"},
 		&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
-		&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind 5m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
+		&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind and for Pods 5m, 15s more for each thousand bases", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
 	}
 }
 
-func (s *commands) runUp(c *cli.Context) error {
-	config, keepBases, err := configOf(c)
+// runUp brings up what the flags and the file say, with what presets say where neither does.
+func (s *commands) runUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
+	config, keepBases, err := configFrom(c, c.String("config"), presets)
 	if err != nil {
 		return err
 	}
@@ -167,11 +169,12 @@ func nameArgument(name string) string {
 // mistake in any of them. It tells too whether the number of bases is but the
 // default.
 func configOf(c *cli.Context) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
-	return configFrom(c, c.String("config"))
+	return configFrom(c, c.String("config"), nil)
 }
 
-// configFrom is configOf with another file than that of --config; empty = none.
-func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
+// configFrom is configOf with another file than that of --config, empty = none, and with defaults of a
+// command's own, nil = none, which are set where neither file nor flag says otherwise.
+func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (config *v1alpha1.Sandbox, defaultBases bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
 	var fileErr error
 	if file != "" {
@@ -200,6 +203,7 @@ func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultB
 		{"image", "spec.kind.image", func(f string) { spec.Kind.Image = c.String(f) }},
 		{"k8s-version", "spec.kind.version", func(f string) { spec.Kind.Version = c.String(f) }},
 		{"controller", "spec.controller.location", func(f string) { spec.Controller.Location = v1alpha1.Location(c.String(f)) }},
+		{"controller-image", "spec.controller.image", func(f string) { spec.Controller.Image = c.String(f) }},
 		{"context", "spec.cluster.context", func(f string) { spec.Cluster.Context = c.String(f) }},
 		{"kubeconfig", "spec.cluster.kubeconfig", func(f string) { spec.Cluster.Kubeconfig = c.String(f) }},
 		{"i-know-what-i-do", "spec.cluster.consent", func(f string) { spec.Cluster.Consent = c.Bool(f) }},
@@ -224,6 +228,9 @@ func configFrom(c *cli.Context, file string) (config *v1alpha1.Sandbox, defaultB
 			setting.set(setting.flag)
 			origins.Flag(setting.field, "--"+setting.flag)
 		}
+	}
+	if presets != nil {
+		presets(spec)
 	}
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
 		return nil, false, usageError{fmt.Errorf("the settings cannot be used:\n%w", err)}

@@ -40,7 +40,7 @@ func TestFlagsOf(t *testing.T) {
    program
 
 OPTIONS:
-   --bases N                              N simulated bases, 1 to 10000 (default: 3) [$KOUPSANDBOX_BASES]
+   --bases N                              N simulated bases, 1 to 20000 (default: 3) [$KOUPSANDBOX_BASES]
    --mqtt-port PORT                       PORT of the broker (default: 1883, with TLS 8883) (default: 0) [$MQTT_PORT]
    --var NAME=VALUE [ --var NAME=VALUE ]  NAME=VALUE overrides a variable; may be repeated
    --quiet, -q                            print failures only (default: false)
@@ -48,7 +48,7 @@ OPTIONS:
    --help, -h                             show help
 `
 	want := []flagOf{
-		{name: "--bases", shown: "--bases N", usage: "N simulated bases, 1 to 10000", env: "KOUPSANDBOX_BASES", preset: "3"},
+		{name: "--bases", shown: "--bases N", usage: "N simulated bases, 1 to 20000", env: "KOUPSANDBOX_BASES", preset: "3"},
 		{name: "--mqtt-port", shown: "--mqtt-port PORT", usage: "PORT of the broker", env: "MQTT_PORT", preset: "1883, with TLS 8883"},
 		{name: "--var", shown: "--var NAME=VALUE", usage: "NAME=VALUE overrides a variable; may be repeated"},
 		{name: "--quiet", shown: "--quiet, -q", usage: "print failures only", preset: "false"},

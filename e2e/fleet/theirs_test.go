@@ -1,0 +1,293 @@
+package fleet
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/e2e-framework/pkg/envconf"
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
+
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
+)
+
+const (
+	// Images as the nodes of their cluster know them.
+	fakebaseImage, controllerImage, brokerImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/mosquitto:1"
+	// brokerFolder is where the broker's Pod finds its settings.
+	brokerFolder = "/mosquitto/config"
+	brokerPort   = "8883"
+	// readyTime is how long their cluster may take.
+	readyTime = 3 * time.Minute
+)
+
+// theirs is a cluster that no sandbox has made, with a broker in it.
+type theirs struct {
+	kubeconfig, context string
+	client              kubernetes.Interface
+	broker              *mosquitto.Files
+}
+
+// newTheirs makes a kind cluster of three nodes, gives it the images, and runs Mosquitto in it.
+func newTheirs(t *testing.T, programs string) *theirs {
+	t.Helper()
+	name, folder := envconf.RandomName("theirs", 10), t.TempDir()
+	c := &theirs{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
+	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker())
+	t.Cleanup(func() { check.Must(t, provider.Delete(name, c.kubeconfig)) })
+	image := nodeImage(t)
+	began := time.Now()
+	check.Must(t, provider.Create(name, kindcluster.CreateWithKubeconfigPath(c.kubeconfig), kindcluster.CreateWithWaitForReady(readyTime),
+		kindcluster.CreateWithDisplayUsage(false), kindcluster.CreateWithDisplaySalutation(false),
+		kindcluster.CreateWithV1Alpha4Config(&v1alpha4.Cluster{Nodes: []v1alpha4.Node{
+			{Role: v1alpha4.ControlPlaneRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image},
+		}})))
+	t.Logf("their cluster is ready after %.1fs", time.Since(began).Seconds())
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	if err == nil {
+		c.client, err = kubernetes.NewForConfig(config)
+	}
+	check.Must(t, err)
+	check.Eventually(t.Context(), t, patience, "their nodes are Ready", func(ctx context.Context) error {
+		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		ready := 0
+		for i := range list.Items {
+			if slices.ContainsFunc(list.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
+				ready++
+			}
+		}
+		if err == nil && ready < 3 {
+			err = fmt.Errorf("%d are", ready)
+		}
+		return err
+	})
+	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
+		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)), mosquittoImage(t, folder)}
+	nodes, err := provider.ListInternalNodes(name)
+	check.Must(t, err)
+	for _, node := range nodes {
+		for _, archive := range archives {
+			file, err := os.Open(archive)
+			check.Must(t, err)
+			check.Must(t, errors.Join(nodeutils.LoadImageArchive(node, file), file.Close()))
+		}
+	}
+	c.startBroker(t, folder)
+	return c
+}
+
+// nodeImage is what make node-image has made; empty = kind's own, which it pulls.
+func nodeImage(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "koupsandbox/node").Output()
+	check.Must(t, err)
+	name, _, _ := strings.Cut(string(out), "\n")
+	return name
+}
+
+// programImage writes the image of a program as its users do.
+func programImage(t *testing.T, folder, name, program string) (archive string) {
+	t.Helper()
+	archive = filepath.Join(folder, filepath.Base(program)+".tar")
+	run(t, nil, "go", "run", "../../sandbox/internal/image/cmd/program-image", "--name", name, "--arch", runtime.GOARCH, "--output", archive, program)
+	return archive
+}
+
+// mosquittoImage writes an image of this machine's Mosquitto.
+func mosquittoImage(t *testing.T, folder string) (archive string) {
+	t.Helper()
+	parts, err := mosquitto.Parts(t.Context())
+	check.Must(t, err)
+	var files bytes.Buffer
+	w := tar.NewWriter(&files)
+	for _, part := range parts {
+		content, err := os.ReadFile(part) // of a link, what it leads to
+		check.Must(t, err)
+		check.Must(t, w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(part, "/"), Mode: 0o755, Size: int64(len(content))}))
+		_, err = w.Write(content)
+		check.Must(t, err)
+	}
+	check.Must(t, w.Close())
+	archive = filepath.Join(folder, "mosquitto.tar")
+	run(t, &files, "docker", "import", "-", brokerImage)
+	defer run(t, nil, "docker", "rmi", brokerImage)
+	run(t, nil, "docker", "save", "--output", archive, brokerImage)
+	return archive
+}
+
+func run(t *testing.T, in io.Reader, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stdin = in
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// startBroker runs Mosquitto in a Pod at the address of a node, which Pods and this machine reach.
+func (c *theirs) startBroker(t *testing.T, folder string) {
+	t.Helper()
+	nodes, err := c.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	check.Must(t, err)
+	node := nodes.Items[len(nodes.Items)-1]
+	i := slices.IndexFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP })
+	files := filepath.Join(folder, "mosquitto")
+	check.Must(t, os.Mkdir(files, 0o700))
+	c.broker, err = mosquitto.Write(files, "0.0.0.0:"+brokerPort, []string{node.Status.Addresses[i].Address}, brokerFolder, "root")
+	check.Must(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mosquitto"}, Data: map[string][]byte{}}
+	entries, err := os.ReadDir(files)
+	check.Must(t, err)
+	for _, e := range entries {
+		secret.Data[e.Name()], err = os.ReadFile(filepath.Join(files, e.Name()))
+		check.Must(t, err)
+	}
+	_, err = c.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), secret, metav1.CreateOptions{})
+	check.Must(t, err)
+	parts, err := mosquitto.Parts(t.Context())
+	check.Must(t, err)
+	_, err = c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "mosquitto"},
+		Spec: corev1.PodSpec{
+			NodeName: node.Name, HostNetwork: true, AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{
+				Name: "mosquitto", Image: brokerImage, ImagePullPolicy: corev1.PullNever, Command: []string{parts[0], "-c", brokerFolder + "/mosquitto.conf"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "settings", MountPath: brokerFolder}},
+			}},
+			Volumes: []corev1.Volume{{Name: "settings", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret.Name}}}},
+		},
+	}, metav1.CreateOptions{})
+	check.Must(t, err)
+	check.Eventually(t.Context(), t, patience, "Mosquitto answers in their cluster", func(context.Context) error {
+		client, err := c.broker.Connect()
+		if err == nil {
+			client.Disconnect(0)
+		}
+		return err
+	})
+}
+
+// objects are those that a fleet might leave, or take with it.
+func (c *theirs) objects(ctx context.Context) (names []string, err error) {
+	add := func(kind string, items []string, listErr error) {
+		err = errors.Join(err, listErr)
+		for _, name := range items {
+			names = append(names, kind+" "+name)
+		}
+	}
+	nodes, listErr := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	add("Node", namesOf(nodes.Items), listErr)
+	namespaces, listErr := c.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	add("Namespace", namesOf(namespaces.Items), listErr)
+	roles, listErr := c.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	add("ClusterRole", namesOf(roles.Items), listErr)
+	bindings, listErr := c.client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	add("ClusterRoleBinding", namesOf(bindings.Items), listErr)
+	for _, namespace := range []string{"default", "kube-system", "kube-node-lease"} {
+		of := func(kind string) string { return kind + " " + namespace + "/" }
+		sets, listErr := c.client.AppsV1().StatefulSets(namespace).List(ctx, metav1.ListOptions{})
+		add(of("StatefulSet"), namesOf(sets.Items), listErr)
+		secrets, listErr := c.client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
+		add(of("Secret"), namesOf(secrets.Items), listErr)
+		maps, listErr := c.client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+		add(of("ConfigMap"), namesOf(maps.Items), listErr)
+		leases, listErr := c.client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+		add(of("Lease"), namesOf(leases.Items), listErr)
+	}
+	return names, err
+}
+
+// named is any object.
+type named[T any] interface {
+	*T
+	GetName() string
+}
+
+func namesOf[T any, P named[T]](items []T) (names []string) {
+	for i := range items {
+		names = append(names, P(&items[i]).GetName())
+	}
+	return names
+}
+
+// up types the command that a person would.
+func (c *theirs) up(t *testing.T, f *fleet) {
+	t.Helper()
+	began := time.Now()
+	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context, "--i-know-what-i-do",
+		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image", fakebaseImage, "--controller-image", controllerImage,
+		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User, "--broker-password-file", c.broker.Passwords[mosquitto.User]))
+	t.Logf("%d bases in %d Pods are up after %.1fs", f.bases, pods, time.Since(began).Seconds())
+	var err error
+	f.up, err = f.Open(t.Context())
+	check.Must(t, err)
+}
+
+// A fleet on a cluster that is the user's: the bases, their controllers and the broker are in it, and
+// everything else stays as it was.
+func TestFleetOnTheirCluster(t *testing.T) {
+	f := newFleet(t)
+	c := newTheirs(t, f.Bin)
+	f.client = c.client
+	there, err := c.objects(t.Context())
+	check.Must(t, err)
+	c.up(t, f)
+	before, err := f.identities(t.Context())
+	if err != nil || len(before) != f.bases {
+		t.Fatalf("%d bases, error %v", len(before), err)
+	}
+	t.Run("rolling update", f.rollingUpdate)
+	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, before) })
+	t.Run("killed controller", func(t *testing.T) {
+		list, err := f.client.CoreV1().Pods("koupleless-system").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			t.Fatalf("%d controllers, error %v", len(list.Items), err)
+		}
+		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		f.well(t, before)
+	})
+	t.Run("what cannot be done is refused", func(t *testing.T) {
+		for _, c := range []struct{ action, component, why string }{
+			{"kill", "module-controller", "the nodes of this cluster are not the sandbox's"},
+			{"stop", "broker", "controllers and bases are in the cluster"},
+		} {
+			r, err := f.Run(t.Context(), "component", c.action, c.component)
+			if err != nil || r.Status != 1 || !strings.Contains(r.Err, c.why) {
+				t.Errorf("%s %s: error %v, status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status, c.why, r.Err)
+			}
+		}
+	})
+	f.up.Close()
+	check.Must(t, f.Must(t.Context(), "fleet", "down"))
+	check.Eventually(t.Context(), t, patience, "their cluster is as it was", func(ctx context.Context) error {
+		left, err := c.objects(ctx)
+		if d := cmp.Diff(there, left); d != "" {
+			err = errors.Join(err, fmt.Errorf("(-before +after):\n%s", d))
+		}
+		return err
+	})
+}

@@ -1,0 +1,77 @@
+package incluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
+)
+
+// shared tells whether the cluster is the user's.
+func (c *Controller) shared() bool { return c.o.Containers == nil }
+
+// notOurs refuses what only who has the nodes can do.
+func notOurs(number string, action component.Action) error {
+	return component.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there", number, action)
+}
+
+// theirs tells whether an object is there that no sandbox has made, which is left as it is: rights, and
+// the definition of Module, are good enough. A Deployment and its Secrets are a controller of somebody
+// else's, and an error.
+func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
+	there, err := c.api(object).Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch kind := object.GetKind(); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("looking for %s %s: %w", kind, object.GetName(), err)
+	case there.GetLabels()[cluster.ManagedBy] == cluster.MarkName:
+		return false, nil
+	case kind == "Deployment" || kind == "Secret":
+		return true, fmt.Errorf("there is a %s %s/%s that no sandbox has made: remove it with its controller, or keep the controllers on this machine, with --controller host",
+			kind, there.GetNamespace(), there.GetName())
+	default:
+		return true, nil
+	}
+}
+
+// Forget removes from a cluster of the user's what sandboxes have put there for controllers, and nothing
+// else. It blocks until their Pods have ended.
+func (c *Controller) Forget(ctx context.Context) error {
+	if err := c.Remove(ctx); err != nil {
+		return err
+	}
+	objects, err := manifests(Settings{})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, object := range slices.Backward(objects) {
+		there, err := c.api(object).Get(ctx, object.GetName(), metav1.GetOptions{})
+		if err == nil && there.GetLabels()[cluster.ManagedBy] == cluster.MarkName {
+			err = c.api(object).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Forget removes what a sandbox whose daemon is gone has put into a cluster of the user's for its
+// controllers.
+func Forget(ctx context.Context, config *rest.Config) error {
+	c, err := New(Options{Config: config})
+	if err != nil {
+		return err
+	}
+	return c.Forget(ctx)
+}

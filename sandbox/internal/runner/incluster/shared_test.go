@@ -1,0 +1,192 @@
+package incluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	ktesting "k8s.io/client-go/testing"
+)
+
+// theirCluster is a cluster of the user's with these objects, named as "Kind name", that no sandbox has
+// made.
+type theirCluster struct {
+	*Controller
+	dynamic *dynamicfake.FakeDynamicClient
+	applied []string
+	deleted []string
+}
+
+func newTheirCluster(t *testing.T, there ...string) *theirCluster {
+	t.Helper()
+	objects, err := manifests(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs []runtime.Object
+	for _, o := range objects {
+		if slices.Contains(there, o.GetKind()+" "+o.GetName()) {
+			o.SetLabels(nil)
+			theirs = append(theirs, o)
+		}
+	}
+	scheme := runtime.NewScheme()
+	for _, o := range objects {
+		scheme.AddKnownTypeWithName(o.GroupVersionKind(), &unstructured.Unstructured{})
+		list := o.GroupVersionKind()
+		list.Kind += "List"
+		scheme.AddKnownTypeWithName(list, &unstructured.UnstructuredList{})
+	}
+	c := &theirCluster{dynamic: dynamicfake.NewSimpleDynamicClient(scheme, theirs...)}
+	c.dynamic.PrependReactor("patch", "*", func(a ktesting.Action) (bool, runtime.Object, error) { // the fake knows no apply
+		patch, ok := a.(ktesting.PatchAction)
+		if !ok || patch.GetPatchType() != types.ApplyPatchType {
+			t.Errorf("%v is no apply", a)
+			return true, nil, nil
+		}
+		for _, o := range objects {
+			resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+			if resource == a.GetResource() && o.GetName() == patch.GetName() {
+				c.applied = append(c.applied, o.GetKind()+" "+o.GetName())
+				return true, o, c.dynamic.Tracker().Add(o)
+			}
+		}
+		t.Errorf("%s %s is none of the manifests", a.GetResource().Resource, patch.GetName())
+		return true, nil, nil
+	})
+	c.dynamic.PrependReactor("delete", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
+		d, ok := a.(ktesting.DeleteAction)
+		if ok {
+			c.deleted = append(c.deleted, a.GetResource().Resource+" "+d.GetName())
+		}
+		return false, nil, nil
+	})
+	c.Controller = newController(Options{}, fake.NewClientset(), c.dynamic)
+	return c
+}
+
+func (c *theirCluster) applyAll(t *testing.T) error {
+	t.Helper()
+	objects, err := manifests(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		if _, err := c.apply(t.Context(), o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What is in a cluster of the user's stays as it is, in coming and in going; what the sandbox has made
+// goes, the last one first.
+func TestTheirObjectsStay(t *testing.T) {
+	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io", "ClusterRole module-controller")
+	if err := c.applyAll(t); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Role module-controller", "ServiceAccount module-controller", "ClusterRoleBinding module-controller", "RoleBinding module-controller",
+		"Service module-controller", "Secret module-controller", "Secret module-controller-kubelet", "Deployment module-controller",
+	}
+	if d := cmp.Diff(want, c.applied); d != "" {
+		t.Errorf("applied (-want +got):\n%s", d)
+	}
+	if err := c.Forget(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want = []string{
+		"deployments module-controller", "secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
+		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller", "roles module-controller",
+	}
+	if d := cmp.Diff(want, c.deleted); d != "" {
+		t.Errorf("removed (-want +got):\n%s", d)
+	}
+}
+
+// A controller of somebody else's is not taken over.
+func TestTheirControllerIsRefused(t *testing.T) {
+	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
+		c := newTheirCluster(t, object)
+		err := c.applyAll(t)
+		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), "there is a "+kind+" koupleless-system/module-controller that no sandbox has made") {
+			t.Errorf("with %s of theirs: %v", object, err)
+		}
+		if err := c.Forget(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if slices.Contains(c.deleted, strings.ToLower(strings.Replace(object, " ", "s ", 1))) {
+			t.Errorf("%s is gone: %v", object, c.deleted)
+		}
+	}
+}
+
+// Nobody has the containers of a cluster of the user's: kill and pause say so, before anything is done.
+func TestTheirContainersAreNotTouched(t *testing.T) {
+	b := newBench(t)
+	b.o.Containers = nil
+	for what, act := range map[string]error{"kill": b.Kill(t.Context(), 1), "pause": b.Pause(t.Context(), 1)} {
+		if act == nil || !strings.Contains(act.Error(), "module-controller cannot be told to "+what+": the nodes of this cluster are not the sandbox's") {
+			t.Errorf("%s: %v", what, act)
+		}
+	}
+	b.must(b.Resume(t.Context(), 1))
+}
+
+// Nodes pull the image; there is no tunnel over HTTP and no proxy of the API server's; the broker is the
+// user's, with TLS where it has an authority.
+func TestTheirSettings(t *testing.T) {
+	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1", Broker: Broker{Host: "broker.example", Port: "1883"}}
+	secure := plain
+	secure.Broker = Broker{Host: "broker.example", Port: "8883", CA: []byte("authority"), Cert: []byte("c"), Key: []byte("k")}
+	const folder = "/etc/module-controller/broker/"
+	type result struct {
+		Image, Pull, HTTP, Kubelet, CA, Cert, Key string
+		Files                                     []string
+	}
+	want := result{Image: "registry.example/controller:1", Pull: "IfNotPresent", HTTP: "false", Kubelet: "false", Files: []string{"ca.crt"}}
+	for name, c := range map[string]struct {
+		settings Settings
+		with     func(*result)
+	}{
+		"plain": {plain, func(*result) {}},
+		"secure": {secure, func(r *result) {
+			r.CA, r.Cert, r.Key, r.Files = folder+"ca.crt", folder+"tls.crt", folder+"tls.key", []string{"ca.crt", "tls.crt", "tls.key"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := deployment(c.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			container := d.Spec.Template.Spec.Containers[0]
+			got := result{Image: container.Image, Pull: string(container.ImagePullPolicy)}
+			for _, v := range container.Env {
+				for variable, into := range map[string]*string{
+					"ENABLE_HTTP_TUNNEL": &got.HTTP, "KUBELET_PROXY_ENABLED": &got.Kubelet, "MQTT_CA_PATH": &got.CA,
+					"MQTT_CLIENT_CRT_PATH": &got.Cert, "MQTT_CLIENT_KEY_PATH": &got.Key,
+				} {
+					if v.Name == variable {
+						*into = v.Value
+					}
+				}
+			}
+			for _, item := range d.Spec.Template.Spec.Volumes[0].Secret.Items {
+				got.Files = append(got.Files, item.Key)
+			}
+			want := want
+			c.with(&want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
