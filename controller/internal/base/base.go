@@ -86,6 +86,7 @@ type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
+	lostAt   time.Time // when it was served here last, or this controller could not look who serves it
 	lastSeen time.Time
 	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
 

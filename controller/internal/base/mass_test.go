@@ -304,6 +304,30 @@ func TestDeadBasesGoOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// While the controller may not act nobody is given up, and no more than ever when it may act again:
+// it has yet to look who serves them.
+func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
+	ids := []string{"a", "b", "c", "d", "e"}
+	w, _ := sightedWorld(ids...)
+	acting := false
+	w.opts.Acting = func() bool { return acting }
+	for _, id := range ids {
+		w.Own(id, false)
+	}
+	w.speak(5*time.Minute, ids[2:]...)
+	w.wantKinds(t, "while it may not act", "a unreachable", "b unreachable")
+	acting = true
+	w.speak(10*time.Second, ids[2:]...)
+	w.wantKinds(t, "when it may, and has not looked")
+	for _, id := range ids {
+		w.Own(id, true)
+	}
+	w.speak(time.Second, ids[2:]...)
+	if got := w.kinds(); len(got) != 1 {
+		t.Errorf("when it serves them again %q, want one of them gone", got)
+	}
+}
+
 // One or two bases are judged each by itself, whatever happens to the other.
 func TestFewBases(t *testing.T) {
 	for n := 1; n <= 2; n++ {

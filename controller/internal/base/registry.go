@@ -41,6 +41,10 @@ type Options struct {
 	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
 	// called at every sweep and must not block.
 	Sees func(tunnel.Key) bool
+	// Acting says whether this controller may act at this moment; nil means that it always may. While it
+	// may not, no base is given up for its silence: nobody would remove its Node. It is called at every
+	// sweep and must not block.
+	Acting func() bool
 	// Speed divides the periods that have no setting; the durations here are divided already.
 	Speed pace.Speed
 	// Clock defaults to the real one.
@@ -119,6 +123,9 @@ func NewRegistry(opts Options) *Registry {
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.Sees == nil {
 		opts.Sees = func(tunnel.Key) bool { return true }
+	}
+	if opts.Acting == nil {
+		opts.Acting = func() bool { return true }
 	}
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
@@ -367,10 +374,12 @@ func (r *Registry) Own(identity string, owned bool) {
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known && b.owned != owned {
 		b.owned = owned
+		b.nextList = r.opts.Clock.Now()
 		if owned {
 			b.modules, b.listed = nil, false
+		} else {
+			b.lostAt = b.nextList
 		}
-		b.nextList = r.opts.Clock.Now()
 	}
 }
 

@@ -198,11 +198,18 @@ func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record
 }
 
 // giveUp forgets dead bases, the longest silent first, as many as may go at a time. One that
-// another controller serves is only forgotten here.
+// another controller serves is only forgotten here; who serves one that was lost shows when this
+// controller may act again, and has looked.
 func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	slices.SortFunc(dead, func(a, b *record) int { return a.heard().Compare(b.heard()) })
-	all := len(r.bases)
+	all, acting := len(r.bases), r.opts.Acting()
 	for _, b := range dead {
+		if !acting {
+			b.lostAt = now
+		}
+		if !acting || !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
+			continue
+		}
 		if b.owned && !r.budget.take(r.opts.Deletions, all, now, r.opts.Speed) {
 			continue
 		}

@@ -112,7 +112,7 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 		s.clock = c
 	}
 	sees := func(tunnel.Key) bool { return !s.down.Load() }
-	registry := base.NewRegistry(base.Options{Clock: s.clock, Sees: sees})
+	registry := base.NewRegistry(base.Options{Clock: s.clock, Sees: sees, Acting: func() bool { return s.Acting() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}

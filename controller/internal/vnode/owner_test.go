@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -102,6 +103,40 @@ func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
 	s.reconcileOnce(t)
 	if got := s.holder(t); !s.Owns(identity) || got != "me 2" {
 		t.Errorf("when it may act again it serves its base: %t, the Node names %q: want it taken anew", s.Owns(identity), got)
+	}
+}
+
+// A base that dies or goes while this controller may not act is removed when it may act again.
+func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
+	for name, goes := range map[string]func(*fixture){
+		"falls silent": func(*fixture) {},
+		"says that it goes": func(s *fixture) {
+			_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, Options{Holder: "me"}, newAPI())
+			s.hear()
+			s.reconcileOnce(t)
+			s.cut.Store(true)
+			pass(t, 20*time.Second, s)
+			goes(s)
+			s.reconcileOnce(t)
+			pass(t, 100*time.Second, s)
+			s.reconcileOnce(t)
+			s.liveNode(t)
+			s.cut.Store(false)
+			s.turn(t)
+			s.reconcileOnce(t)
+			pass(t, 2*time.Second, s)
+			s.reconcileOnce(t)
+			if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("the Node stays for ever: %v", err)
+			}
+			if !slices.Contains(s.events, "gone") {
+				t.Errorf("events %q, want that its Pods go", s.events)
+			}
+		})
 	}
 }
 

@@ -379,13 +379,14 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 }
 
 // removeNode deletes the Node of a base that is gone, and then its Pods and its Lease. It deletes the
-// Node that it knows, and no other that came in its place or that another controller has taken. The Node
-// goes first: as long as it is there, a DaemonSet makes Pods for it, which nobody takes away then.
+// Node that it knows, and no other that came in its place or that another controller has taken; one that
+// it served before it could not renew its lease is still its own. The Node goes first: as long as it is
+// there, a DaemonSet makes Pods for it, which nobody takes away then.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
 	switch {
 	case s.node == nil && s.deleted:
-	case s.node == nil || r.standing(s) != mine:
+	case s.node == nil || !r.leftToMe(s):
 		r.forget(identity, s)
 		return nil
 	default:
@@ -402,6 +403,19 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
 	}
 	return r.removeRest(ctx, identity, s)
+}
+
+// leftToMe tells whether it is this controller that removes a Node: it serves it, or did in an earlier
+// term, and nobody has taken it since.
+func (r *Reconciler) leftToMe(s *state) bool {
+	switch holder, _, _ := holderOf(s.node); r.standing(s) {
+	case mine:
+		return true
+	case free:
+		return holder == r.opts.Holder
+	default:
+		return false
+	}
 }
 
 // removeRest deletes what is left of a base whose Node is deleted.
