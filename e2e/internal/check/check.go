@@ -21,7 +21,7 @@ import (
 const poll = 50 * time.Millisecond
 
 // Must fails the test on an error.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func Must(t *testing.T, err error) {
 
 // Eventually waits until look finds nothing wrong; when patience has passed, or ctx
 // ends, it fails the test with what was wrong last.
-func Eventually(ctx context.Context, t *testing.T, patience time.Duration, what string, look func(context.Context) error) {
+func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string, look func(context.Context) error) {
 	t.Helper()
 	last := errors.New("nothing was looked at")
 	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
@@ -46,7 +46,7 @@ func Eventually(ctx context.Context, t *testing.T, patience time.Duration, what 
 }
 
 // ClosedPort returns an address at which nobody listens.
-func ClosedPort(t *testing.T) string {
+func ClosedPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Must(t, err)

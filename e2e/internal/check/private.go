@@ -9,7 +9,7 @@ import (
 
 // Private fails the test unless every file in a folder is its user's alone, 0600, and every folder, that
 // one too, 0700. It returns how many there are.
-func Private(t *testing.T, folder string) (looked int) {
+func Private(t testing.TB, folder string) (looked int) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if os.IsNotExist(err) && path != folder { // it was for a moment
