@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -149,13 +150,19 @@ func (p *pool) replace(ctx context.Context, name string) (*sandbox.Sandbox, erro
 	return p.up(ctx, name)
 }
 
-// What our controller needs: for peer Deployments, and so that a schedule settles in time: bases which
-// were upgraded while nobody heard it go, all of them, since schedules beside each other share the limit
-// for that, and an install whose command got lost is tried again.
-var (
-	forPeers    = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
-	forSettling = map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100", "INSTALL_TIMEOUT": "2m"}
-)
+// forPeers is what our controller needs for peer Deployments.
+var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
+
+// lostInstall is after what time, at any speed, an install whose command got lost is tried again: well
+// before the grace period of 30 s of the Pod whose module it replaces, which no speed divides.
+const lostInstall = 18 * time.Second
+
+// forSettling is what our controller needs so that a schedule settles in time: bases which were upgraded
+// while nobody heard it go, all of them, since schedules beside each other share the limit for that, and an
+// install whose command got lost is tried again.
+func forSettling(speed int) map[string]string {
+	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100", "INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
+}
 
 func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config := *p.o.Config
@@ -164,7 +171,7 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
 		maps.Copy(env, forPeers)
-		maps.Copy(env, forSettling)
+		maps.Copy(env, forSettling(config.Spec.Speed))
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster

@@ -72,7 +72,7 @@ func (s Schedule) needs() map[string]string {
 		maps.Copy(env, forPeers)
 	}
 	if s.settle() == s.slowed(settleSlowly) {
-		maps.Copy(env, forSettling)
+		maps.Copy(env, forSettling(s.speed()))
 	}
 	return env
 }

@@ -34,11 +34,13 @@ cluster. See docs/en/how-to/run-bases-in-a-cluster.md.`,
 				&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 				output(formatJSON, formatYAML),
 			}),
-			Action: alone(func(c *cli.Context) error {
-				return s.runUp(c, func(spec *v1alpha1.Spec) { fleetPresets(spec, c.Int(basesFlag)) })
-			}),
+			Action: alone(s.runFleet),
 		}, down},
 	}
+}
+
+func (s *commands) runFleet(c *cli.Context) error {
+	return s.bringUp(c, func(spec *v1alpha1.Spec) { fleetPresets(spec, c.Int(basesFlag)) })
 }
 
 // fleetSettings are those of up that a fleet can have.

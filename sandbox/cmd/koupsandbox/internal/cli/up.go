@@ -40,7 +40,7 @@ settings of --config, which go before the defaults.`,
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print failures only"},
 			output(formatJSON, formatYAML),
 		}),
-		Action: alone(func(c *cli.Context) error { return s.runUp(c, nil) }),
+		Action: alone(s.runUp),
 	}
 }
 
@@ -81,8 +81,10 @@ func settings() []cli.Flag {
 	}
 }
 
-// runUp brings up what the flags and the file say, with what presets say where neither does.
-func (s *commands) runUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
+func (s *commands) runUp(c *cli.Context) error { return s.bringUp(c, nil) }
+
+// bringUp brings up what the flags and the file say, with what presets say where neither does.
+func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	config, keepBases, err := configFrom(c, c.String("config"), presets)
 	if err != nil {
 		return err
