@@ -4,6 +4,7 @@
 //	words.go       flags behind arguments, and what a misspelt word may have been
 //	init.go        init
 //	up.go          up and down
+//	fleet.go       fleet up and down
 //	status.go      status and list
 //	bases.go       base list, add, remove, inject, faults, clear
 //	components.go  component kill, pause, resume, restart, stop, start
