@@ -70,7 +70,7 @@ func TestPictures(t *testing.T) {
 				if view.sel != "" {
 					p.wait(`document.querySelector(".cause")`)
 				}
-				p.run(chromedp.Evaluate(`document.activeElement.blur(); document.getAnimations().forEach((a) => { a.pause(); a.currentTime = 0; }); new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r(0))))`, nil))
+				p.run(chromedp.Evaluate(`document.documentElement.style.setProperty("--mono", "monospace"); document.activeElement.blur(); document.getAnimations().forEach((a) => { a.pause(); a.currentTime = 0; }); new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r(0))))`, nil))
 				like(t, name, func() (got []byte) {
 					p.run(chromedp.CaptureScreenshot(&got))
 					return got
@@ -80,7 +80,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// surroundings are what letters look like: the fonts, and the browser's version.
+// surroundings are what letters look like: the fonts, and the browser's version. The page would rather have
+// other fonts of fixed width; the pictures are taken with the one that is named here.
 func surroundings(t *testing.T, b *chromedp.Browser) string {
 	t.Helper()
 	_, product, _, _, _, err := browser.GetVersion().Do(cdp.WithExecutor(t.Context(), b))
