@@ -31,6 +31,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
+	"github.com/koupleless/koupsandbox/sandbox"
 )
 
 const (
@@ -267,7 +268,18 @@ func TestFleetOnTheirCluster(t *testing.T) {
 		if err != nil || len(list.Items) != 2 {
 			t.Fatalf("%d controllers, error %v", len(list.Items), err)
 		}
-		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), list.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		killed := list.Items[0].Name
+		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		check.Eventually(t.Context(), t, patience, "status names another Pod in its place", func(ctx context.Context) error {
+			status, err := f.up.Status(ctx, false)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(status.Components, func(c sandbox.Component) bool { return c.Pod == killed }) {
+				return errors.New("it is there yet")
+			}
+			return nil
+		})
 		f.well(t, before)
 	})
 	t.Run("what cannot be done is refused", func(t *testing.T) {
@@ -283,9 +295,26 @@ func TestFleetOnTheirCluster(t *testing.T) {
 	})
 	f.up.Close()
 	check.Must(t, f.Must(t.Context(), "fleet", "down"))
+	c.asItWas(t, there)
+	t.Run("killed daemon", func(t *testing.T) {
+		c.up(t, f)
+		f.up.Close()
+		processes, err := f.Processes(t.Context())
+		check.Must(t, err)
+		daemon, err := box.Find(processes, "daemon")
+		check.Must(t, err)
+		check.Must(t, daemon.Kill(t.Context()))
+		check.Must(t, f.Must(t.Context(), "fleet", "down"))
+		c.asItWas(t, there)
+	})
+}
+
+// asItWas waits until nothing is left of a fleet.
+func (c *theirs) asItWas(t *testing.T, before []string) {
+	t.Helper()
 	check.Eventually(t.Context(), t, patience, "their cluster is as it was", func(ctx context.Context) error {
 		left, err := c.objects(ctx)
-		if d := cmp.Diff(there, left); d != "" {
+		if d := cmp.Diff(before, left); d != "" {
 			err = errors.Join(err, fmt.Errorf("(-before +after):\n%s", d))
 		}
 		return err
