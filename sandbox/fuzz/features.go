@@ -40,7 +40,7 @@ func ofTimeline(r *scenario.Report) (features []string) {
 	return features
 }
 
-// mostLog is how much of a log is read after a schedule.
+// mostLog is how much of a log is read after a schedule, and kept of a failure.
 const mostLog = 1 << 20
 
 // logs remembers how far the logs of controllers have been read, by their files. It must not be used
@@ -54,15 +54,7 @@ func (l logs) next(status *sandbox.Status) (features []string) {
 		if !strings.HasPrefix(c.Name, controller) || c.Log == "" {
 			continue
 		}
-		f, err := os.Open(c.Log)
-		if err != nil {
-			continue
-		}
-		text, err := io.ReadAll(io.NewSectionReader(f, l[c.Log], mostLog))
-		_ = f.Close() // it was only read
-		if err != nil {
-			continue
-		}
+		text := readLog(c.Log, func(int64) int64 { return l[c.Log] })
 		whole := strings.LastIndexByte(string(text), '\n') + 1 // the last line may not be complete
 		l[c.Log] += int64(whole)
 		for line := range strings.Lines(string(text[:whole])) {
@@ -72,8 +64,23 @@ func (l logs) next(status *sandbox.Status) (features []string) {
 	return features
 }
 
-// keptLog is how much of each controller's log is kept of a failure: minutes of it.
-const keptLog = 1 << 20
+// readLog reads mostLog of a log, from where from says by its size; nothing if it cannot be read.
+func readLog(path string, from func(size int64) int64) []byte {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.NewSectionReader(f, from(info.Size()), mostLog))
+	if err != nil {
+		return nil
+	}
+	return text
+}
 
 // lastOf returns what the controllers logged last, each line behind the controller's name.
 func lastOf(status *sandbox.Status) string {
@@ -82,18 +89,7 @@ func lastOf(status *sandbox.Status) string {
 		if !strings.HasPrefix(c.Name, controller) || c.Log == "" {
 			continue
 		}
-		f, err := os.Open(c.Log)
-		if err != nil {
-			continue
-		}
-		var text []byte
-		if info, statErr := f.Stat(); statErr == nil {
-			text, err = io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-keptLog), keptLog))
-		}
-		_ = f.Close() // it was only read
-		if err != nil {
-			continue
-		}
+		text := readLog(c.Log, func(size int64) int64 { return max(0, size-mostLog) })
 		for line := range strings.Lines(string(text)) {
 			all.WriteString(c.Name + ": " + strings.TrimSuffix(line, "\n") + "\n")
 		}

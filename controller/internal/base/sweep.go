@@ -206,8 +206,9 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	for _, b := range dead {
 		if !acting {
 			b.lostAt = now
+			continue
 		}
-		if !acting || !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
+		if !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
 			continue
 		}
 		if b.owned && !r.budget.take(r.opts.Deletions, all, now, r.opts.Speed) {

@@ -133,11 +133,7 @@ func removeMetricsAPI(ctx context.Context, client dynamic.Interface) error {
 		{client.Resource(services).Namespace(metav1.NamespaceSystem), service.GetName()},
 		{client.Resource(services).Namespace(service.GetNamespace()), service.GetName()},
 	} {
-		there, err := o.client.Get(ctx, o.name, metav1.GetOptions{})
-		if err == nil && there.GetLabels()[ManagedBy] == MarkName {
-			err = o.client.Delete(ctx, o.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := RemoveOurs(ctx, o.client, o.name); err != nil {
 			return fmt.Errorf("removing the metrics API (%s): %w", o.name, err)
 		}
 	}

@@ -123,17 +123,24 @@ func RevokeLabelled(ctx context.Context, c *Cluster) error {
 	for _, object := range objects {
 		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 		o := Granted{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
-		found, err := o.client(client).Get(ctx, o.name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			errs = append(errs, fmt.Errorf("looking for %s %s: %w", object.GetKind(), o.name, err))
-		case found.GetLabels()[ManagedBy] == MarkName:
-			o.uid = found.GetUID()
-			errs = append(errs, Revoke(ctx, c, []Granted{o}))
+		if err := RemoveOurs(ctx, o.client(client), o.name); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), o.name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// RemoveOurs deletes an object that bears the sandbox's label. One that does not bear it stays, and one
+// that is not there is fine.
+func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+	there, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && there.GetLabels()[ManagedBy] == MarkName {
+		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // NewClient returns a client of the cluster for many objects: protobuf costs a fraction

@@ -223,7 +223,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 			return nil, nil, err
 		}
 		r, steps = inside, more
-		if _, ours := c.Nodes(); ours {
+		if !away(a.config, c) {
 			needs = append(needs, imageLoaded)
 		}
 	case len(controller.Command) > 0:

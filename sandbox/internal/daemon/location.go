@@ -23,15 +23,20 @@ func outside(config *v1alpha1.Sandbox) bool {
 	return r == v1alpha1.RuntimeContainer || r == v1alpha1.RuntimeCluster
 }
 
-// bypassed tells whether controllers and bases are where they do not reach this machine.
-func bypassed(config *v1alpha1.Sandbox, c Cluster) bool {
+// away tells whether the controllers are in a cluster that does not reach this machine.
+func away(config *v1alpha1.Sandbox, c Cluster) bool {
 	_, ours := c.Nodes()
-	return inCluster(config) && !ours && config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster
+	return inCluster(config) && !ours
+}
+
+// bypassed tells whether neither controllers nor bases reach the broker by way of this machine.
+func bypassed(config *v1alpha1.Sandbox, c Cluster) bool {
+	return away(config, c) && config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster
 }
 
 // noHTTP says why bases cannot talk over HTTP; empty = they can.
 func noHTTP(config *v1alpha1.Sandbox, c Cluster) string {
-	if _, ours := c.Nodes(); inCluster(config) && !ours {
+	if away(config, c) {
 		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up with --controller host"
 	}
 	return ""

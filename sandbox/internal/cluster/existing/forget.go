@@ -11,7 +11,8 @@ import (
 
 // Forget removes what a sandbox made in the cluster, when its daemon is gone and cannot say what
 // that was: the Nodes of bases that reported baseCluster as theirs, what
-// controllers keep, the objects with the sandbox's label, and the mark. A cluster that does not bear the sandbox's mark is left alone.
+// controllers keep, the objects with the sandbox's label, and the mark. A cluster that does not bear the
+// sandbox's mark is left alone.
 func (p *Provider) Forget(ctx context.Context, baseCluster string) error {
 	if marked, err := cluster.Marked(ctx, p.client, p.o.Sandbox); err != nil || !marked {
 		return err

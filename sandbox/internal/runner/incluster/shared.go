@@ -19,8 +19,8 @@ import (
 func (c *Controller) shared() bool { return c.o.Containers == nil }
 
 // notOurs refuses what only who has the nodes can do.
-func notOurs(number string, action component.Action) error {
-	return component.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there", number, action)
+func notOurs(name string, action component.Action) error {
+	return component.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start and restart work there", name, action)
 }
 
 // theirs tells whether an object is there that no sandbox has made, which is left as it is: rights, and
@@ -55,11 +55,7 @@ func (c *Controller) Forget(ctx context.Context) error {
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
-		there, err := c.api(object).Get(ctx, object.GetName(), metav1.GetOptions{})
-		if err == nil && there.GetLabels()[cluster.ManagedBy] == cluster.MarkName {
-			err = c.api(object).Delete(ctx, object.GetName(), metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := cluster.RemoveOurs(ctx, c.api(object), object.GetName()); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
