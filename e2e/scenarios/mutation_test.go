@@ -28,6 +28,7 @@ func TestMutations(t *testing.T) {
 		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update", "order"},
 		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
 		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
+		{"a command that got lost is not sent again", "never-send-again", nil, "lost-command", "the rollout ends"},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
 	})
 }
@@ -41,6 +42,7 @@ func TestLongMutations(t *testing.T) {
 		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open", "nothing passes: "},
 		{"the silence of most bases counts as that of each", "no-mass", nil, "long/most-silent-5m", "most bases are silent: "},
 		{"a blind controller keeps its bases", "never-hand-over", nil, "long/controller-blind", "the rollout ends while it is blind"},
+		{"a base that dies while nobody may act is forgotten", "give-up-idle", nil, "long/base-dies-api-away", "its Node is gone"},
 		{"what Pods had put on a base is forgotten", "forget-placed", nil, "long/partitioned-base-10m", "nothingLeft"},
 	})
 }

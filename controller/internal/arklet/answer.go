@@ -48,6 +48,11 @@ func (a Answer) AlreadyInstalled() bool { return a.DataCode == DataCodeRepeat }
 // NotInstalled says that there was nothing to uninstall (protocol 6, condition 17).
 func (a Answer) NotInstalled() bool { return a.DataCode == DataCodeNotFound }
 
+// UnderWay says that the base refused because it is at the very same command (protocol 4.8).
+func (a Answer) UnderWay() bool {
+	return strings.Contains(a.Message, fmt.Sprintf("conflict, exist unfinished command(%s)", a.Command))
+}
+
 type wireResponse struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`

@@ -102,13 +102,13 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 
 // Do sends install, uninstall or switch and waits for the base's answer, at most until ctx ends or
 // the answer is Lost: then the error is ErrNoAnswer. An answer that does not come although the
-// base's lists show the operation done is made up: see Listed. Where the tunnel knows that there
-// will be no answer, Do returns at once with what the tunnel said, of which tunnel.ErrRefused can
-// be told; its tunnel.ErrTimedOut is ErrNoAnswer too. A second Do for the same command, base and
-// module while one is under way is an error.
+// base's lists show the operation done is made up, and a request of which they show nothing is sent
+// again: see Listed. Where the tunnel knows that there will be no answer, Do returns at once with
+// what the tunnel said, of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer
+// too. A second Do for the same command, base and module while one is under way is an error.
 func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
-	answer, forget, err := d.expect(identity, q)
+	p, forget, err := d.expect(identity, q)
 	if err != nil {
 		return arklet.Answer{}, err
 	}
@@ -116,17 +116,33 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 	if err := d.send(ctx, identity, r); err != nil {
 		return arklet.Answer{}, err
 	}
-	select {
-	case got := <-answer:
-		switch {
-		case errors.Is(got.err, tunnel.ErrTimedOut):
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, got.err)
-		case got.err != nil:
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), got.err)
+	pause := d.registry.opts.Speed.Of(sendAgain)
+	again := d.registry.opts.Clock.NewTimer(pause)
+	defer again.Stop()
+	for {
+		select {
+		case got := <-p.answer:
+			switch {
+			case errors.Is(got.err, tunnel.ErrTimedOut):
+				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, got.err)
+			case got.err != nil:
+				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), got.err)
+			}
+			return got.answer, nil
+		case <-again.C():
+			if d.mayBeLost(identity, p) {
+				err = d.Ask(ctx, identity, arklet.CommandQueryAllBiz)
+			}
+		case <-p.unseen:
+			err = d.send(ctx, identity, r)
+			pause *= 2 // a base that is at it is asked seldom
+			again.Reset(pause)
+		case <-ctx.Done():
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
 		}
-		return got.answer, nil
-	case <-ctx.Done():
-		return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
+		if err != nil {
+			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, err)
+		}
 	}
 }
 
@@ -150,6 +166,9 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 		}
 	}
 	p, waiting := d.waiting[identity][q]
+	if waiting && p.sentAgain && a.UnderWay() { // what was sent first has arrived
+		return true
+	}
 	return waiting && offer(p.answer, reply{answer: a})
 }
 

@@ -15,10 +15,11 @@ import (
 
 // fakeTunnel hands every request to a function.
 type fakeTunnel struct {
+	key  tunnel.Key
 	sent func(tunnel.Address, arklet.Request) error
 }
 
-func (f *fakeTunnel) Key() tunnel.Key { return tunnel.MQTT }
+func (f *fakeTunnel) Key() tunnel.Key { return f.key }
 func (f *fakeTunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	return f.sent(to, r)
 }
@@ -27,7 +28,7 @@ func newDialog(sent func(d *Dialog, r arklet.Request) error) *Dialog {
 	r := NewRegistry(Options{})
 	_, _ = r.Heard(overMQTT("a"), beat("1.0.0"))
 	d := NewDialog(r)
-	d.Use(&fakeTunnel{func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
+	d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
 	return d
 }
 
@@ -61,7 +62,7 @@ func TestDo(t *testing.T) {
 					}
 					return nil
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), sendAgain/2)
 				defer cancel()
 				got, err := d.Do(ctx, "a", install)
 				if !errors.Is(err, c.err) {
@@ -303,6 +304,79 @@ func TestListed(t *testing.T) {
 				}
 				if took := time.Since(start); took != c.want {
 					t.Errorf("it took %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A request that got lost is sent again when a list shows nothing of it; a base that is at it is left
+// alone, and its refusal of the second one is no answer.
+func TestSendsAgain(t *testing.T) {
+	const none, going = arklet.State(""), arklet.StateResolved
+	m := arklet.Module{Name: "biz1", Version: "1"}
+	success := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: arklet.CodeSuccess}
+	conflict := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: "FAILED", Message: "FAILED:biz1:1 installBiz conflict, exist unfinished command(installBiz) for this biz"}
+	other := conflict
+	other.Message = "FAILED:biz1:1 installBiz conflict, exist unfinished command(uninstallBiz) for this biz"
+	seconds := func(all ...int) (at []time.Duration) {
+		for _, s := range all {
+			at = append(at, time.Duration(s)*time.Second)
+		}
+		return at
+	}
+	for name, c := range map[string]struct {
+		tunnel  tunnel.Key
+		list    arklet.State                    // what lists show
+		answers map[int][]arklet.Answer         // to a sending, counted from 0
+		later   map[time.Duration]arklet.Answer // after the first one
+		sent    []time.Duration
+		want    arklet.Answer // zero: none within a minute
+	}{
+		"it got lost":                       {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, seconds(0, 10), success},
+		"it got lost, and failed":           {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, seconds(0, 10), other},
+		"it is under way":                   {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, seconds(0, 10), success},
+		"somebody else's is under way":      {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil, seconds(0), conflict},
+		"a list shows that it is under way": {tunnel.MQTT, going, nil, nil, seconds(0), arklet.Answer{}},
+		"the base says nothing":             {tunnel.MQTT, none, nil, nil, seconds(0, 10, 30), arklet.Answer{}},
+		"over HTTP the tunnel tells":        {tunnel.HTTP, none, nil, nil, seconds(0), arklet.Answer{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := NewRegistry(Options{})
+				origin := tunnel.Origin{Tunnel: c.tunnel, Identity: "a"}
+				_, _ = r.Heard(origin, beat("1.0.0"))
+				d := NewDialog(r)
+				start := time.Now()
+				var sent []time.Duration
+				d.Use(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
+					if q.Command == arklet.CommandQueryAllBiz {
+						all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
+						if c.list != none {
+							all = append(all, biz(m.Name, m.Version, c.list))
+						}
+						origin.At = time.Now()
+						r.SetModules(origin, all)
+						d.Listed("a")
+						return nil
+					}
+					for _, a := range c.answers[len(sent)] {
+						d.Answered("a", a)
+					}
+					sent = append(sent, time.Since(start))
+					return nil
+				}})
+				for after, a := range c.later {
+					time.AfterFunc(after, func() { d.Answered("a", a) })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				got, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m})
+				if (err != nil) != (c.want == arklet.Answer{}) || err != nil && !errors.Is(err, ErrNoAnswer) || got != c.want {
+					t.Errorf("answer %+v, error %v, want %+v", got, err, c.want)
+				}
+				if diff := cmp.Diff(c.sent, sent); diff != "" {
+					t.Errorf("sent at (-want +got):\n%s", diff)
 				}
 			})
 		})

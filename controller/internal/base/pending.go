@@ -5,21 +5,30 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
 // overdue is how long an answer may take after a list that shows the operation done: a list may
 // overtake it.
 const overdue = 5 * time.Second
 
+// sendAgain is how long there is no answer over MQTT before a list is asked for, which shows whether
+// the request has arrived: as long as a base's pause between two heartbeats (protocol 3.1).
+const sendAgain = 10 * time.Second
+
 // pending is a question that waits for its answer.
 type pending struct {
 	answer chan reply
-	before arklet.State // of the module in the base's list when it was asked; empty = it was not there
-	shown  time.Time    // since when the base's lists show the operation done; zero = the last one does not
+	unseen chan struct{} // its request is to be sent again
+	// look says that the next list tells whether the request has arrived, sentAgain that it has been sent
+	// more than once.
+	look, sentAgain bool
+	before          arklet.State // of the module in the base's list when it was asked; empty = it was not there
+	shown           time.Time    // since when the base's lists show the operation done; zero = the last one does not
 }
 
 // expect notes a question. Call forget in the end.
-func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forget func(), err error) {
+func (d *Dialog) expect(identity string, q question) (p *pending, forget func(), err error) {
 	s, _ := d.registry.Get(identity) // if it is not known, the question is not sent
 	before, _ := s.Module(q.module.Name, q.module.Version)
 	d.mu.Lock()
@@ -30,9 +39,9 @@ func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forge
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
 	}
-	p := &pending{answer: make(chan reply, 1), before: before.State}
+	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), before: before.State}
 	d.waiting[identity][q] = p
-	return p.answer, func() {
+	return p, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if delete(d.waiting[identity], q); len(d.waiting[identity]) == 0 {
@@ -41,10 +50,24 @@ func (d *Dialog) expect(identity string, q question) (answer <-chan reply, forge
 	}, nil
 }
 
-// Listed compares a base's new list with what it has been asked for. An answer can be lost on its
-// way while the controller notices nothing, as when a base alone loses its connection for a moment.
-// If the lists of 5 s show that the operation was done, whoever waits gets a success that says so,
-// and does not wait until his time is over. What failed shows in no list.
+// mayBeLost has the base's next list tell whether a request has arrived. Over HTTP the tunnel knows.
+func (d *Dialog) mayBeLost(identity string, p *pending) bool {
+	if s, known := d.registry.Get(identity); !known || s.Tunnel != tunnel.MQTT {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p.look = true
+	return true
+}
+
+// Listed compares a base's new list with what it has been asked for. A request or its answer can be
+// lost on its way while the controller notices nothing, as when a base alone loses its connection
+// for a moment. If the lists of 5 s show that the operation was done, whoever waits gets a success
+// that says so, and does not wait until his time is over. If there was no answer for 10 s and a list
+// shows the module as it was, the request is sent again, and again after twice the pause: a base does
+// nothing twice, since it refuses what it is at (protocol 4.8) and what it has done. What failed
+// shows in no list.
 func (d *Dialog) Listed(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +77,11 @@ func (d *Dialog) Listed(identity string) {
 	s, _ := d.registry.Get(identity)
 	now := d.registry.opts.Clock.Now()
 	for q, p := range d.waiting[identity] {
+		m, _ := s.Module(q.module.Name, q.module.Version)
 		switch {
+		case p.look && m.State == p.before:
+			p.look, p.sentAgain = false, true
+			p.unseen <- struct{}{}
 		case !q.done(s, p.before):
 			p.shown = time.Time{}
 		case p.shown.IsZero():

@@ -5,6 +5,7 @@ const (
 	dialog    = "controller/internal/base/dialog.go"
 	registry  = "controller/internal/base/registry.go"
 	sweep     = "controller/internal/base/sweep.go"
+	pending   = "controller/internal/base/pending.go"
 	operate   = "controller/internal/vpod/operate.go"
 	plan      = "controller/internal/vpod/plan.go"
 	publish   = "controller/internal/vpod/publish.go"
@@ -197,6 +198,22 @@ var All = []Mutation{
 		},
 	},
 	{
+		Name: "give-up-idle", What: "A base that dies while the controller may not act is forgotten",
+		Rare: "a base must die while no lease can be renewed, for longer than a dead base is waited for",
+		Edits: []Edit{{
+			sweep,
+			`		if !acting {
+			b.lostAt = now
+			continue
+		}
+		if !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
+			continue
+		}
+		if b.owned && !r`,
+			`		if b.owned && acting && !r`,
+		}},
+	},
+	{
 		Name: "no-mass", What: "The silence of most bases at once counts as that of each",
 		Rare:  "three bases must be silent together for 5 s",
 		Edits: []Edit{{"controller/internal/base/mass.go", `if o.Percent < 0 || `, `if o.Percent != 0 || `}},
@@ -240,6 +257,18 @@ var All = []Mutation{
 			operate,
 			`asking, cancel := context.WithTimeout(ctx, timeout)`,
 			`asking, cancel := context.WithTimeout(ctx, min(timeout, p.opts.Speed.Of(2*time.Second)))`,
+		}},
+	},
+	{
+		Name: "never-send-again", What: "A command that got lost is sent again only when its time is over",
+		Rare: "the fuzzer's time for an install is short, so that what hangs ends within a schedule",
+		Edits: []Edit{{
+			pending,
+			`	p.look = true
+	return true
+`,
+			`	return false
+`,
 		}},
 	},
 	{
