@@ -57,7 +57,12 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	name, folder := envconf.RandomName("theirs", 10), t.TempDir()
 	c := &theirs{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
 	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker())
-	t.Cleanup(func() { check.Must(t, provider.Delete(name, c.kubeconfig)) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			keep(t, provider, name)
+		}
+		check.Must(t, provider.Delete(name, c.kubeconfig))
+	})
 	image := nodeImage(t)
 	began := time.Now()
 	check.Must(t, provider.Create(name, kindcluster.CreateWithKubeconfigPath(c.kubeconfig), kindcluster.CreateWithWaitForReady(readyTime),
@@ -99,6 +104,17 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	}
 	c.startBroker(t, folder)
 	return c
+}
+
+// keep keeps what explains a failure: the logs of a cluster, and which of its nodes run.
+func keep(t *testing.T, provider *kindcluster.Provider, name string) {
+	t.Helper()
+	folder, err := check.Artifacts("..", t.Name())
+	if err == nil {
+		err = provider.CollectLogs(name, folder)
+	}
+	nodes, psErr := exec.Command("docker", "ps", "--all", "--format", "{{.Names}} {{.Status}}").CombinedOutput()
+	t.Logf("the logs of their cluster are in %s, error %v; containers, error %v:\n%s", folder, err, psErr, nodes)
 }
 
 // nodeImage is what make node-image has made; empty = kind's own, which it pulls.

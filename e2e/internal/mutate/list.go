@@ -200,9 +200,10 @@ var All = []Mutation{
 	{
 		Name: "give-up-idle", What: "A base that dies while the controller may not act is forgotten",
 		Rare: "a base must die while no lease can be renewed, for longer than a dead base is waited for",
-		Edits: []Edit{{
-			sweep,
-			`		if !acting {
+		Edits: []Edit{
+			{
+				sweep,
+				`		if !acting {
 			b.lostAt = now
 			continue
 		}
@@ -210,8 +211,10 @@ var All = []Mutation{
 			continue
 		}
 		if b.owned && !r`,
-			`		if b.owned && acting && !r`,
-		}},
+				`		if b.owned && acting && !r`,
+			},
+			{"controller/internal/vnode/reconciler.go", `return holder == r.opts.Holder`, `return holder == ""`},
+		},
 	},
 	{
 		Name: "no-mass", What: "The silence of most bases at once counts as that of each",
