@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,13 +204,9 @@ func TestPortTakenInBetween(t *testing.T) {
 	for _, name := range componentNames {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // much of a start is waiting
-			c := newControlPlane(t, t.TempDir(), nil)
-			steps := c.Steps()
-			must(t, steps[0].Run(t.Context()))
-			picked := c.at.Load().ports[name]
-			stranger, err := listen(picked)
-			must(t, err)
+			c, stranger := withoutPort(t, name)
 			defer func() { _ = stranger.Close() }() // nobody reads from it
+			steps, picked := c.Steps(), c.at.Load().ports[name]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, step := range steps[1:] {
@@ -228,12 +226,25 @@ func TestPortTakenInBetween(t *testing.T) {
 	}
 }
 
+// withoutPort prepares a control plane one of whose ports is taken then.
+func withoutPort(t *testing.T, name string) (c *ControlPlane, stranger net.Listener) {
+	t.Helper()
+	for {
+		c = newControlPlane(t, t.TempDir(), nil)
+		must(t, c.prepare(t.Context()))
+		stranger, err := listen(c.at.Load().ports[name])
+		if err == nil {
+			return c, stranger
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) { // else another test was quicker, and may let go of it
+			t.Fatal(err)
+		}
+	}
+}
+
 // Who took the port may have been there for a moment only.
 func TestPortTakenForAMoment(t *testing.T) {
-	c := newControlPlane(t, t.TempDir(), nil)
-	must(t, c.prepare(t.Context()))
-	stranger, err := listen(c.at.Load().ports[etcd])
-	must(t, err)
+	c, stranger := withoutPort(t, etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	must(t, c.launch(ctx, etcd))
