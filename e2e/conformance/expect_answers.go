@@ -26,6 +26,7 @@ func answers() []expectation {
 		[]expectation{
 			{Name: "answer/duplicate", Text: "an answer that comes twice does no harm", Source: "protocol 3.4 (QoS 1)", Level: must, Check: answerTwice},
 			{Name: "answer/late", Text: "a Pod waits for a slow install and is Ready after it", Source: principle + " 运维流程 4", Level: must, Check: answerLate},
+			{Name: "answer/command-lost", Text: "an install that never reached the base is sent again before its predecessor's grace period of 30 s ends", Source: lossless + " 4", Level: should, Check: answerCommandLost},
 			{Name: "answer/foreign", Text: "an answer about another module does not count", Source: "protocol 3.6", Level: must, Check: answerForeign},
 			{Name: "answer/garbage", Text: "an answer that is no JSON does no harm", Source: "protocol 3.5", Level: must, Check: answerGarbage},
 			{Name: "answer/batch", Text: "an answer to a baseline with failed entries does no harm", Source: "protocol 3.6", Level: must, Check: answerBatch},
@@ -88,6 +89,22 @@ func answerFailed(w *world, tunnel string) {
 	w.says("m", "FileNotFoundException")
 	w.neverReady("m", time.Second)
 	w.saw("%s", describe(w.get("m")))
+}
+
+// lostFor is how long the command of a release may be lost: Kubernetes gives a Pod 30 s to end.
+const lostFor = 30 * time.Second
+
+func answerCommandLost(w *world) {
+	b := w.ready(overMQTT)
+	b.obey(func(c command) reply {
+		if len(b.gotName(installBiz)) == 1 {
+			return silence
+		}
+		return b.do(c)
+	})
+	w.create(w.barePod("m", module("m", "1.0.0")))
+	took := w.within(lostFor, "the Pod is Ready", w.isPod("m", isReady))
+	w.saw("Ready after %s", took.Round(100*time.Millisecond))
 }
 
 func answerRetried(w *world, tunnel string) {
