@@ -210,7 +210,8 @@ e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user
 	fi
 
 # The targets are found, not listed here. What one finds is written below testdata/fuzz of its package.
-# By default Go spends a minute on making an input smaller that only covers something new.
+# By default Go spends a minute on making an input smaller that only covers something new. Before Go 1.27 the end of the time is now and
+# then told as a failure without an input: golang/go#75804.
 FUZZTIME ?= 20s
 FUZZPARALLEL ?= 1
 .PHONY: fuzz-decoders
@@ -220,7 +221,7 @@ fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZT
 	    status=0; said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel $(FUZZPARALLEL) ./$$package 2>&1) || status=$$?; \
 	    count=$$(sed -n 's/.* execs: \([0-9]*\) .*/\1/p' <<<"$$said" | tail -1); \
 	    printf '%-50s %-20s %10s executions\n' $$package $$target "$${count:-0}"; \
-	    if ((status != 0)); then echo "$$said" >&2; exit $$status; fi; \
+	    if ((status != 0)) && ! { grep -qx ' *context deadline exceeded' <<<"$$said" && ! grep -q 'Failing input' <<<"$$said"; }; then echo "$$said" >&2; exit $$status; fi; \
 	  done; \
 	done
 
