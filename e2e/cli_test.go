@@ -65,6 +65,15 @@ func TestMisuse(t *testing.T) {
 			says: cannot + `--name: Invalid value: "Bad_Name": must be a DNS label: at most 63 lower-case letters, digits and hyphens, ` +
 				"with a letter or digit at both ends\n" + usage,
 		},
+		"a fleet without what it needs": {
+			args: []string{"fleet", "up"}, status: 2,
+			says: cannot +
+				"--base-image: Required value: the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it\n" +
+				"--broker: Required value: the Pods of a cluster of yours cannot reach a broker on this machine: name one that they and this machine reach\n" +
+				"--context: Required value: the provider existing needs the name of a context (see: kubectl config get-contexts)\n" +
+				"--controller-image: Required value: the nodes of a cluster of yours pull the image of the controller: push that of make image-controller to where they can, and name it\n" +
+				"see: koupsandbox fleet up --help\n",
+		},
 		"home below a file": {
 			args: []string{"--home", "HOME/mistakes.yaml/home", "up"}, status: 1,
 			says: "koupsandbox: making the folder for locks: mkdir HOME/mistakes.yaml: not a directory; choose another place with --home\n",

@@ -15,7 +15,8 @@ import (
 type Origins struct {
 	file  string
 	doc   *strictyaml.Document
-	flags map[string]string
+	flags map[string]string // that gave a setting
+	offer map[string]string // that would
 }
 
 // Decode reads a configuration file strictly: an unknown field, a field given twice and a value of
@@ -56,6 +57,15 @@ func (o *Origins) Flag(field, flag string) {
 	o.flags[field] = flag
 }
 
+// Offer notes that a flag would give a setting which nobody has given: without a file a problem is
+// shown by it.
+func (o *Origins) Offer(field, flag string) {
+	if o.offer == nil {
+		o.offer = map[string]string{}
+	}
+	o.offer[field] = flag
+}
+
 // Given tells whether the user gave a setting, by the file or by a flag.
 func (o *Origins) Given(field string) bool {
 	_, flag := o.flags[field]
@@ -88,6 +98,8 @@ func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 			p.Source, p.Field = flag, ""
 		} else if origins.file != "" {
 			p.Source, p.Line = origins.file, origins.doc.Line(e.Field)
+		} else if flag, ok := origins.offer[e.Field]; ok {
+			p.Source, p.Field = flag, ""
 		}
 		problems = append(problems, p)
 	}

@@ -125,6 +125,26 @@ func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
 	}
 }
 
+func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
+	for file, want := range map[string]string{
+		"":        "--context: Required value: the provider existing needs the name of a context (see: kubectl config get-contexts)",
+		"my.yaml": "my.yaml:1: spec.cluster.context: Required value: the provider existing needs the name of a context (see: kubectl config get-contexts)",
+	} {
+		s, origins, err := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}, error(nil)
+		if file != "" {
+			s, origins, err = v1alpha1.Decode(file, []byte("{apiVersion: sandbox.koupleless.io/v1alpha1, kind: Sandbox}"))
+		}
+		s.Spec.Provider = v1alpha1.ProviderExisting
+		origins.Offer("spec.cluster.context", "--context")
+		if err = v1alpha1.Complete(s, origins, err); err == nil {
+			t.Fatal("no context was taken")
+		}
+		if diff := cmp.Diff(want, err.Error()); diff != "" {
+			t.Errorf("problem (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // The schemas in the repository are the ones that the types give: go generate.
 func TestSchemasAreUpToDate(t *testing.T) {
 	for file, generate := range schema.Files {

@@ -226,9 +226,12 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 		if _, several := c.Value(setting.flag).(string); several && setting.flag == basesFlag {
 			continue // those of bench are the scenarios', not the sandbox's
 		}
-		if c.IsSet(setting.flag) {
+		switch flag := "--" + setting.flag; {
+		case c.IsSet(setting.flag):
 			setting.set(setting.flag)
-			origins.Flag(setting.field, "--"+setting.flag)
+			origins.Flag(setting.field, flag)
+		case slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), setting.flag) }):
+			origins.Offer(setting.field, flag)
 		}
 	}
 	if presets != nil {
