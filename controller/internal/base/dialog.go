@@ -130,18 +130,16 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 			}
 			return got.answer, nil
 		case <-again.C():
-			if d.mayBeLost(identity, p) {
-				err = d.Ask(ctx, identity, arklet.CommandQueryAllBiz)
+			// What cannot be sent now is sent when the pause is over once more: the base may be at it.
+			if !d.mayBeLost(identity, p) || d.Ask(ctx, identity, arklet.CommandQueryAllBiz) != nil {
+				again.Reset(pause)
 			}
 		case <-p.unseen:
-			err = d.send(ctx, identity, r)
+			_ = d.send(ctx, identity, r)
 			pause *= 2 // a base that is at it is asked seldom
 			again.Reset(pause)
 		case <-ctx.Done():
 			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
-		}
-		if err != nil {
-			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, err)
 		}
 	}
 }

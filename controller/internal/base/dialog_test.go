@@ -330,16 +330,18 @@ func TestSendsAgain(t *testing.T) {
 		list    arklet.State                    // what lists show
 		answers map[int][]arklet.Answer         // to a sending, counted from 0
 		later   map[time.Duration]arklet.Answer // after the first one
+		mute    bool                            // nothing can be sent after the first one
 		sent    []time.Duration
 		want    arklet.Answer // zero: none within a minute
 	}{
-		"it got lost":                       {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, seconds(0, 10), success},
-		"it got lost, and failed":           {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, seconds(0, 10), other},
-		"it is under way":                   {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, seconds(0, 10), success},
-		"somebody else's is under way":      {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil, seconds(0), conflict},
-		"a list shows that it is under way": {tunnel.MQTT, going, nil, nil, seconds(0), arklet.Answer{}},
-		"the base says nothing":             {tunnel.MQTT, none, nil, nil, seconds(0, 10, 30), arklet.Answer{}},
-		"over HTTP the tunnel tells":        {tunnel.HTTP, none, nil, nil, seconds(0), arklet.Answer{}},
+		"it got lost":                            {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false, seconds(0, 10), success},
+		"it got lost, and failed":                {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, false, seconds(0, 10), other},
+		"it is under way":                        {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 10), success},
+		"somebody else's is under way":           {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil, false, seconds(0), conflict},
+		"a list shows that it is under way":      {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
+		"the base says nothing":                  {tunnel.MQTT, none, nil, nil, false, seconds(0, 10, 30), arklet.Answer{}},
+		"the controller may not act for a while": {tunnel.MQTT, none, nil, map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
+		"over HTTP the tunnel tells":             {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -350,6 +352,9 @@ func TestSendsAgain(t *testing.T) {
 				start := time.Now()
 				var sent []time.Duration
 				d.Use(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
+					if c.mute && len(sent) > 0 {
+						return errors.New("not now")
+					}
 					if q.Command == arklet.CommandQueryAllBiz {
 						all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
 						if c.list != none {
