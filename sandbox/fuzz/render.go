@@ -42,6 +42,9 @@ type open struct {
 func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r := &renderer{s: s}
 	r.begin()
+	if s.has(func(m *move) bool { return m.name == upgrade }) {
+		r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)}, Reason: "who replaces a base that has just come cannot be told from one that came with it"}})
+	}
 	for i, m := range s.Moves {
 		r.endDue(func(o open) bool { return o.until <= i })
 		r.move(i, m)

@@ -15,6 +15,9 @@ const (
 	MaxSpeed = 10
 	// patience is how long a trigger is waited for.
 	patience = 2 * time.Second
+	// lived is how long bases have been there before they are upgraded: 12.5 s at speed 1 and some more.
+	// Before that a controller cannot tell who replaces them from who came with them.
+	lived = 3 * time.Second
 	// settle is how long everything may take to be as it should after the last disturbance: back-offs,
 	// which have become no longer than the disturbance, and the times that Kubernetes needs.
 	settle = 30 * time.Second
