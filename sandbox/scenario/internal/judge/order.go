@@ -59,7 +59,7 @@ func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.Mod
 		c.compared++
 		switch {
 		case !old.Serves():
-		case w.aloneOn(p.Base, m.Name, now.Add(-o.DecidedWithin)):
+		case w.aloneOn(p.Base, m.Name, w.knownAt(now, o)):
 			c.exempt++
 		default:
 			c.open[handover{old.UID, m.Name}] = &Violation{

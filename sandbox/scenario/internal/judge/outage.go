@@ -179,6 +179,7 @@ func (w *world) disturb(e change, o *Options) {
 
 const (
 	connection = "connection"
+	viewRule   = "API rule " // the rule's name follows
 	silence    = "mass silence"
 	broker     = "broker"
 	scheduler  = "kube-scheduler" // no status of a Pod depends on it
@@ -212,7 +213,7 @@ func (w *world) component(e change, o *Options) {
 // view notes that a controller does not see the Kubernetes API as it is, or that a request of its was
 // disturbed: it may try again, or look again, for as long as anything may settle.
 func (w *world) view(e change, o *Options) {
-	x := outage{what: "API rule " + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
+	x := outage{what: viewRule + e.Name, from: e.Time, recovery: o.of(settling), hides: true, heard: true}
 	lasts := v1alpha1.APIRuleKind(e.Code).Lasts()
 	switch change := timeline.FaultChange(e.State); {
 	case change == timeline.FaultSet && lasts:
@@ -242,6 +243,23 @@ func (w *world) way(e change, o *Options) {
 	case change == timeline.FaultCleared:
 		w.outages.end(x.what, e.Base, e.Time)
 	}
+}
+
+// knownAt is until when a controller whose write has come now has known of what is in the API: not of
+// what came in the last seconds, if its view of it was disturbed then, or its writes were.
+func (w *world) knownAt(now time.Time, o *Options) time.Time {
+	decided := now.Add(-o.DecidedWithin)
+	known, atMost := decided, decided.Add(-settling)
+	for i := range w.outages {
+		x := &w.outages[i]
+		if since := x.from.Add(-o.DecidedWithin); strings.HasPrefix(x.what, viewRule) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
+			known = since
+		}
+	}
+	if known.Before(atMost) {
+		return atMost
+	}
+	return known
 }
 
 // silence notes since when a base is silent together with so many that a controller may take it for
