@@ -230,7 +230,7 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 		case c.IsSet(setting.flag):
 			setting.set(setting.flag)
 			origins.Flag(setting.field, flag)
-		case slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), setting.flag) }):
+		case flagNamed(c.Command.Flags, setting.flag) != nil:
 			origins.Offer(setting.field, flag)
 		}
 	}
