@@ -37,6 +37,7 @@ import (
 const (
 	// Images as the nodes of their cluster know them.
 	fakebaseImage, controllerImage, brokerImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/mosquitto:1"
+	agentImage                                  = "localhost/e2e/koupsandbox:1"
 	// brokerFolder is where the broker's Pod finds its settings.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
@@ -92,7 +93,8 @@ func newTheirs(t *testing.T, programs string) *theirs {
 		return err
 	})
 	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
-		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)), mosquittoImage(t, folder)}
+		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)),
+		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox")), mosquittoImage(t, folder)}
 	nodes, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
 	for _, node := range nodes {
@@ -256,7 +258,7 @@ func (c *theirs) up(t *testing.T, f *fleet) {
 	t.Helper()
 	began := time.Now()
 	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context, "--i-know-what-i-do",
-		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image", fakebaseImage, "--controller-image", controllerImage,
+		"--bases", strconv.Itoa(f.bases), "--per-pod", strconv.Itoa((f.bases+pods-1)/pods), "--base-image", fakebaseImage, "--agent-image", agentImage, "--controller-image", controllerImage,
 		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User, "--broker-password-file", c.broker.Passwords[mosquitto.User]))
 	t.Logf("%d bases in %d Pods are up after %.1fs", f.bases, pods, time.Since(began).Seconds())
 	var err error

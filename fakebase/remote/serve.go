@@ -111,13 +111,21 @@ func ownAddress() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the addresses of the machine: %w", err)
 	}
+	var other string // than one of IPv4
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
+		switch {
+		case err != nil || !p.Addr().IsGlobalUnicast():
+		case p.Addr().Is4():
 			return p.Addr().String(), nil
+		case other == "":
+			other = p.Addr().String()
 		}
 	}
-	return "", errors.New("the machine has no address of IPv4 but its own")
+	if other == "" {
+		return "", errors.New("the machine has no address but that of itself")
+	}
+	return other, nil
 }
 
 func (h *host) make(ctx context.Context, o Options) (snapshot, error) {

@@ -162,6 +162,10 @@ type Bases struct {
 	// pull it. For the runtime cluster only. Default: with the provider kind, an image of the program
 	// fakebase that is beside koupsandbox, which the nodes are given; existing has none.
 	Image string `json:"image,omitempty"`
+	// AgentImage is the image of make image-sandbox, from where the cluster's nodes can pull it: requests
+	// to bases are sent from a Pod of it. For the runtime cluster with the provider existing only. Default:
+	// this machine sends them through the API server; with the provider kind a node sends them.
+	AgentImage string `json:"agentImage,omitempty"`
 }
 
 // BaseRuntime says what simulated bases run as.

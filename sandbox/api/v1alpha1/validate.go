@@ -77,7 +77,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 // pods checks what the runtime cluster alone has.
 func (v *validator) pods(s *Spec, bases *field.Path) {
 	if s.Bases.Runtime != RuntimeCluster {
-		for _, name := range given(&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image}) {
+		for _, name := range given(&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image, AgentImage: s.Bases.AgentImage}) {
 			v.forbid(bases.Child(name), "is for spec.bases.runtime cluster only: set that, or remove this")
 		}
 		return
@@ -87,6 +87,9 @@ func (v *validator) pods(s *Spec, bases *field.Path) {
 		v.invalid(bases.Child("runtime"), s.Bases.Runtime, "is for the providers kind and existing, whose nodes run Pods")
 	case s.Provider == ProviderExisting && s.Bases.Image == "":
 		v.add(field.Required(bases.Child("image"), "the nodes of a cluster of yours pull the image of bases: push that of make image-fakebase to where they can, and name it"))
+	}
+	if s.Bases.AgentImage != "" && s.Provider == ProviderKind {
+		v.forbid(bases.Child("agentImage"), "is for the provider existing only, with kind a node sends the requests: remove it")
 	}
 	if s.Provider == ProviderExisting && s.Broker.URL == "" {
 		v.add(field.Required(field.NewPath("spec", "broker", "url"), noBrokerHere))

@@ -107,11 +107,13 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
+	var s *running
 	f := fleet.New(fleet.Options{
 		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
 		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
-		Logger: d.log.With("component", fleetName),
+		Leaving: func() { s.flows.inside.leaving(a.life) },
+		Logger:  d.log.With("component", fleetName),
 	})
 	listener, err := a.listen(atHome, "of the gateway")
 	if err != nil {
@@ -120,7 +122,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	targets := &targets{ctx: a.life, fleet: f}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
 	n := nodes.New(client, a.config.Spec.Env)
-	s := &running{
+	s = &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
 		ways:  a.ways,
 		view:  apiview.New(apiview.Options{Dir: string(d.o.Dir), Kubeconfig: controllerKubeconfig(a.config, c), Changed: d.streams.rule, GroupOf: d.groupOf(f, n), Kill: d.killController}),
@@ -134,9 +136,9 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		d.service("the guard of the cluster", c.Guard),
 		d.service("the view of the API", s.view.Start),
 	}
-	if nodes, ok := c.Nodes(); ok {
-		agent := d.newAgent(nodes)
-		s.flows.inside = &inside{Remote: agent, services: client.CoreV1(), fleet: f}
+	if launch := a.launcher(); launch != nil {
+		agent := d.newAgent(launch)
+		s.flows.inside = &inside{Remote: agent, services: client.CoreV1(), fleet: f, gateway: gateway}
 		services = append(services, d.service("the agent", agent.Start))
 	}
 	var more []graph.Step

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
@@ -27,28 +28,33 @@ type flows struct {
 
 // insider sends requests from within the cluster.
 type insider interface {
-	// routes tells whether the cluster routes the addresses of a group's bases.
-	routes(group string) bool
-	// address completes a stream with the address of its Service.
-	address(ctx context.Context, spec traffic.Spec) (traffic.Spec, error)
-	Begin(ctx context.Context, group string, spec traffic.Spec) error
+	// takes tells whether a stream of a group can be sent from inside.
+	takes(group string, via v1alpha1.Via) bool
+	// complete says where a stream is sent, and what it may pick from if nobody else picks.
+	complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error)
+	Begin(ctx context.Context, group string, spec traffic.Spec, source agent.Source) error
 	Summaries(ctx context.Context, group string) []traffic.Summary
 	Stop(ctx context.Context, group, name string) (*traffic.End, error)
 	Records(ctx context.Context, group, name string, sink func(traffic.Record)) error
 	Drop(ctx context.Context, group string)
+	// leaving blocks until nobody inside asks bases any more that are off the fleet's list, or ctx ends.
+	leaving(ctx context.Context)
 }
 
 // noAgent is the insider of a cluster in which nothing of ours can run.
 type noAgent struct{}
 
+// toldTime is how long bases that are removed wait at most until an agent knows.
+const toldTime = 2 * time.Second
+
 var errNoAgent = errors.New("nothing can send requests from within this cluster")
 
-func (noAgent) routes(string) bool { return false }
-func (noAgent) address(_ context.Context, s traffic.Spec) (traffic.Spec, error) {
-	return s, errNoAgent
+func (noAgent) takes(string, v1alpha1.Via) bool { return false }
+func (noAgent) complete(_ context.Context, _ string, s traffic.Spec) (traffic.Spec, agent.Source, error) {
+	return s, nil, errNoAgent
 }
-func (noAgent) Begin(context.Context, string, traffic.Spec) error   { return errNoAgent }
-func (noAgent) Summaries(context.Context, string) []traffic.Summary { return nil }
+func (noAgent) Begin(context.Context, string, traffic.Spec, agent.Source) error { return errNoAgent }
+func (noAgent) Summaries(context.Context, string) []traffic.Summary             { return nil }
 func (noAgent) Stop(context.Context, string, string) (*traffic.End, error) {
 	return nil, traffic.ErrNoStream
 }
@@ -56,22 +62,38 @@ func (noAgent) Records(context.Context, string, string, func(traffic.Record)) er
 	return traffic.ErrNoStream
 }
 func (noAgent) Drop(context.Context, string) {}
+func (noAgent) leaving(context.Context)      {}
 
-// inside is an agent in the network of the cluster's nodes.
+// inside is an agent in the network of the cluster.
 type inside struct {
 	*agent.Remote
 	services corev1client.ServicesGetter
 	fleet    *fleet.Fleet
+	gateway  *traffic.Gateway
 }
 
-// routes tells whether all bases of a group have addresses that the cluster routes: not those of
-// bases in this process.
-func (i *inside) routes(group string) bool {
+// takes tells whether all bases of a group are reached from inside: those in containers have
+// addresses that the cluster routes, so that kube-proxy picks among them; those in Pods share the
+// addresses of these, so that the agent is told of them.
+func (i *inside) takes(group string, via v1alpha1.Via) bool {
+	return i.all(group, v1alpha1.RuntimeCluster) || via != v1alpha1.ViaBases && i.all(group, v1alpha1.RuntimeContainer)
+}
+
+// all tells whether all bases of a group run in the same way.
+func (i *inside) all(group string, r v1alpha1.BaseRuntime) bool {
 	members := i.fleet.Group(group)
-	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return m.Runtime != v1alpha1.RuntimeContainer })
+	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return m.Runtime != r })
 }
 
-func (i *inside) address(ctx context.Context, spec traffic.Spec) (traffic.Spec, error) {
+func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
+	if i.all(group, v1alpha1.RuntimeCluster) {
+		spec.Inside = true
+		if spec.Via == v1alpha1.ViaBases {
+			return spec, func() (traffic.Choice, <-chan struct{}) { return i.bases(group) }, nil
+		}
+		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
+		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) }, i.gateway.Settle(ctx, route)
+	}
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -79,13 +101,46 @@ func (i *inside) address(ctx context.Context, spec traffic.Spec) (traffic.Spec, 
 	case err == nil:
 		spec.Address, err = traffic.ClusterAddress(svc, spec.Port)
 	}
-	return spec, err
+	return spec, nil, err
 }
 
-// Begin starts a stream. What goes to a Service begins inside if that is possible: the
-// Service's address is that of now, as it is to a client that has looked it up.
+// bases are those of a group.
+func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) {
+	change = i.fleet.Changed() // first, so that nothing is missed
+	for _, m := range i.fleet.Group(group) {
+		c.Targets = append(c.Targets, reached(m))
+	}
+	return c, change
+}
+
+// endpoints are those of a Service.
+func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
+	c, change := i.gateway.Choice(r)
+	for n, t := range c.Targets {
+		if m, ok := i.fleet.ByIP(t.IP); ok {
+			c.Targets[n] = reached(m)
+			c.Targets[n].Pod = t.Pod
+		}
+	}
+	return c, change
+}
+
+// leaving is that of insider.
+func (i *inside) leaving(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, toldTime)
+	defer cancel()
+	i.Told(ctx)
+}
+
+// reached is a base as it is reached from inside.
+func reached(m *fleet.Member) traffic.Target {
+	return traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Web: m.Inside()}
+}
+
+// Begin starts a stream, inside if that is possible. What goes to the address of a Service goes to
+// that of now, as with a client that has looked it up.
 func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) error {
-	spec.Address = ""
+	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()
 	if err != nil {
 		return err
@@ -95,13 +150,14 @@ func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) erro
 			return fmt.Errorf("starting traffic %q: %w", spec.Name, traffic.ErrStreamExists)
 		}
 	}
-	if spec.Via == v1alpha1.ViaBases || !f.inside.routes(group) {
+	if !f.inside.takes(group, spec.Via) {
 		return f.here.Begin(ctx, group, spec)
 	}
-	if spec, err = f.inside.address(ctx, spec); err != nil {
+	spec, source, err := f.inside.complete(ctx, group, spec)
+	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	return f.inside.Begin(ctx, group, spec)
+	return f.inside.Begin(ctx, group, spec, source)
 }
 
 // Summaries counts the streams of a group, in order of their start.
@@ -143,14 +199,35 @@ func (f *flows) Drop(ctx context.Context, group string) {
 	f.inside.Drop(ctx, group)
 }
 
-// newAgent makes an agent in the network of the nodes, which is started when it is first needed.
-func (d *Daemon) newAgent(nodes cluster.Nodes) *agent.Remote {
+// launcher starts an agent in the network of the cluster; what it has to say goes to log.
+type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
+
+// launcher is how an agent is started: in a node of the sandbox's, or in a Pod of its own; nil = it
+// cannot be.
+func (a *assembly) launcher() launcher {
+	if nodes, ok := a.cluster.Nodes(); ok {
+		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
+			p, err := nodes.Launch(ctx, a.d.o.Programs.Self, log, agent.Command)
+			if err != nil {
+				return nil, err // and no interface with a nil in it
+			}
+			return p, nil
+		}
+	}
+	if a.pods != nil && a.config.Spec.Bases.AgentImage != "" {
+		return a.pods.LaunchAgent
+	}
+	return nil
+}
+
+// newAgent makes an agent, which is started when it is first needed.
+func (d *Daemon) newAgent(start launcher) *agent.Remote {
 	launch := func(ctx context.Context) (agent.Process, error) {
 		log, err := os.OpenFile(d.o.Dir.Log(agent.Command), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("opening the traffic agent's log: %w", err)
 		}
-		p, err := nodes.Launch(ctx, d.o.Programs.Self, log, agent.Command)
+		p, err := start(ctx, log)
 		if err != nil {
 			return nil, errors.Join(err, log.Close())
 		}

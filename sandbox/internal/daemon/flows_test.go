@@ -8,15 +8,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
@@ -46,7 +50,7 @@ func launchHere(ctx context.Context) (agent.Process, error) {
 	a := &agentHere{end: end, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		_ = agent.Serve(ctx, there) // it cannot fail
+		_ = agent.Serve(ctx, there, 0) // it cannot fail
 	}()
 	client, err := stdio.Dial(here)
 	a.RoundTripper = client
@@ -77,7 +81,7 @@ func testFlows(t *testing.T) *flows {
 	here := agent.New(agent.Options{Launch: launchHere})
 	f := &flows{
 		here:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
-		inside: containersOnly{&inside{Remote: here, services: client.CoreV1()}},
+		inside: containersOnly{&inside{Remote: here, services: client.CoreV1(), fleet: targets.fleet}},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 3)
@@ -98,7 +102,9 @@ func testFlows(t *testing.T) *flows {
 // containersOnly routes the addresses of the group containers.
 type containersOnly struct{ *inside }
 
-func (containersOnly) routes(group string) bool { return group == "containers" }
+func (containersOnly) takes(group string, via v1alpha1.Via) bool {
+	return group == "containers" && via == v1alpha1.ViaService
+}
 
 func streamTo(name, service string) traffic.Spec {
 	return traffic.Spec{Namespace: "shop", Total: 1, Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
@@ -161,6 +167,136 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 	}
 	if _, err := f.Stop(t.Context(), "containers", "service"); !errors.Is(err, traffic.ErrNoStream) {
 		t.Errorf("stopping a dropped stream gave %v", err)
+	}
+}
+
+// inPods is a runtime whose bases are reached from inside alone.
+type inPods struct{}
+
+func (inPods) Adapt(*fakebase.Options) error { return nil }
+func (inPods) Max() int                      { return 0 }
+func (inPods) AtOnce() int                   { return 1 }
+func (inPods) Open(context.Context, string) (fleet.Place, error) {
+	return &inPod{}, nil
+}
+
+type inPod struct{ web string }
+
+func (*inPod) IP() string                 { return "" }
+func (p *inPod) Inside() string           { return p.web }
+func (*inPod) Sync(context.Context) error { return nil }
+func (*inPod) Close() error               { return nil }
+func (p *inPod) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
+	b, err := fakebase.New(o)
+	if err == nil {
+		p.web, err = b.WebAddr(ctx)
+	}
+	return outOfReach{b}, err
+}
+
+type outOfReach struct{ *fakebase.Base }
+
+func (outOfReach) WebAddr(context.Context) (string, error) { return "", errors.New("only from inside") }
+
+// What goes to bases in Pods is sent from inside, to a Service and to each base; one that is removed
+// is not asked any more.
+func TestFlowsToBasesInPods(t *testing.T) {
+	f := testFlows(t)
+	var leaving func()
+	pods := fleet.New(fleet.Options{
+		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{}},
+		Dial:     func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
+		Leaving:  func() { leaving() },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- pods.Start(ctx) }()
+	members, err := pods.Add(t.Context(), fleet.Set{Group: "g", Name: "base", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check.Eventually(t, patience, func() error {
+		for _, m := range members {
+			if !m.Base.Status().Running {
+				return fmt.Errorf("%s does not run", m.HostName)
+			}
+		}
+		return nil
+	})
+	ready := discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "pods-1", Labels: map[string]string{discoveryv1.LabelServiceName: "pods"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080)}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{members[1].IP}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-2"}}},
+	}
+	client := fake.NewClientset(&ready, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "pods"},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.9", Ports: []corev1.ServicePort{{Port: 8080}}}})
+	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: &targets{fleet: pods}})
+	go func() { ended <- gateway.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	in := &inside{Remote: f.inside.(containersOnly).Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
+	f.inside = in
+
+	got := func(name string, change func(*traffic.Spec)) (all []string) {
+		t.Helper()
+		spec := streamTo(name, "pods")
+		spec.Total = 4
+		change(&spec)
+		if err := f.Begin(t.Context(), "g", spec); err != nil {
+			t.Fatal(err)
+		}
+		awaitEnd(t, f, "g", name)
+		end, err := f.Stop(t.Context(), "g", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range end.LostRequests { // no base has the module
+			all = append(all, fmt.Sprintf("%s: %s of %s (%s, %q)", end.Route, r.Result, r.Base, r.Endpoint, r.Pod))
+		}
+		slices.Sort(all)
+		return all
+	}
+	of := func(route string, m *fleet.Member, pod string) string {
+		return fmt.Sprintf("%s: notFound of %s (%s, %q)", route, m.Name(), m.IP, pod)
+	}
+	second := of("agent", members[1], "pod-2")
+	if d := cmp.Diff([]string{second, second, second, second}, got("service", func(*traffic.Spec) {})); d != "" {
+		t.Errorf("to the Service (-want +got):\n%s", d)
+	}
+	bases := func(s *traffic.Spec) { s.Via, s.Service, s.Namespace = v1alpha1.ViaBases, "", "" }
+	one, two := of("bases", members[0], ""), of("bases", members[1], "")
+	if d := cmp.Diff([]string{one, one, two, two}, got("bases", bases)); d != "" {
+		t.Errorf("to bases (-want +got):\n%s", d)
+	}
+	endless := streamTo("endless", "")
+	bases(&endless)
+	endless.Total = 0
+	if err := f.Begin(t.Context(), "g", endless); err != nil {
+		t.Fatal(err)
+	}
+	waited := false
+	leaving = func() {
+		waited = true
+		in.leaving(t.Context())
+		asked, sent := members[0].Base.Status().Requests, f.Summaries(t.Context(), "g")[2].Sent
+		check.Eventually(t, patience, func() error {
+			if now := f.Summaries(t.Context(), "g")[2].Sent; now < sent+20 {
+				return fmt.Errorf("%d requests were sent", now)
+			}
+			return nil
+		})
+		if n := members[0].Base.Status().Requests - asked; n > 2 { // those that were under way
+			t.Errorf("of the next 20 requests %d went to the base that leaves", n)
+		}
+	}
+	if _, err := pods.Remove(members[0].HostName); err != nil || !waited {
+		t.Errorf("removed with error %v, waited is %v", err, waited)
 	}
 }
 

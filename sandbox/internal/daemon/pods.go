@@ -33,7 +33,7 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 	}
 	bases := a.config.Spec.Bases
 	o := pods.Options{
-		Config: a.cluster.Cluster().Config, Sandbox: a.config.Metadata.Name, Image: bases.Image, Pull: corev1.PullIfNotPresent,
+		Config: a.cluster.Cluster().Config, Sandbox: a.config.Metadata.Name, Image: bases.Image, AgentImage: bases.AgentImage, Pull: corev1.PullIfNotPresent,
 		PerPod: bases.PerPod, Log: log, Changed: a.d.controllerChanged,
 	}
 	if nodes, ok := a.cluster.Nodes(); ok {
@@ -64,7 +64,7 @@ func (a *assembly) podsSteps(client kubernetes.Interface, bases int) []graph.Ste
 	const made graph.Condition = "the Pods of bases are made"
 	follow := a.d.service("the Pods of bases", a.pods.Start)
 	follow.Needs, follow.Gives = []graph.Condition{made}, []graph.Condition{podsFollowed}
-	return []graph.Step{{
+	steps := []graph.Step{{
 		Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{made},
 		Run: func(ctx context.Context) error {
 			if a.nodes != nil {
@@ -72,8 +72,17 @@ func (a *assembly) podsSteps(client kubernetes.Interface, bases int) []graph.Ste
 					return err
 				}
 			}
+			if a.config.Spec.Bases.AgentImage != "" {
+				if err := a.pods.EnsureAgent(ctx); err != nil {
+					return err
+				}
+			}
 			return a.pods.Ensure(ctx, a.pods.Number(bases))
 		},
 		Undo: remove,
 	}, follow}
+	if a.config.Spec.Bases.AgentImage != "" {
+		steps = append(steps, graph.Step{Name: "Starting the traffic agent", Needs: []graph.Condition{made}, Run: a.pods.WaitAgent})
+	}
+	return steps
 }

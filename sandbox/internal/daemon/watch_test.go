@@ -390,6 +390,7 @@ func (s *slow) Open(context.Context, string) (fleet.Place, error) {
 type slowPlace struct{ *slow }
 
 func (p slowPlace) IP() string                 { return "172.18.0.9" }
+func (p slowPlace) Inside() string             { return "" }
 func (p slowPlace) Sync(context.Context) error { return nil }
 func (p slowPlace) Close() error               { return nil }
 func (p slowPlace) New(_ context.Context, o fakebase.Options) (fleet.Base, error) {

@@ -98,6 +98,9 @@ func (p *contained) New(ctx context.Context, o fakebase.Options) (Base, error) {
 	return b, nil
 }
 
+// Inside is empty: the cluster routes the base's address as it is.
+func (p *contained) Inside() string { return "" }
+
 func (p *contained) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
 
 // failure says in short why a base has ended by itself; the log has the rest.

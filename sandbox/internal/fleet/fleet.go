@@ -51,6 +51,9 @@ type Options struct {
 	// Runtimes are what bases can run in, besides this process, by the name that sets give.
 	// Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
+	// Leaving is called when bases have been taken off the list, and before they end: it may wait until
+	// those who ask bases no longer ask them. Default: nobody does.
+	Leaving func()
 	// Max is how many bases there may be at once. Default: any number.
 	Max int
 	// Logger for what the bases have to say. Default: nothing is logged.
@@ -96,6 +99,9 @@ func New(o Options) *Fleet {
 	}
 	if o.Env == "" {
 		o.Env = "dev"
+	}
+	if o.Leaving == nil {
+		o.Leaving = func() {}
 	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
@@ -325,6 +331,7 @@ func (f *Fleet) remove(which func() []*Member) []*Member {
 	f.changes++
 	f.changed()
 	f.mu.Unlock()
+	f.o.Leaving()
 	for _, m := range gone {
 		m.cancel()
 	}

@@ -57,6 +57,13 @@ func (f *Fleet) Changes() uint64 {
 	return f.changes
 }
 
+// Changed is closed at the next change of the bases, of their processes and connections.
+func (f *Fleet) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.change
+}
+
 // ByIP returns the base with an address, also while it is being removed.
 func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	f.mu.Lock()

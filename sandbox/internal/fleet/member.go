@@ -52,6 +52,9 @@ func (m *Member) Name() string {
 	return m.HostName[len(m.Group)+1:]
 }
 
+// Inside is that of Place.
+func (m *Member) Inside() string { return m.place.Inside() }
+
 // reserve takes names and addresses for bases of a set, which nobody sees yet. It
 // counts as something that the end of Start waits for, until f.wg.Done.
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {

@@ -27,6 +27,9 @@ type Place interface {
 	IP() string
 	// New makes the base, which does nothing before its Start. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
+	// Inside is host:port of the base's listener for module traffic as Pods of the cluster reach it; empty =
+	// they do not, or not yet. It does not block.
+	Inside() string
 	// Sync blocks until everything that the base has done so far has been told.
 	Sync(ctx context.Context) error
 	// Close ends the place, and blocks until it is gone. The base has ended, or was never made.

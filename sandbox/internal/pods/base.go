@@ -20,6 +20,16 @@ type place struct {
 // IP is empty: the Pod's address is that of many bases.
 func (p *place) IP() string { return "" }
 
+// Inside is that of fleet.Place.
+func (p *place) Inside() string {
+	ip := p.pod.address()
+	_, port, err := net.SplitHostPort(p.base.Base.Status().WebAddr)
+	if ip == "" || err != nil {
+		return ""
+	}
+	return net.JoinHostPort(ip, port)
+}
+
 func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
 	conn, err := p.pod.await(ctx)
 	if err != nil {

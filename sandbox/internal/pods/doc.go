@@ -6,6 +6,7 @@
 //	base.go      one base, which comes back with its Pod
 //	manifest.go  the StatefulSet: Ensure, Remove
 //	part.go      the Pods as components
+//	agent.go     the traffic agent, in a Pod of its own
 //
 // A Pod does nothing. For its bases a program is executed in it, as kubectl exec does, and told by its
 // standard streams, with package remote, what to do. So nothing listens, nothing has to be reachable

@@ -30,12 +30,17 @@ type execution struct {
 	err    error // read after done
 }
 
-// exec runs the program of the bases in a Pod, and blocks until it answers. The program runs until
-// Close, whatever becomes of ctx.
+// exec runs the program of the bases in a Pod.
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
+	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", patience)
+}
+
+// execute runs a program in a Pod, and blocks until it answers. The program runs until Close, whatever
+// becomes of ctx.
+func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
 	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
-			Container: container, Command: []string{program, "--stdio", "--patience", patience}, Stdin: true, Stdout: true, Stderr: true,
+			Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec)
 	sockets, err := remotecommand.NewWebSocketExecutor(p.o.Config, "GET", request.URL().String())
 	if err != nil {
@@ -57,7 +62,7 @@ func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 	e := &execution{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(e.done)
-		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: p.o.Log})
+		err := executor.StreamWithContext(life, remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: log})
 		e.err = cmp.Or(err, errEnded)
 		_, _ = theirIn.Close(), theirOut.Close() // which end the connection
 	}()

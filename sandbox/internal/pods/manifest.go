@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,8 +19,10 @@ import (
 )
 
 const (
-	// Name of the StatefulSet. A cluster is that of one sandbox at a time.
-	Name = "koupsandbox-bases"
+	// Name of the StatefulSet of bases, AgentName of that of the traffic agent. A cluster is that of one
+	// sandbox at a time.
+	Name      = "koupsandbox-bases"
+	AgentName = "koupsandbox-agent"
 	// imageName is how nodes that are given the image know it; a tag is added that tells what is in it.
 	imageName = "localhost/koupsandbox/fakebase"
 
@@ -27,7 +30,7 @@ const (
 	namespace    = metav1.NamespaceDefault
 	nameLabel    = "app.kubernetes.io/name"
 	sandboxLabel = "koupsandbox.io/sandbox"
-	container    = "fakebase"
+	container    = "program"
 	program      = "/fakebase"
 	// nobody is the user of the program, as in its image.
 	nobody = 65532
@@ -55,8 +58,17 @@ func (p *Pods) Ensure(ctx context.Context, number int) error {
 	if len(p.list()) >= number {
 		return nil // somebody else was faster
 	}
-	want, api := p.statefulSet(number), p.client.AppsV1().StatefulSets(namespace)
-	there, err := api.Get(ctx, Name, metav1.GetOptions{})
+	if err := p.apply(ctx, p.statefulSet(Name, number, p.o.Image, program, "--idle")); err != nil {
+		return fmt.Errorf("starting the Pods of bases: %w", err)
+	}
+	p.grow(number)
+	return nil
+}
+
+// apply makes a StatefulSet, or changes one of this sandbox.
+func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
+	api := p.client.AppsV1().StatefulSets(namespace)
+	there, err := api.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = api.Create(ctx, want, metav1.CreateOptions{})
@@ -67,11 +79,7 @@ func (p *Pods) Ensure(ctx context.Context, number int) error {
 		there.Spec.Replicas, there.Spec.Template = want.Spec.Replicas, want.Spec.Template
 		_, err = api.Update(ctx, there, metav1.UpdateOptions{})
 	}
-	if err != nil {
-		return fmt.Errorf("starting the Pods of bases: %w", err)
-	}
-	p.grow(number)
-	return nil
+	return err
 }
 
 // ours gives an error for a StatefulSet that another has made.
@@ -82,11 +90,12 @@ func ours(s *appsv1.StatefulSet, sandbox string) error {
 	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster", s.Namespace, s.Name, sandbox)
 }
 
-func (p *Pods) statefulSet(number int) *appsv1.StatefulSet {
-	labels := map[string]string{nameLabel: Name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: Name, sandboxLabel: p.o.Sandbox}}
+// statefulSet has Pods that do nothing, by a program's own command.
+func (p *Pods) statefulSet(name string, number int, image string, idle ...string) *appsv1.StatefulSet {
+	labels := map[string]string{nameLabel: name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name, sandboxLabel: p.o.Sandbox}}
 	return &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: namespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To(int32(number)), //nolint:gosec // at most as many as bases
 			Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
@@ -103,7 +112,7 @@ func (p *Pods) statefulSet(number int) *appsv1.StatefulSet {
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{{
-						Name: container, Image: p.o.Image, ImagePullPolicy: p.o.Pull, Command: []string{program, "--idle"},
+						Name: container, Image: image, ImagePullPolicy: p.o.Pull, Command: idle,
 						SecurityContext: &corev1.SecurityContext{
 							AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 							Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -115,28 +124,47 @@ func (p *Pods) statefulSet(number int) *appsv1.StatefulSet {
 	}
 }
 
-// Remove removes the StatefulSet of a sandbox, and blocks until Kubernetes has ended its Pods, or 5 s;
-// on a busy cluster that may take longer. It is fine where there is none, and leaves that of others.
+// Remove removes the StatefulSets of a sandbox, and blocks until Kubernetes has ended their Pods, or 5 s;
+// on a busy cluster that may take longer. It is fine where there is none, and leaves those of others.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
-	api := client.AppsV1().StatefulSets(namespace)
-	there, err := api.Get(ctx, Name, metav1.GetOptions{})
-	// Who may not even look has made none.
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && ours(there, sandbox) != nil {
+	var removed []string
+	for _, name := range []string{Name, AgentName} {
+		was, err := remove(ctx, client, name, sandbox)
+		if err != nil {
+			return fmt.Errorf("removing StatefulSet %s: %w", name, err)
+		}
+		if was {
+			removed = append(removed, name)
+		}
+	}
+	if len(removed) == 0 {
 		return nil
-	}
-	if err == nil {
-		err = api.Delete(ctx, Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing the Pods of bases: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
 	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) { // those that are left end by themselves
-		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + Name + "," + sandboxLabel + "=" + sandbox})
+		selector := fmt.Sprintf("%s in (%s),%s=%s", nameLabel, strings.Join(removed, ","), sandboxLabel, sandbox)
+		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		return err == nil && len(list.Items) == 0, err
 	})
 	return nil
+}
+
+// remove tells whether there was one of this sandbox.
+func remove(ctx context.Context, client kubernetes.Interface, name, sandbox string) (bool, error) {
+	api := client.AppsV1().StatefulSets(namespace)
+	there, err := api.Get(ctx, name, metav1.GetOptions{})
+	// Who may not even look has made none.
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && ours(there, sandbox) != nil {
+		return false, nil
+	}
+	if err == nil {
+		err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	return true, nil
 }
 
 // condition says what keeps a Pod from running; empty = nothing is known.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -31,6 +32,7 @@ type pod struct {
 
 	mu     sync.Mutex // guards what follows
 	conn   connection // nil while it is away
+	ip     string     // of the Pod; empty = not known
 	why    error      // why it is away
 	since  time.Time  // it is as it is
 	change chan struct{}
@@ -43,15 +45,15 @@ func newPod(p *Pods, ordinal int) *pod {
 // run keeps a connection until ctx ends.
 func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		conn, err := x.connect(ctx)
+		conn, ip, err := x.connect(ctx)
 		if err == nil {
-			x.note(conn, nil)
+			x.note(conn, ip, nil)
 			err = hold(ctx, conn)
 			_ = conn.Close() // why it has ended is known
 		}
-		x.note(nil, err)
+		x.note(nil, "", err)
 		if why := x.pods.condition(ctx, x.name); why != "" {
-			x.note(nil, fmt.Errorf("%w; %s", err, why))
+			x.note(nil, "", fmt.Errorf("%w; %s", err, why))
 		}
 		select {
 		case <-time.After(retryPause):
@@ -60,10 +62,26 @@ func (x *pod) run(ctx context.Context) {
 	}
 }
 
-func (x *pod) connect(ctx context.Context) (connection, error) {
+// connect opens a connection, and asks for the Pod's address.
+func (x *pod) connect(ctx context.Context) (connection, string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("not within %s", dialTime))
 	defer cancel()
-	return x.pods.o.dial(ctx, x.name)
+	conn, err := x.pods.o.dial(ctx, x.name)
+	if err != nil {
+		return nil, "", err
+	}
+	ip, err := remote.Address(ctx, conn)
+	if err != nil {
+		ip = "" // a Pod without a network runs bases that nobody reaches
+	}
+	return conn, ip, nil
+}
+
+// address is that of the Pod; empty = it is away, or not known.
+func (x *pod) address() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ip
 }
 
 // hold blocks until a connection ends, or ctx, and says why.
@@ -93,10 +111,10 @@ func hold(ctx context.Context, conn connection) error {
 }
 
 // note takes down how it is, and tells it if that is new.
-func (x *pod) note(conn connection, why error) {
+func (x *pod) note(conn connection, ip string, why error) {
 	x.mu.Lock()
 	news := (conn == nil) != (x.conn == nil)
-	x.conn, x.why = conn, why
+	x.conn, x.ip, x.why = conn, ip, why
 	if news {
 		x.since = time.Now()
 	}

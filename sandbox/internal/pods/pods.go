@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Options struct {
 	// Image has the program /fakebase, and Pull says whether nodes may pull it. Required.
 	Image string
 	Pull  corev1.PullPolicy
+	// AgentImage has the program /koupsandbox, from which requests are sent. Default: there is no agent.
+	AgentImage string
 	// PerPod is how many bases a Pod runs. Required.
 	PerPod int
 	// Broker is where Pods reach the broker, as tcp://host:port or ssl://host:port. Required.
@@ -43,6 +46,8 @@ type Options struct {
 	// nobody is told.
 	Changed func(pod string, state supervise.State, message string)
 
+	// web is where bases listen for requests. Default: any port of all addresses.
+	web string
 	// dial opens a connection to a Pod; tests replace it.
 	dial func(ctx context.Context, pod string) (connection, error)
 }
@@ -90,6 +95,7 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
+	o.web = cmp.Or(o.web, ":0")
 	p := &Pods{o: o, client: client}
 	if p.o.dial == nil {
 		p.o.dial = p.exec
@@ -130,9 +136,9 @@ func (p *Pods) grow(number int) {
 	}
 }
 
-// Adapt has a base reach the broker from its Pod, and listen for nobody outside of it.
+// Adapt has a base reach the broker from its Pod, and listen for requests at the Pod's address.
 func (p *Pods) Adapt(o *fakebase.Options) error {
-	o.Web.Addr = "127.0.0.1:0"
+	o.Web.Addr = p.o.web
 	if o.HTTP != nil {
 		return errors.New("tunnel http: a base in a Pod shares its address, so no controller finds its arklet; use mqtt, or the runtime process")
 	}

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/net/http2"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -140,7 +139,7 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)}, client: fake.NewClientset(objects...)}
-	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, dial: b.dial}, b.client)
+	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed, web: "127.0.0.1:0", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
 		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Username: broker.BaseUser, Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
@@ -233,6 +232,28 @@ func TestRequestsToBases(t *testing.T) {
 	}
 }
 
+// Inside the cluster a base is reached at the address of its Pod, unless that is away.
+func TestBasesInsideTheCluster(t *testing.T) {
+	b := newBench(t)
+	m := b.add(t, 1)[0]
+	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	if ip, err := remote.Address(t.Context(), b.running[Name+"-0"]); err == nil { // else this machine has no network
+		want = net.JoinHostPort(ip, port)
+	}
+	if got := m.Inside(); got != want {
+		t.Errorf("it is reached at %q, want %q", got, want)
+	}
+	b.lose(Name + "-0")
+	b.until(t, 2)
+	if addr := m.Inside(); addr != "" {
+		t.Errorf("in a Pod that is away it is reached at %s", addr)
+	}
+}
+
 // A Pod that is lost takes its bases with it, and no others; that is told; when it is back they
 // are too.
 func TestBasesComeBackWithTheirPod(t *testing.T) {
@@ -300,6 +321,28 @@ func TestPodThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// The traffic agent is waited for, and what keeps its Pod from running is said.
+func TestWaitAgent(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AgentName + "-0"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
+	}}}
+	b := newBench(t, pod)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("not within a second"))
+	defer cancel()
+	const want = "the Pod koupsandbox-agent-0 does not run: not within a second; its container waits: ErrImagePull no such image"
+	if err := b.pods.WaitAgent(ctx); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+	pod.Status.Phase = corev1.PodRunning
+	if _, err := b.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.pods.WaitAgent(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestHTTPTunnelIsRefused(t *testing.T) {
 	b := newBench(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)
@@ -333,16 +376,38 @@ func TestNeighbourStays(t *testing.T) {
 
 func TestRemove(t *testing.T) {
 	b := newBench(t)
+	b.pods.o.AgentImage = "koupsandbox"
+	for range 2 { // again is fine
+		if err := b.pods.EnsureAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := b.pods.Ensure(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	if err := Remove(t.Context(), b.client, "s"); err != nil {
+	all := b.client.AppsV1().StatefulSets(namespace)
+	there, err := all.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it is there: %v", err)
+	var got []string
+	for _, s := range there.Items {
+		c := s.Spec.Template.Spec.Containers[0]
+		got = append(got, fmt.Sprintf("%s: %d of %s, %s", s.Name, *s.Spec.Replicas, c.Image, strings.Join(c.Command, " ")))
 	}
-	if err := Remove(t.Context(), b.client, "s"); err != nil {
-		t.Errorf("again: %v", err)
+	want := []string{
+		"koupsandbox-agent: 1 of koupsandbox, /koupsandbox traffic-agent --idle",
+		"koupsandbox-bases: 2 of i, /fakebase --idle",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("StatefulSets (-want +got):\n%s", d)
+	}
+	for range 2 {
+		if err := Remove(t.Context(), b.client, "s"); err != nil {
+			t.Fatal(err)
+		}
+		if there, err := all.List(t.Context(), metav1.ListOptions{}); err != nil || len(there.Items) > 0 {
+			t.Errorf("there are %d, error %v", len(there.Items), err)
+		}
 	}
 }

@@ -62,7 +62,7 @@ func BenchmarkRequest(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			picks, dial := r.generator.ways("g", &p)
+			picks, dial := r.generator.ways("g", &p, nil)
 			q := newRequester("g", p, picks, dial)
 			defer q.close()
 			b.ReportAllocs()

@@ -3,6 +3,7 @@
 //
 //	target.go    Target, Targets: the bases, by address and by run
 //	route.go     which endpoints of a Service may be picked: kube-proxy's rules; pure
+//	choice.go    Choice, Picks: what a stream picks from that follows nothing itself
 //	gateway.go   Gateway: follows Services and EndpointSlices; Pick and Dial
 //	follow.go    how they are followed while the API server comes and goes
 //	proxy.go     the Gateway as an HTTP proxy
@@ -21,5 +22,5 @@
 // endpoint of a Service at the moment of a connection, and dials the listener on
 // this machine that belongs to the base behind it. Where bases have addresses that a
 // cluster routes, package agent has a Generator in the cluster's network, which sends to
-// the addresses of Services.
+// the addresses of Services, or to bases that it is told of.
 package traffic

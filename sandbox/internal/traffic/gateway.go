@@ -67,11 +67,6 @@ type stickyKey struct {
 	port, client string
 }
 
-type stick struct {
-	ip   string
-	last time.Time
-}
-
 // Route is the way to a Service.
 type Route struct {
 	Namespace, Service string
@@ -210,6 +205,18 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 }
 
+// Settle waits until the Services are known, which is an error if ctx ends before, and then, for up
+// to 2 s, until one has an endpoint: a Pod is Ready some moments before its Service knows.
+func (g *Gateway) Settle(ctx context.Context, r Route) error {
+	if err := g.Ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	g.settle(ctx, r)
+	return nil
+}
+
 // settle waits until a Service has an endpoint, or ctx ends.
 func (g *Gateway) settle(ctx context.Context, r Route) {
 	for {
@@ -245,39 +252,57 @@ func (g *Gateway) Pick(r Route) (Target, error) {
 }
 
 func (g *Gateway) choose(r Route) (endpoint, error) {
-	key := r.key()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b, ok := g.backends[key]
-	if !ok {
-		return endpoint{}, fmt.Errorf("%w: there is no Service %s", ErrNoEndpoint, key)
-	}
-	p, ok := b.port(r.Port)
-	if !ok {
-		return endpoint{}, fmt.Errorf("%w: Service %s has no port %q", ErrNoEndpoint, key, r.Port)
-	}
-	if len(p.endpoints) == 0 {
-		return endpoint{}, fmt.Errorf("%w: Service %s has none that is ready, or that serves while it terminates", ErrNoEndpoint, key)
+	p, affinity, none := g.endpoints(r)
+	if none != "" {
+		return endpoint{}, fmt.Errorf("%w: %s", ErrNoEndpoint, none)
 	}
 	draw := g.rnd.IntN
 	if r.draw != nil {
 		draw = r.draw
 	}
-	if b.affinity <= 0 {
+	if affinity <= 0 {
 		return p.endpoints[draw(len(p.endpoints))], nil
 	}
-	k, now := stickyKey{key, p.name, r.Client}, g.o.Clock.Now()
-	if s, ok := g.sticky[k]; ok && now.Sub(s.last) < b.affinity {
-		for _, e := range p.endpoints {
-			if e.ip == s.ip {
-				g.sticky[k] = stick{e.ip, now}
-				return e, nil
-			}
+	k := stickyKey{r.key(), p.name, r.Client}
+	s := g.sticky[k]
+	i := s.choose(len(p.endpoints), func(i int) string { return p.endpoints[i].ip }, affinity, g.o.Clock.Now(), draw)
+	g.sticky[k] = s
+	return p.endpoints[i], nil
+}
+
+// endpoints are what may be picked, and how long a client stays with one; none says why there are
+// none. g.mu is held.
+func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, none string) {
+	b, ok := g.backends[r.key()]
+	if !ok {
+		return nil, 0, fmt.Sprintf("there is no Service %s", r.key())
+	}
+	p, ok = b.port(r.Port)
+	if !ok {
+		return nil, 0, fmt.Sprintf("Service %s has no port %q", r.key(), r.Port)
+	}
+	if len(p.endpoints) == 0 {
+		return nil, 0, fmt.Sprintf("Service %s has none that is ready, or that serves while it terminates", r.key())
+	}
+	return p, b.affinity, ""
+}
+
+// Choice is what Pick chooses from, of which it knows no more than addresses and Pods, and a channel
+// that is closed when that may have changed. It does not wait; see Settle.
+func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p, affinity, none := g.endpoints(r)
+	c.Affinity, c.None = affinity, none
+	if none == "" {
+		c.Targets = make([]Target, len(p.endpoints))
+		for i, e := range p.endpoints {
+			c.Targets[i] = Target{IP: e.ip, Pod: e.pod}
 		}
 	}
-	e := p.endpoints[draw(len(p.endpoints))]
-	g.sticky[k] = stick{e.ip, now}
-	return e, nil
+	return c, g.change
 }
 
 // Dial picks an endpoint and connects to the base behind it. It waits until the

@@ -77,14 +77,20 @@ const settleTime = 2 * time.Second
 // have: a Pod is Ready some moments before its Service knows, and those are no loss of
 // the rollout's. A run has each name once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
+	return g.BeginWith(ctx, group, spec, nil)
+}
+
+// BeginWith starts a stream that picks from what somebody else tells it, and does not wait for any of
+// that. It is Begin if picks is nil.
+func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told *Picks) error {
 	p, err := spec.plan()
 	if err != nil {
 		return err
 	}
 	spec = p.Spec
-	picks, dial := g.ways(group, &p)
+	picks, dial := g.ways(group, &p, told)
 	r := newRequester(group, p, picks, dial)
-	err = g.settle(ctx, r)
+	err = g.settle(ctx, r, told)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -118,43 +124,52 @@ func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 }
 
 // settle waits for what a stream needs, and for its first endpoint.
-func (g *Generator) settle(ctx context.Context, r *requester) error {
+func (g *Generator) settle(ctx context.Context, r *requester, told *Picks) error {
 	p := r.spec
 	select {
 	case <-g.started:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if p.Route() == RouteGateway {
-		if err := g.o.Gateway.Ready(ctx); err != nil {
-			return err
-		}
-	}
-	settling, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	switch p.Route() {
-	case RouteKubeProxy:
+	switch {
+	case told != nil:
+	case p.Route() == RouteKubeProxy:
+		settling, cancel := context.WithTimeout(ctx, settleTime)
+		defer cancel()
 		r.reach(settling)
-	case RouteGateway:
-		g.o.Gateway.settle(settling, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
+	case p.Route() == RouteGateway:
+		return g.o.Gateway.Settle(ctx, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
 	}
 	return nil
 }
 
 // ways says where each request of a stream goes, and each connection that is kept.
-func (g *Generator) ways(group string, p *plan) (func() (Target, error), func(context.Context) (net.Conn, error)) {
-	switch p.Route() {
-	case RouteBases:
-		turn := &turn{names: p.Bases}
-		return func() (Target, error) { return turn.next(g.o.Targets.Group(group)) }, nil
-	case RouteKubeProxy:
+func (g *Generator) ways(group string, p *plan, told *Picks) (func() (Target, error), func(context.Context) (net.Conn, error)) {
+	var draw func(n int) int
+	if p.Seed != 0 {
+		draw = rand.New(rand.NewPCG(p.Seed, 0)).IntN
+	}
+	switch {
+	case p.Route() == RouteBases:
+		turn, all := &turn{names: p.Bases}, func() []Target { return g.o.Targets.Group(group) }
+		if told != nil {
+			all = told.targets
+		}
+		return func() (Target, error) { return turn.next(all()) }, nil
+	case p.Route() == RouteKubeProxy:
 		service := Target{IP: p.Address, Web: p.Address}
 		return func() (Target, error) { return service, nil }, nil
+	case told != nil:
+		pick := func() (Target, error) { return told.pick(draw) }
+		return pick, func(ctx context.Context) (net.Conn, error) {
+			t, err := pick()
+			if err != nil {
+				return nil, err
+			}
+			return connect(ctx, t, t.Web)
+		}
 	}
-	route := Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port, Client: group + "/" + p.Name}
-	if p.Seed != 0 {
-		route.draw = rand.New(rand.NewPCG(p.Seed, 0)).IntN
-	}
+	route := Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port, Client: group + "/" + p.Name, draw: draw}
 	return func() (Target, error) { return g.o.Gateway.Pick(route) },
 		func(ctx context.Context) (net.Conn, error) {
 			c, _, err := g.o.Gateway.Dial(ctx, route)

@@ -62,6 +62,8 @@ type Record struct {
 const (
 	// RouteGateway: the sandbox's gateway picks an endpoint of the Service.
 	RouteGateway = "gateway"
+	// RouteAgent: an agent in the cluster does, as the gateway would.
+	RouteAgent = "agent"
 	// RouteKubeProxy: the cluster's own kube-proxy does.
 	RouteKubeProxy = "kube-proxy"
 	// RouteBases: nobody picks, each base is asked in turn.
@@ -73,6 +75,8 @@ func Through(route string) string {
 	switch route {
 	case RouteGateway:
 		return "through the gateway"
+	case RouteAgent:
+		return "from within the cluster"
 	case RouteKubeProxy:
 		return "through kube-proxy"
 	default:
@@ -93,7 +97,7 @@ type LostRequest struct {
 type Summary struct {
 	// Name of the stream.
 	Name string `json:"name"`
-	// Route is RouteGateway, RouteKubeProxy or RouteBases.
+	// Route is RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 	Route string `json:"route"`
 	// Sent is how many were due; Open how many have no result yet.
 	Sent int `json:"sent"`

@@ -38,7 +38,7 @@ func newRequester(group string, spec plan, picks func() (Target, error), dial fu
 	switch route := spec.Route(); {
 	case route == RouteKubeProxy:
 		r.transport.DialContext = func(ctx context.Context, _, addr string) (net.Conn, error) { return dialService(ctx, addr) }
-	case route == RouteGateway && spec.Reuse:
+	case (route == RouteGateway || route == RouteAgent) && spec.Reuse:
 		// A client with a pool has an endpoint for each connection, not for each request.
 		r.picks = nil
 		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }

@@ -39,6 +39,9 @@ type Spec struct {
 	// every connection goes there as it is, and kube-proxy picks the endpoint. Default:
 	// the gateway picks.
 	Address string `json:"address,omitempty"`
+	// Inside says that the stream is sent from within the cluster to bases there, and told which
+	// there are. Default: it is sent from this machine, or to an Address.
+	Inside bool `json:"inside,omitempty"`
 	// Seed makes the choice of endpoints repeatable. Default: that of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
 	// Duration and Total bound the stream. Default, and at most: MaxDuration and
@@ -96,13 +99,15 @@ func (s Spec) Complete() (Spec, error) {
 	return p.Spec, err
 }
 
-// Route is what leads the requests to a base: RouteGateway, RouteKubeProxy or RouteBases.
+// Route is what leads the requests to a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 func (s Spec) Route() string {
 	switch {
 	case s.Via == v1alpha1.ViaBases:
 		return RouteBases
 	case s.Address != "":
 		return RouteKubeProxy
+	case s.Inside:
+		return RouteAgent
 	default:
 		return RouteGateway
 	}

@@ -128,15 +128,19 @@ func value(v any) string {
 }
 
 // sums of the requests of runs.
-type sums struct{ sent, lost, open, streams, proxied int }
+type sums struct {
+	sent, lost, open, streams int
+	elsewhere                 map[string]int // requests that this machine's gateway has not led, by route
+}
 
 // sum adds up the requests of runs.
 func sum(runs ...*scenario.Run) (s sums) {
+	s.elsewhere = map[string]int{}
 	for _, run := range runs {
 		for _, t := range run.Traffic {
 			s.sent, s.lost, s.open, s.streams = s.sent+t.Sent, s.lost+t.Summary.Lost, s.open+t.Open, s.streams+1
-			if t.Route == traffic.RouteKubeProxy {
-				s.proxied += t.Sent
+			if t.Route == traffic.RouteKubeProxy || t.Route == traffic.RouteAgent {
+				s.elsewhere[t.Route] += t.Sent
 			}
 		}
 	}
@@ -151,12 +155,14 @@ func requests(runs ...*scenario.Run) string {
 		return ""
 	}
 	text := count(s.sent, "request", "requests")
-	switch s.proxied {
-	case 0:
-	case s.sent:
-		text += " through kube-proxy"
-	default:
-		text += fmt.Sprintf(", %s of them through kube-proxy", Number(s.proxied))
+	for _, route := range slices.Sorted(maps.Keys(s.elsewhere)) {
+		switch n := s.elsewhere[route]; n {
+		case 0:
+		case s.sent:
+			text += " " + traffic.Through(route)
+		default:
+			text += fmt.Sprintf(", %s of them %s", Number(n), traffic.Through(route))
+		}
 	}
 	text += fmt.Sprintf(", %s lost", Number(s.lost))
 	if s.open > 0 {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == program {
 		conn, err := stdio.Standard()
 		if err == nil {
-			err = Serve(context.Background(), conn)
+			err = Serve(context.Background(), conn, 0)
 		}
 		if err != nil {
 			panic(err)
@@ -112,7 +112,7 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 	p := &inMemory{end: end, done: make(chan struct{}), why: errors.New("the node went away")}
 	go func() {
 		defer close(p.done)
-		if err := Serve(ctx, there); err != nil {
+		if err := Serve(ctx, there, 0); err != nil {
 			p.why = err
 		}
 	}()
@@ -125,7 +125,7 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 // begin starts a stream of group g to an address.
 func (r *rig) begin(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
-	if err := r.Begin(t.Context(), "g", spec(name, address, change...)); err != nil {
+	if err := r.Begin(t.Context(), "g", spec(name, address, change...), nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -280,7 +280,7 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	}
 
 	// The next stream has another agent.
-	if err := r.Begin(t.Context(), "g", spec("s", "127.0.0.1:1")); !errors.Is(err, traffic.ErrStreamExists) {
+	if err := r.Begin(t.Context(), "g", spec("s", "127.0.0.1:1"), nil); !errors.Is(err, traffic.ErrStreamExists) {
 		t.Errorf("a second stream of the name gave %v", err)
 	}
 	r.begin(t, "next", serve(t, answers))
@@ -312,7 +312,7 @@ func TestDrop(t *testing.T) {
 	r.begin(t, "s", serve(t, hangs))
 	r.begin(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
 	<-r.lost
-	if err := r.Begin(t.Context(), "other", spec("s", serve(t, answers))); err != nil {
+	if err := r.Begin(t.Context(), "other", spec("s", serve(t, answers)), nil); err != nil {
 		t.Fatal(err)
 	}
 	r.Drop(t.Context(), "g")
@@ -338,17 +338,17 @@ func TestBeginRefuses(t *testing.T) {
 	}{
 		{air, `traffic "s": via is "air"; it is service or bases`},
 		{spec("s", "127.0.0.1:1"), `starting traffic "s": starting a traffic agent: no such container`},
-		{spec("s", ""), "the traffic agent sends to the addresses of Services only"},
+		{spec("s", ""), "the traffic agent sends to the addresses of Services, or to bases inside"},
 		{spec("s", "stock:80"), `traffic "s": address "stock:80" is no IP:port`},
 	} {
-		if err := r.Begin(t.Context(), "g", c.spec); err == nil || err.Error() != c.want {
+		if err := r.Begin(t.Context(), "g", c.spec, nil); err == nil || err.Error() != c.want {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}
 	r.begin(t, "s", serve(t, answers)) // the name is free, and an agent runs by now
 	r.stop()
 	<-r.agents[0].done
-	if err := r.Begin(t.Context(), "g", spec("late", "127.0.0.1:1")); !errors.Is(err, errNotRunning) {
+	if err := r.Begin(t.Context(), "g", spec("late", "127.0.0.1:1"), nil); !errors.Is(err, errNotRunning) {
 		t.Errorf("after the end, Begin gave %v", err)
 	}
 	if l := len(r.lost); l != 0 {

@@ -1,10 +1,13 @@
 // Package agent sends requests from within the network of a cluster, where the
-// cluster's own kube-proxy leads them to the bases.
+// cluster's own kube-proxy leads them to the bases; or, where bases share the addresses of
+// Pods, the agent picks among the ones that it is told of, as kube-proxy would.
 //
 //	methods.go  what can be asked of an agent, with package rpc
 //	serve.go    Serve: the agent, a traffic.Generator behind one connection
 //	remote.go   Remote: the streams of agents, for the daemon
 //	session.go  session: one agent that runs
+//	telling.go  telling: keeps it informed of what a stream may pick from
+//	choice.go   Source, and how two choices differ
 //
 // The agent is this program again, started in a node of the cluster. It hears and
 // answers over its standard streams, so it needs no port and no password, and it
@@ -16,5 +19,10 @@
 // that is measured lies between two times of the agent.
 package agent
 
-// Command is the hidden command of koupsandbox that is an agent.
-const Command = "traffic-agent"
+// Command is the hidden command of koupsandbox that is an agent. With the flag Idle it does nothing, in
+// a Pod in which an agent is started later. The flag Patience is that of Serve.
+const (
+	Command  = "traffic-agent"
+	Idle     = "idle"
+	Patience = "patience"
+)

@@ -8,7 +8,9 @@ import (
 // What can be asked of an agent. Stop and Drop count when the lost requests that the agent knew of
 // have been told.
 const (
+	of        rpc.Unary[rpc.None, string]                       = "Version"
 	begin     rpc.Unary[beginRequest, rpc.None]                 = "Begin"
+	tell      rpc.Unary[tellRequest, rpc.None]                  = "Tell"
 	summaries rpc.Unary[string, []traffic.Summary]              = "Summaries" // of a group
 	stop      rpc.Unary[streamRequest, rpc.After[*traffic.End]] = "Stop"
 	drop      rpc.Unary[string, rpc.After[rpc.None]]            = "Drop" // a group
@@ -19,6 +21,14 @@ const (
 type beginRequest struct {
 	Group string       `json:"group"`
 	Spec  traffic.Spec `json:"spec"`
+	// Choice is what the stream may pick from at first, if it is sent to bases.
+	Choice traffic.Choice `json:"choice,omitzero"`
+}
+
+// tellRequest says what has become different in what a stream may pick from.
+type tellRequest struct {
+	streamRequest
+	difference
 }
 
 type streamRequest struct {

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 // errNotRunning is returned by Begin after the end of Start.
@@ -39,6 +41,7 @@ type Remote struct {
 
 	mu      sync.Mutex     // guards what follows
 	run     func(*session) // tells what an agent tells, until it ends; nil while Start does not run
+	inform  func(*telling) // tells an agent what a stream picks from; nil while Start does not run
 	session *session       // for new streams; nil = none runs
 	groups  map[string][]*stream
 	wg      sync.WaitGroup
@@ -51,6 +54,7 @@ type stream struct {
 	// begun is false while the agent is asked to begin it, over true when it was stopped.
 	begun, over bool
 	last        traffic.Summary // as far as known
+	telling     *telling        // nil = the agent need not be told anything
 }
 
 // New returns a Remote without streams, which starts no agent.
@@ -69,11 +73,12 @@ func New(o Options) *Remote {
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.run = func(s *session) { r.follow(ctx, s) }
+	r.inform = func(t *telling) { r.wg.Go(func() { t.run(ctx, r.o.Logger) }) }
 	r.mu.Unlock()
 	close(r.started)
 	<-ctx.Done()
 	r.mu.Lock()
-	r.run = nil
+	r.run, r.inform = nil, nil
 	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
@@ -106,6 +111,13 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("starting a traffic agent: %w", err)
 	}
 	s = newSession(p)
+	theirs, err := ask(ctx, s, of, rpc.None{})
+	if err == nil {
+		err = version.Agree("the traffic agent", theirs, version.Of())
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.run == nil {
@@ -146,9 +158,10 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 	}
 }
 
-// Begin starts a stream of a run, whose Spec has an Address, in the agent, and starts
-// the agent if none runs. It waits first until Start runs. See traffic.Generator.Begin.
-func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec) error {
+// Begin starts a stream of a run in the agent, and starts the agent if none runs. Its Spec has an
+// Address, or is Inside: then source, which is called until the stream is stopped, says what it may
+// pick from. It waits first until Start runs. See traffic.Generator.Begin.
+func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
 		return err
@@ -161,11 +174,23 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec) err
 	if err := r.add(group, x); err != nil {
 		return err
 	}
-	_, err = ask(ctx, s, begin, beginRequest{group, spec})
+	request := beginRequest{Group: group, Spec: spec}
+	if source != nil {
+		x.telling = newTelling(s, streamRequest{group, spec.Name}, source)
+		request.Choice = x.telling.first()
+	}
+	_, err = ask(ctx, s, begin, request)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
 		err = s.ended() // from now on that would be told
+	}
+	if err == nil && x.telling != nil {
+		if r.inform == nil {
+			err = errNotRunning
+		} else {
+			r.inform(x.telling)
+		}
 	}
 	if err != nil {
 		r.groups[group] = slices.DeleteFunc(r.groups[group], func(y *stream) bool { return y == x })
@@ -242,10 +267,28 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, er
 	if err != nil {
 		return nil, fmt.Errorf("what became of the requests of traffic %q is not known: %w", name, err)
 	}
+	x.telling.stop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x.over, x.last = true, end.Answer.Summary
 	return end.Answer, nil
+}
+
+// Told blocks until the agents know what their streams may pick from now, or ctx ends.
+func (r *Remote) Told(ctx context.Context) {
+	r.mu.Lock()
+	var all []*telling
+	for _, streams := range r.groups {
+		for _, x := range streams {
+			if x.begun && !x.over && x.telling != nil {
+				all = append(all, x.telling)
+			}
+		}
+	}
+	r.mu.Unlock()
+	for _, t := range all {
+		t.wait(ctx)
+	}
 }
 
 // Records calls sink for every request of a stream so far. See
@@ -269,6 +312,9 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 func (r *Remote) Drop(ctx context.Context, group string) {
 	r.mu.Lock()
 	s := r.session
+	for _, x := range r.groups[group] {
+		x.telling.stop()
+	}
 	delete(r.groups, group)
 	r.mu.Unlock()
 	if s == nil {

@@ -6,42 +6,59 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 // Serve sends what a Remote on the other side of conn asks for, until conn or ctx
-// ends. Then it cuts its streams off, and returns when they have ended.
-func Serve(ctx context.Context, conn net.Conn) error {
+// ends, or the other side has said nothing for longer than patience; 0 = for ever. Then it cuts its
+// streams off, and returns when they have ended.
+func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 	var told rpc.Queue[traffic.LostRequest] // without a limit: a stream tells no more than traffic.MaxLost
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { told.Put(l) }})
 	ctx, cancel := context.WithCancel(ctx)
 	var err error
 	var running sync.WaitGroup
 	running.Go(func() { err = generator.Start(ctx) })
-	stdio.Serve(ctx, conn, handler(generator, &told), 0)
+	stdio.Serve(ctx, conn, handler(generator, &told), patience)
 	cancel()
 	running.Wait()
 	return err
 }
 
 func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Handler {
-	mux := http.NewServeMux()
+	mux, known := http.NewServeMux(), &choices{all: map[streamRequest]*held{}}
 	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.None, error) {
-		if r.Spec.Address == "" {
-			return rpc.None{}, errors.New("the traffic agent sends to the addresses of Services only")
+		if !r.Spec.Inside {
+			if r.Spec.Address == "" {
+				return rpc.None{}, errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
+			}
+			return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
 		}
-		return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
+		err := g.BeginWith(ctx, r.Group, r.Spec, known.begin(streamRequest{r.Group, r.Spec.Name}, r.Choice))
+		if err != nil {
+			known.forget(r.Group, r.Spec.Name)
+		}
+		return rpc.None{}, err
+	})
+	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
+	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
+		known.tell(r.streamRequest, r.difference)
+		return rpc.None{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) { return g.Summaries(group), nil })
 	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.End], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
+		known.forget(r.Group, r.Name)
 		return rpc.After[*traffic.End]{Answer: end, Count: told.Count()}, err
 	})
 	drop.Handle(mux, func(_ context.Context, group string) (rpc.After[rpc.None], error) {
 		g.Drop(group)
+		known.forget(group, "")
 		return rpc.After[rpc.None]{Count: told.Count()}, nil
 	})
 	records.Handle(mux, func(ctx context.Context, r streamRequest, send func(traffic.Record)) error {

@@ -209,7 +209,7 @@ func (s *Stage) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 // summary says in a line what became of a stream.
 func (x Stream) summary() string {
 	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
-	if x.End.Route == traffic.RouteKubeProxy {
+	if x.End.Route == traffic.RouteKubeProxy || x.End.Route == traffic.RouteAgent {
 		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, traffic.Through(x.End.Route), x.End.Lost)
 	}
 	var parts []string

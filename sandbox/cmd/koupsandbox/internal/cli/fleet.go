@@ -46,7 +46,7 @@ func (s *commands) runFleet(c *cli.Context) error {
 // fleetSettings are those of up that a fleet can have.
 func fleetSettings() []cli.Flag {
 	have := []string{
-		"config", "per-pod", "base-image", "controller-image", "context", "kubeconfig", "i-know-what-i-do", "env", "broker", "broker-username",
+		"config", "per-pod", "base-image", "agent-image", "controller-image", "context", "kubeconfig", "i-know-what-i-do", "env", "broker", "broker-username",
 		"broker-password-file", "broker-ca", "broker-cert", "broker-key", "broker-consent", "wait",
 	}
 	return slices.DeleteFunc(settings(), func(f cli.Flag) bool {

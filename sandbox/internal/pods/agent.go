@@ -1,0 +1,71 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
+)
+
+const (
+	agentProgram = "/koupsandbox"
+	agentPod     = AgentName + "-0"
+	// agentTime is how long the Pod of the agent may take: its node may have to pull the image.
+	agentTime = time.Minute
+)
+
+// EnsureAgent has the cluster run the Pod of the traffic agent. It does not wait for it. It refuses to
+// touch a StatefulSet of somebody else.
+func (p *Pods) EnsureAgent(ctx context.Context) error {
+	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command, "--"+agent.Idle)); err != nil {
+		return fmt.Errorf("starting the Pod of the traffic agent: %w", err)
+	}
+	return nil
+}
+
+// WaitAgent blocks until the Pod of the traffic agent runs. When ctx ends before, the error says why it
+// does not.
+func (p *Pods) WaitAgent(ctx context.Context) error {
+	err := wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+		pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, agentPod, metav1.GetOptions{})
+		return err == nil && pod.Status.Phase == corev1.PodRunning, nil // the API server may be busy
+	})
+	if err != nil {
+		err = fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx))
+		if why := p.condition(context.WithoutCancel(ctx), agentPod); why != "" {
+			err = fmt.Errorf("%w; %s", err, why)
+		}
+	}
+	return err
+}
+
+// LaunchAgent starts the traffic agent in its Pod, and blocks until it answers, for up to a minute, in
+// which the Pod may come. What the agent has to say goes to log.
+func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	defer cancel()
+	for {
+		conn, err := p.execute(ctx, agentPod, log, agentProgram, agent.Command, "--"+agent.Patience, patience)
+		if err == nil {
+			go func() { // ends with the connection
+				_ = hold(context.WithoutCancel(ctx), conn) // says why it ends
+				_ = conn.Close()
+			}()
+			return conn, nil
+		}
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			if why := p.condition(context.WithoutCancel(ctx), agentPod); why != "" {
+				err = fmt.Errorf("%w; %s", err, why)
+			}
+			return nil, fmt.Errorf("the Pod %s does not answer within %s: %w", agentPod, agentTime, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// Whatever a choice was, with the difference it is the next one; without one nothing is told.
+func TestDifference(t *testing.T) {
+	choices := rapid.Custom(func(t *rapid.T) traffic.Choice {
+		var c traffic.Choice
+		for _, ip := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}), rapid.ID).Draw(t, "ips") {
+			c.Targets = append(c.Targets, traffic.Target{IP: ip, Web: rapid.SampledFrom([]string{"a:1", "b:1"}).Draw(t, "web")})
+		}
+		if c.Targets = ordered(c.Targets); len(c.Targets) == 0 {
+			c.None = rapid.SampledFrom([]string{"", "no Service"}).Draw(t, "none")
+		}
+		return c
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		was, is := choices.Draw(t, "was"), choices.Draw(t, "is")
+		d, same := between(was, is)
+		if same != cmp.Equal(was, is) {
+			t.Fatalf("between %+v and %+v: same is %v", was, is, same)
+		}
+		if diff := cmp.Diff(is, d.after(was)); !same && diff != "" {
+			t.Fatalf("after the difference (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// source is what somebody says who can follow Services and bases.
+type source struct {
+	mu     sync.Mutex
+	choice traffic.Choice
+	change chan struct{}
+}
+
+func (s *source) get() (traffic.Choice, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.choice, s.change
+}
+
+func (s *source) set(c traffic.Choice) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.choice = c
+	if s.change != nil {
+		close(s.change)
+	}
+	s.change = make(chan struct{})
+}
+
+// base answers with a version.
+func base(t *testing.T, ip, version string) traffic.Target {
+	addr := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"`+version+`"}`) })
+	return traffic.Target{IP: ip, Base: "base-" + version, Web: addr}
+}
+
+// A stream to bases follows what it is told, in whatever way it is sent.
+func TestStreamToWhatIsTold(t *testing.T) {
+	for name, change := range map[string]func(*traffic.Spec){
+		"a Service":              func(*traffic.Spec) {},
+		"connections that stay":  func(s *traffic.Spec) { s.Reuse = true },
+		"bases":                  func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases },
+		"a Service, with a seed": func(s *traffic.Spec) { s.Seed = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, from := newRig(t), &source{}
+			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
+			from.set(traffic.Choice{Targets: []traffic.Target{one}})
+			s := spec("s", "", change, func(s *traffic.Spec) { s.Inside, s.Total = true, 0 })
+			if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
+				t.Fatal(err)
+			}
+			answered := func(version string) {
+				t.Helper()
+				eventually(t, func() error {
+					now := r.Summaries(t.Context(), "g")[0]
+					if now.Lost > 0 {
+						t.Fatalf("lost requests: %+v", now)
+					}
+					if now.Versions[version] == 0 {
+						return fmt.Errorf("version %s has answered nothing", version)
+					}
+					return nil
+				})
+			}
+			answered("1")
+			from.set(traffic.Choice{Targets: []traffic.Target{one, two}})
+			if !s.Reuse { // a connection that stays has its endpoint
+				answered("2")
+			}
+			from.set(traffic.Choice{None: "nobody is there"})
+			r.Told(t.Context())
+			if s.Reuse {
+				return
+			}
+			lost := <-r.lost
+			if lost.Record.Result != traffic.NoEndpoint {
+				t.Errorf("lost: %+v", lost.Record)
+			}
+			end, err := r.Stop(t.Context(), "g", "s")
+			if err != nil || end.Route != s.Route() {
+				t.Errorf("the end is %+v, error %v", end, err)
+			}
+			r.Told(t.Context()) // nobody is to be told any more
+		})
+	}
+}
+
+// Once the agent knows, nobody asks a base that has left; the change need not have been announced.
+func TestToldBeforeItLeaves(t *testing.T) {
+	r, from := newRig(t), &source{}
+	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
+	from.choice = traffic.Choice{Targets: []traffic.Target{gone, stays}}
+	s := spec("s", "", func(s *traffic.Spec) { s.Inside, s.Via, s.Total = true, v1alpha1.ViaBases, 0 })
+	if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
+		t.Fatal(err)
+	}
+	from.mu.Lock()
+	from.choice = traffic.Choice{Targets: []traffic.Target{stays}}
+	from.mu.Unlock()
+	r.Told(t.Context())
+	before := r.Summaries(t.Context(), "g")[0]
+	eventually(t, func() error {
+		now := r.Summaries(t.Context(), "g")[0]
+		if now.Versions["2"] < before.Versions["2"]+20 {
+			return errors.New("too little was asked since")
+		}
+		if asked := now.Versions["1"] - before.Versions["1"] - before.Open; asked > 0 {
+			t.Fatalf("the base that has left was asked %d times", asked)
+		}
+		return nil
+	})
+	r.Drop(t.Context(), "g")
+	r.Told(t.Context())
+}

@@ -1,0 +1,78 @@
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Choice is what a stream may pick from.
+type Choice struct {
+	// Targets has each address once.
+	Targets []Target `json:"targets,omitempty"`
+	// Affinity is how long a stream stays with its endpoint; 0 = not at all.
+	Affinity time.Duration `json:"affinity,omitempty"`
+	// None says why there are no Targets.
+	None string `json:"none,omitempty"`
+}
+
+// Picks is what a stream picks from that cannot follow Services and bases itself: whoever can tells
+// it. All methods may be called concurrently.
+type Picks struct {
+	mu     sync.Mutex
+	choice Choice
+	stick  stick
+}
+
+// Set replaces what there was. Nobody changes the targets afterwards.
+func (p *Picks) Set(c Choice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.choice = c
+}
+
+// targets are all that may be picked.
+func (p *Picks) targets() []Target {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.choice.Targets
+}
+
+// pick chooses as Gateway.Pick does. It calls draw while it is locked; nil = at random.
+func (p *Picks) pick(draw func(n int) int) (Target, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.choice.Targets
+	if len(all) == 0 {
+		return Target{}, fmt.Errorf("%w: %s", ErrNoEndpoint, p.choice.None)
+	}
+	if draw == nil {
+		draw = rand.IntN
+	}
+	return all[p.stick.choose(len(all), func(i int) string { return all[i].IP }, p.choice.Affinity, time.Now(), draw)], nil
+}
+
+// stick is the endpoint that a client has picked last, and when it last used it.
+type stick struct {
+	ip   string
+	last time.Time
+}
+
+// choose chooses one of n endpoints by draw, or the one of before while the client stays with it.
+func (s *stick) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time, draw func(n int) int) int {
+	if affinity <= 0 {
+		return draw(n)
+	}
+	if now.Sub(s.last) < affinity {
+		for i := range n {
+			if ip(i) == s.ip {
+				s.last = now
+				return i
+			}
+		}
+	}
+	i := draw(n)
+	*s = stick{ip(i), now}
+	return i
+}
