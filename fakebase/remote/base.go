@@ -48,6 +48,15 @@ func Address(ctx context.Context, transport http.RoundTripper) (string, error) {
 	return ip, nil
 }
 
+// Ahead asks a process that calls Serve how far its clock is ahead of this machine's; see rpc.Client.Ahead.
+func Ahead(ctx context.Context, transport http.RoundTripper) (time.Duration, error) {
+	ahead, err := (&rpc.Client{Transport: transport, Unreachable: errUnreachable}).Ahead(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the time of a base: %w", err)
+	}
+	return ahead, nil
+}
+
 // New has the process behind transport, such as a stdio.Process, make a base, beside those that it
 // has. The base does nothing until Start. The error names every option that is wrong. When the
 // base is no longer needed before it has started, Discard it, or end the process.
@@ -57,7 +66,7 @@ func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, er
 	if err != nil {
 		return nil, err
 	}
-	b.mirror = newMirror(now, l.read)
+	b.mirror = newMirror(now, l.read, o.ahead())
 	b.live(ctx, l)
 	return b, nil
 }
@@ -83,7 +92,7 @@ func (b *Base) Renew(ctx context.Context, transport http.RoundTripper) error {
 	if err != nil {
 		return err
 	}
-	b.renew(now, l.read)
+	b.renew(now, l.read, o.ahead())
 	b.live(ctx, l)
 	b.state.Lock()
 	defer b.state.Unlock()

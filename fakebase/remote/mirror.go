@@ -15,9 +15,10 @@ import (
 type mirror struct {
 	ip string // says where a listener is that names no host
 
-	mu       sync.Mutex // held while watchers and tracers are told
-	read     *rpc.Mark  // of the messages of the process
-	earlier  uint64     // number of the last event of the processes before
+	mu       sync.Mutex    // held while watchers and tracers are told
+	ahead    time.Duration // of the process's clock
+	read     *rpc.Mark     // of the messages of the process
+	earlier  uint64        // number of the last event of the processes before
 	status   fakebase.Status
 	httpAddr string // of the last listener of arklet
 	faults   []fault.Status
@@ -31,17 +32,17 @@ type (
 	tracer  struct{ fn func(fakebase.Trace) }
 )
 
-func newMirror(now snapshot, read *rpc.Mark) *mirror {
-	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read}
+func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
+	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read, ahead: ahead}
 	m.setStatus(now.Status)
 	return m
 }
 
 // renew goes on with another process. Nothing comes from the one before.
-func (m *mirror) renew(now snapshot, read *rpc.Mark) {
+func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read, m.earlier, m.faults = read, m.events, now.Faults
+	m.read, m.ahead, m.earlier, m.faults = read, ahead, m.events, now.Faults
 	m.setStatus(now.Status)
 }
 
@@ -54,7 +55,7 @@ func (m *mirror) apply(t message) {
 		m.faults = *t.Faults
 	}
 	if t.Trace != nil {
-		t.Trace.Time = t.Trace.Time.Local()
+		t.Trace.Time = m.here(t.Trace.Time)
 		for _, x := range m.tracers {
 			x.fn(*t.Trace)
 		}
@@ -62,6 +63,7 @@ func (m *mirror) apply(t message) {
 	if t.Event != nil && t.Status != nil {
 		m.setStatus(*t.Status)
 		t.Event.Seq += m.earlier
+		t.Event.Time = m.here(t.Event.Time)
 		m.tell(*t.Event)
 	}
 }
@@ -77,10 +79,9 @@ func (m *mirror) end(why string) {
 	}
 }
 
-// setStatus notes a state. Its times are read here, so they are shown as those of
-// this process.
+// setStatus notes a state.
 func (m *mirror) setStatus(s fakebase.Status) {
-	s.Started = local(s.Started)
+	s.Started = m.here(s.Started)
 	s.WebAddr, s.HTTPAddr = m.reachable(s.WebAddr), m.reachable(s.HTTPAddr)
 	m.status = s
 	if s.HTTPAddr != "" {
@@ -89,7 +90,6 @@ func (m *mirror) setStatus(s fakebase.Status) {
 }
 
 func (m *mirror) tell(e fakebase.Event) {
-	e.Time = e.Time.Local()
 	m.events = e.Seq
 	for _, w := range m.watchers {
 		w.fn(e)
@@ -108,11 +108,12 @@ func (m *mirror) reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func local(t time.Time) time.Time {
+// here is a time of the process by the clock of this machine.
+func (m *mirror) here(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Local()
+	return t.Add(-m.ahead).Local()
 }
 
 // Status tells what the base was like after the last thing that Watch told: of what

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 )
@@ -19,6 +20,18 @@ type Options struct {
 	BrokerCA []byte
 	// BrokerCert and BrokerKey are a client certificate for it, in PEM. Default: none.
 	BrokerCert, BrokerKey []byte
+	// Ahead says how far the clock of the process, which may run on another machine, is ahead of this
+	// one's: what the base tells has the times of this one. It is called by New and Renew. Default: not
+	// at all.
+	Ahead func() time.Duration `json:"-"`
+}
+
+// ahead is Ahead with its default.
+func (o *Options) ahead() time.Duration {
+	if o.Ahead == nil {
+		return 0
+	}
+	return o.Ahead()
 }
 
 // brokerTLS is nil when the broker needs nothing but the system's authorities.

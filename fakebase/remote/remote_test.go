@@ -390,6 +390,28 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 }
 
+// What a base tells has the times of this machine, whatever the clock of its own says.
+func TestClockOfAnotherMachine(t *testing.T) {
+	began := time.Now()
+	b, err := remote.New(t.Context(), newProcess(t), remote.Options{Options: options(), Ahead: func() time.Duration { return time.Hour }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, done := watch(t, b), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- b.Start(ctx) }()
+	ready := l.until(t, kind(fakebase.EventReady))
+	for what, at := range map[string]time.Time{"an event": ready.Time, "its start": b.Status().Started} {
+		if earlier := began.Sub(at); earlier < 50*time.Minute || earlier > time.Hour {
+			t.Errorf("%s was %s before the test, want an hour", what, earlier)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestProcessThatEnds(t *testing.T) {
 	p := newProcess(t)
 	b, err := remote.New(t.Context(), p, remote.Options{Options: options()})

@@ -56,6 +56,7 @@ func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger, patience tim
 	handle(mux, h, status, func(_ context.Context, b *fakebase.Base, _ rpc.None) (fakebase.Status, error) { return b.Status(), nil })
 	mux.HandleFunc("POST /"+connect, h.connect)
 	own := http.NewServeMux()
+	rpc.HandleClock(own)
 	address.Handle(own, func(context.Context, rpc.None) (string, error) { return ownAddress() })
 	own.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), nameKey{}, r.PathValue("base")))

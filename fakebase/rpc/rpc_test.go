@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,11 +12,31 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
+
+// The clock of a server's machine is what it is ahead, or behind; what the way of an answer explains is none.
+func TestAhead(t *testing.T) {
+	for name, by := range map[string]time.Duration{"the same": 0, "an hour ahead": time.Hour, "a minute behind": -time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			client, _, _ := serve(t, func(mux *http.ServeMux) {
+				mux.HandleFunc("POST /Clock", func(w http.ResponseWriter, _ *http.Request) {
+					_ = json.NewEncoder(w).Encode(time.Now().Add(by))
+				})
+			})
+			began := time.Now()
+			got, err := client.Ahead(t.Context())
+			took := time.Since(began)
+			if d := got - by; err != nil || d.Abs() > took {
+				t.Errorf("it is %s ahead, want %s, within the %s that it took; error %v", got, by, took, err)
+			}
+		})
+	}
+}
 
 type question struct {
 	Text string `json:"text"`

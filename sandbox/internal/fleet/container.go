@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/fakebase/remote"
@@ -90,7 +91,11 @@ func (p *contained) New(ctx context.Context, o fakebase.Options) (Base, error) {
 	if o.HTTP != nil && o.HTTP.HeartbeatEndpoint != "" {
 		o.HTTP.HeartbeatEndpoint += "/" + p.hostName
 	}
-	b, err := remote.New(ctx, p.Container, remote.Options{Options: o, BrokerCA: p.c.BrokerCA})
+	ahead, err := remote.Ahead(ctx, p.Container) // an engine in a virtual machine has another clock
+	if err != nil {
+		return nil, err
+	}
+	b, err := remote.New(ctx, p.Container, remote.Options{Options: o, BrokerCA: p.c.BrokerCA, Ahead: func() time.Duration { return ahead }})
 	if err != nil {
 		return nil, err // and no interface with a nil in it
 	}

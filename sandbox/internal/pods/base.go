@@ -36,7 +36,9 @@ func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error)
 		return nil, err
 	}
 	pods := p.pod.pods
-	b, err := remote.New(ctx, conn, remote.Options{Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey})
+	b, err := remote.New(ctx, conn, remote.Options{
+		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey, Ahead: p.pod.clockAhead,
+	})
 	if err != nil {
 		return nil, err // and no interface with a nil in it
 	}

@@ -30,11 +30,12 @@ type pod struct {
 	name string
 	used int // places; Pods.mu guards it
 
-	mu     sync.Mutex // guards what follows
-	conn   connection // nil while it is away
-	ip     string     // of the Pod; empty = not known
-	why    error      // why it is away
-	since  time.Time  // it is as it is
+	mu     sync.Mutex    // guards what follows
+	conn   connection    // nil while it is away
+	ip     string        // of the Pod; empty = not known
+	ahead  time.Duration // of its clock
+	why    error         // why it is away
+	since  time.Time     // it is as it is
 	change chan struct{}
 }
 
@@ -45,15 +46,15 @@ func newPod(p *Pods, ordinal int) *pod {
 // run keeps a connection until ctx ends.
 func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		conn, ip, err := x.connect(ctx)
+		conn, err := x.connect(ctx)
 		if err == nil {
-			x.note(conn, ip, nil)
+			x.note(conn, nil)
 			err = hold(ctx, conn)
 			_ = conn.Close() // why it has ended is known
 		}
-		x.note(nil, "", err)
+		x.note(nil, err)
 		if why := x.pods.condition(ctx, x.name); why != "" {
-			x.note(nil, "", fmt.Errorf("%w; %s", err, why))
+			x.note(nil, fmt.Errorf("%w; %s", err, why))
 		}
 		select {
 		case <-time.After(retryPause):
@@ -62,26 +63,44 @@ func (x *pod) run(ctx context.Context) {
 	}
 }
 
-// connect opens a connection, and asks for the Pod's address.
-func (x *pod) connect(ctx context.Context) (connection, string, error) {
+// connect opens a connection, and asks what the Pod knows of itself.
+func (x *pod) connect(ctx context.Context) (connection, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("not within %s", dialTime))
 	defer cancel()
 	conn, err := x.pods.o.dial(ctx, x.name)
 	if err != nil {
-		return nil, "", err
+		return nil, err
+	}
+	ahead, err := remote.Ahead(ctx, conn)
+	if err != nil {
+		_ = conn.Close() // it has ended
+		return nil, err
 	}
 	ip, err := remote.Address(ctx, conn)
 	if err != nil {
 		ip = "" // a Pod without a network runs bases that nobody reaches
 	}
-	return conn, ip, nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ip, x.ahead = ip, ahead
+	return conn, nil
 }
 
 // address is that of the Pod; empty = it is away, or not known.
 func (x *pod) address() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.conn == nil {
+		return ""
+	}
 	return x.ip
+}
+
+// clockAhead is how far the Pod's clock is ahead of this machine's.
+func (x *pod) clockAhead() time.Duration {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.ahead
 }
 
 // hold blocks until a connection ends, or ctx, and says why.
@@ -111,10 +130,10 @@ func hold(ctx context.Context, conn connection) error {
 }
 
 // note takes down how it is, and tells it if that is new.
-func (x *pod) note(conn connection, ip string, why error) {
+func (x *pod) note(conn connection, why error) {
 	x.mu.Lock()
 	news := (conn == nil) != (x.conn == nil)
-	x.conn, x.ip, x.why = conn, ip, why
+	x.conn, x.why = conn, why
 	if news {
 		x.since = time.Now()
 	}

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -245,6 +247,43 @@ func TestLostRequestsAreTold(t *testing.T) {
 	}
 	if told := 1 + len(r.lost); told != end.Lost || end.Lost == 0 || len(end.LostRequests) != end.Lost {
 		t.Errorf("%d were told, %d counted, %d listed", told, end.Lost, len(end.LostRequests))
+	}
+}
+
+// late is an agent whose clock is said to be an hour ahead.
+type late struct{ Process }
+
+func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := p.Process.RoundTrip(r)
+	if err == nil && r.URL.Path == "/Clock" {
+		_ = answer.Body.Close()
+		text, _ := time.Now().Add(time.Hour).MarshalJSON() // of a year that JSON knows
+		answer.Body = io.NopCloser(bytes.NewReader(text))
+	}
+	return answer, err
+}
+
+// Times are those of this machine's clock: an hour before what the agent says.
+func TestClockOfTheAgent(t *testing.T) {
+	r, began := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
+	r.start(t, func(ctx context.Context) (Process, error) {
+		p, err := r.launch(ctx)
+		return late{p}, err
+	})
+	r.begin(t, "s", serve(t, misses))
+	told := <-r.lost
+	end := r.finish(t, "s")
+	times := map[string]time.Time{
+		"a loss that was told": told.Record.Done, "a loss": end.LostRequests[0].Due, "the start": end.Started, "the end": end.Ended,
+		"the first second": end.Seconds[0].Start, "the start so far": r.Summaries(t.Context(), "g")[0].Started,
+	}
+	if err := r.Records(t.Context(), "g", "s", func(record traffic.Record) { times["a record"] = record.Sent }); err != nil {
+		t.Error(err)
+	}
+	for what, at := range times {
+		if earlier := began.Sub(at); earlier < 50*time.Minute || earlier > time.Hour {
+			t.Errorf("%s was %s before the test, want an hour", what, earlier)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@
 //	remote.go   Remote: the streams of agents, for the daemon
 //	session.go  session: one agent that runs
 //	telling.go  telling: keeps it informed of what a stream may pick from
+//	clock.go    times of the agent, by the clock of this machine
 //	choice.go   Source, and how two choices differ
 //
 // The agent is this program again, started in a node of the cluster. It hears and
@@ -14,9 +15,8 @@
 // ends with whoever started it. The ledgers lie in the agent until somebody asks;
 // only lost requests are told at once.
 //
-// Times are those of the agent's clock. Containers have the clock of their machine,
-// which is the daemon's too; an engine in a virtual machine may have another. All
-// that is measured lies between two times of the agent.
+// The agent's machine may have another clock, such as a node, or an engine in a virtual machine. It is
+// asked for its time when the agent starts, and what the agent tells has the times of this machine.
 package agent
 
 // Command is the hidden command of koupsandbox that is an agent. With the flag Idle it does nothing, in

@@ -115,6 +115,9 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	if err == nil {
 		err = version.Agree("the traffic agent", theirs, version.Of())
 	}
+	if err == nil {
+		s.ahead, err = s.client.Ahead(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -245,6 +248,7 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 		}
 		i := slices.IndexFunc(fresh, func(f traffic.Summary) bool { return f.Name == x.name })
 		if i >= 0 && x.on == s && s.ended() == nil {
+			s.here(&fresh[i].Started, &fresh[i].Ended)
 			x.last = fresh[i]
 		}
 		out = append(out, x.last)
@@ -268,6 +272,7 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, er
 		return nil, fmt.Errorf("what became of the requests of traffic %q is not known: %w", name, err)
 	}
 	x.telling.stop()
+	x.on.end(end.Answer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x.over, x.last = true, end.Answer.Summary
@@ -299,7 +304,7 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 		return err
 	}
 	if err = x.on.ended(); err == nil {
-		err = records.Call(ctx, &x.on.client, streamRequest{group, name}, sink)
+		err = records.Call(ctx, &x.on.client, streamRequest{group, name}, func(record traffic.Record) { sink(x.on.record(record)) })
 	}
 	if err != nil {
 		return fmt.Errorf("reading the requests of traffic %q: %w", name, err)

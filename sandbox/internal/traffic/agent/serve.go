@@ -45,6 +45,7 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 		}
 		return rpc.None{}, err
 	})
+	rpc.HandleClock(mux)
 	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
 	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
 		known.tell(r.streamRequest, r.difference)

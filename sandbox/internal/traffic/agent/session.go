@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -32,6 +33,7 @@ var (
 type session struct {
 	process Process
 	client  rpc.Client
+	ahead   time.Duration // of its clock, as rpc.Client.Ahead says
 	told    rpc.Mark      // of the lost requests
 	done    chan struct{} // closed when it has ended
 	err     error         // read after done
@@ -44,6 +46,7 @@ func newSession(p Process) *session {
 // run tells of lost requests until the agent ends, and returns why it has ended.
 func (s *session) run(ctx context.Context, tell func(traffic.LostRequest)) error {
 	err := lost.Call(ctx, &s.client, rpc.None{}, func(l traffic.LostRequest) {
+		l.Record = s.record(l.Record)
 		tell(l)
 		s.told.Add()
 	})
