@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -80,7 +81,7 @@ func TestStreamToWhatIsTold(t *testing.T) {
 			r, from := newRig(t), &source{}
 			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 			from.set(traffic.Choice{Targets: []traffic.Target{one}})
-			s := spec("s", "", change, func(s *traffic.Spec) { s.Inside, s.Total = true, 0 })
+			s := spec("s", "", change, inside)
 			if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
 				t.Fatal(err)
 			}
@@ -120,12 +121,15 @@ func TestStreamToWhatIsTold(t *testing.T) {
 	}
 }
 
+// inside makes of a stream one that goes on, at a rate that a busy machine can keep.
+func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) }
+
 // Once the agent knows, nobody asks a base that has left; the change need not have been announced.
 func TestToldBeforeItLeaves(t *testing.T) {
 	r, from := newRig(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 	from.choice = traffic.Choice{Targets: []traffic.Target{gone, stays}}
-	s := spec("s", "", func(s *traffic.Spec) { s.Inside, s.Via, s.Total = true, v1alpha1.ViaBases, 0 })
+	s := spec("s", "", inside, func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases })
 	if err := r.Begin(t.Context(), "g", s, from.get); err != nil {
 		t.Fatal(err)
 	}
