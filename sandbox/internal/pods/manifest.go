@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// Name of the StatefulSet of bases, AgentName of that of the traffic agent. A cluster is that of one
-	// sandbox at a time.
-	Name      = "koupsandbox-bases"
+	// Name of the StatefulSet of bases. A cluster is that of one sandbox at a time.
+	Name = "koupsandbox-bases"
+	// AgentName is that of the traffic agent.
 	AgentName = "koupsandbox-agent"
 	// imageName is how nodes that are given the image know it; a tag is added that tells what is in it.
 	imageName = "localhost/koupsandbox/fakebase"
@@ -84,10 +84,15 @@ func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 
 // ours gives an error for a StatefulSet that another has made.
 func ours(s *appsv1.StatefulSet, sandbox string) error {
-	if s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox {
+	if isOurs(s, sandbox) {
 		return nil
 	}
 	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster", s.Namespace, s.Name, sandbox)
+}
+
+// isOurs tells whether a sandbox has made a StatefulSet.
+func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
+	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
 
 // statefulSet has Pods that do nothing, by a program's own command.
@@ -154,13 +159,15 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 func remove(ctx context.Context, client kubernetes.Interface, name, sandbox string) (bool, error) {
 	api := client.AppsV1().StatefulSets(namespace)
 	there, err := api.Get(ctx, name, metav1.GetOptions{})
-	// Who may not even look has made none.
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || err == nil && ours(there, sandbox) != nil {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // who may not even look has made none
+		return false, nil
+	case err != nil:
+		return false, err
+	case !isOurs(there, sandbox):
 		return false, nil
 	}
-	if err == nil {
-		err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
-	}
+	err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, err
 	}

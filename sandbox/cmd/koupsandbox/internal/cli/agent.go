@@ -20,7 +20,7 @@ func (s *commands) trafficAgent() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if c.Bool(agent.Idle) {
-				<-c.Context.Done()
+				<-c.Done()
 				return nil
 			}
 			conn, err := stdio.Standard()
