@@ -32,8 +32,9 @@ type State struct {
 	// Streams of requests that have lost some, by name.
 	Streams Table[StreamStatus]
 
-	hosts Table[string] // bases by the names of their Nodes
-	pods  int           // that were ever seen
+	hosts    Table[string] // bases by the names of their Nodes
+	pods     int           // that were ever seen
+	unplaced int           // Pods on a Node whose base is not known
 }
 
 // Copy returns a State of its own with the same content. It takes the time of a dozen words,
@@ -42,7 +43,7 @@ type State struct {
 func (s *State) Copy() *State {
 	return &State{
 		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
-		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), pods: s.pods,
+		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), pods: s.pods, unplaced: s.unplaced,
 	}
 }
 
@@ -145,9 +146,29 @@ func (s *State) module(e Event) {
 func (s *State) identify(b *BaseStatus, e Event) {
 	if e.Identity != "" && e.Identity != b.Identity {
 		b.Identity = e.Identity
-		s.hosts.put(nodePrefix+e.Identity, &e.Base)
+		s.host(nodePrefix+e.Identity, e.Base)
 	}
 }
+
+// host notes which base is behind a Node. What is told of Pods and of bases comes on different ways,
+// so a Pod may have been bound to it already.
+func (s *State) host(node, base string) {
+	s.hosts.put(node, &base)
+	if s.unplaced == 0 {
+		return
+	}
+	for key, p := range s.Pods.things {
+		if p.Base == "" && p.Node == node {
+			known := *p
+			known.Base = base
+			s.Pods.put(key, &known)
+			s.unplaced--
+		}
+	}
+}
+
+// unplaced tells whether the base of a Pod is not known though it has a Node; nil is not.
+func (p *PodStatus) unplaced() bool { return p != nil && p.Base == "" && p.Node != "" }
 
 // PodKey returns the name under which Pods holds a Pod.
 func (p *PodState) PodKey() string { return cmp.Or(p.UID, p.Name) }
@@ -158,6 +179,9 @@ func (s *State) pod(e Event) {
 	}
 	key := e.Pod.PodKey()
 	before := s.Pods.Get(key)
+	if before.unplaced() {
+		s.unplaced--
+	}
 	switch {
 	case e.Pod.Gone:
 		s.Pods.put(key, nil)
@@ -166,7 +190,7 @@ func (s *State) pod(e Event) {
 		s.pods++
 		before = &PodStatus{Number: s.pods}
 	}
-	p := &PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base), Number: before.Number, ReadySince: before.ReadySince}
+	p := &PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Pod.Node)), Number: before.Number, ReadySince: before.ReadySince}
 	for _, m := range slices.Concat(before.Earlier, before.Modules) {
 		if !slices.Contains(p.Modules, m) && !slices.Contains(p.Earlier, m) {
 			p.Earlier = append(p.Earlier, m)
@@ -178,12 +202,15 @@ func (s *State) pod(e Event) {
 	case p.ReadySince.IsZero():
 		p.ReadySince = e.Time
 	}
+	if p.unplaced() {
+		s.unplaced++
+	}
 	s.Pods.put(key, p)
 }
 
 func (s *State) node(e Event) {
 	if e.Base != "" && s.BaseOf(e.Name) != e.Base {
-		s.hosts.put(e.Name, &e.Base)
+		s.host(e.Name, e.Base)
 	}
 	if e.State == "" {
 		s.Nodes.put(e.Name, nil)

@@ -31,7 +31,10 @@ func pod(ms int, name, base string, change func(*PodState)) Event {
 	return Event{Kind: Pod, Time: at(ms), Base: base, Pod: p}
 }
 
-func nothing(*PodState)  {}
+func nothing(*PodState) {}
+func on(node string) func(*PodState) {
+	return func(p *PodState) { p.Node = node }
+}
 func ready(p *PodState)  { p.Ready = true }
 func gone(p *PodState)   { p.Gone = true }
 func goes(p *PodState)   { p.Ready, p.Deleting = true, true }
@@ -130,6 +133,15 @@ func TestState(t *testing.T) {
 		"a module that came back": {
 			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "1", ""), module(3, "1", ModuleResolved)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleResolved, 3, false)}})},
+		"a Pod is told before the base of its Node, and by a base": {
+			[]Event{pod(1, "p", "", on("vnode.2")), pod(2, "q", "", on("vnode.9")), base(BaseUp, "2")},
+			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}}, Hosts: map[string]string{"vnode.2": "a"},
+				Pods: map[string]PodStatus{
+					"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.9")), 2, "", time.Time{})}}},
+		"a Pod is told before the base of its Node, and by a Node": {
+			[]Event{pod(1, "p", "", on("vnode.2")), {Kind: Node, Name: "vnode.2", Base: "a"}, pod(2, "q", "", on("vnode.2"))},
+			content{Hosts: map[string]string{"vnode.2": "a"}, Pods: map[string]PodStatus{
+				"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}), "uid-q": status(pod(2, "q", "", on("vnode.2")), 2, "a", time.Time{})}}},
 		"a base's own module": {
 			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""), module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},

@@ -102,7 +102,7 @@ func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) kind.Options {
 	k := config.Spec.Kind
 	return kind.Options{
 		Sandbox: config.Metadata.Name, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
-		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version,
+		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version, Durable: config.Spec.Durable,
 	}
 }
 

@@ -53,12 +53,22 @@ func TestClusterConfig(t *testing.T) {
 	types := []string{"kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"}
 	rates := []string{"kube-api-qps", "1000", "kube-api-burst", "2000", "leader-elect", "false"}
 	if diff := cmp.Diff(m{
-		"ClusterConfiguration kubeadm.k8s.io/v1beta4": m{"apiServer": list(types...), "controllerManager": list(rates...), "scheduler": list(rates...)},
+		"ClusterConfiguration kubeadm.k8s.io/v1beta4": m{
+			"apiServer": list(types...), "controllerManager": list(rates...), "scheduler": list(rates...),
+			"etcd": m{"local": list("unsafe-no-fsync", "true")}, "encryptionAlgorithm": "ECDSA-P256"},
 		"ClusterConfiguration kubeadm.k8s.io/v1beta3": m{
-			"apiServer": dictionary(types...), "controllerManager": dictionary(rates...), "scheduler": dictionary(rates...)},
+			"apiServer": dictionary(types...), "controllerManager": dictionary(rates...), "scheduler": dictionary(rates...),
+			"etcd": m{"local": dictionary("unsafe-no-fsync", "true")}},
 		"KubeletConfiguration <nil>": m{"failCgroupV1": false},
 	}, got); diff != "" {
 		t.Errorf("patches (-want +got):\n%s", diff)
+	}
+}
+
+func TestDurableEtcdWaitsForTheDisk(t *testing.T) {
+	p := &Provider{o: Options{Nodes: 1, Durable: true}, image: "a:1", engine: &engine.Engine{}}
+	if patches := strings.Join(p.clusterConfig().KubeadmConfigPatches, " "); strings.Contains(patches, "etcd") {
+		t.Errorf("patches: %s", patches)
 	}
 }
 

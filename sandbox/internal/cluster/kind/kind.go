@@ -53,6 +53,9 @@ type Options struct {
 	// Version of Kubernetes, such as "v1.36.3"; not together with Image. Default: that of kind's
 	// own image.
 	Version string
+	// Durable lets etcd write through to the disk, so that the cluster survives a crash of the machine.
+	// Default: it survives that of everything else.
+	Durable bool
 	// Note is told what a person should know, in a sentence. Default: nobody is told.
 	Note func(string)
 	// Logger gets what kind says. Default: nothing is logged.
