@@ -42,6 +42,7 @@ type Runner struct {
 	o        Options
 	replicas []*replica
 	numbers  sync.Map // of all there have been, by client id
+	byName   sync.Map // the replicas
 }
 
 // replica is one of the controllers.
@@ -49,6 +50,10 @@ type replica struct {
 	name string
 	// clientID stays the same through restarts: Leases name it.
 	clientID string
+
+	mu sync.Mutex // held while it is started; guards what follows
+	// instance is what it was started as.
+	instance Instance
 	// settings are what it was started with, ports apart; nil while it is not.
 	settings map[string]string
 }
@@ -72,11 +77,13 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 			return err
 		}
 		r.o.Heartbeats(last.name, "")
+		r.byName.Delete(last.name)
 		r.replicas = r.replicas[:len(r.replicas)-1]
 	}
 	for len(r.replicas) < want {
 		x := &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: uuid.NewString()}
 		r.replicas = append(r.replicas, x)
+		r.byName.Store(x.name, x)
 		r.numbers.Store(x.clientID, len(r.replicas))
 	}
 	group, gctx := errgroup.WithContext(ctx)
@@ -92,7 +99,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		if err != nil {
 			return err
 		}
-		if maps.Equal(settings, x.settings) && r.runs(ctx, x.name) {
+		if x.has(settings) && r.runs(ctx, x.name) {
 			continue
 		}
 		group.Go(func() error { return r.start(gctx, x, instance, settings) })
@@ -112,9 +119,18 @@ func (r *Runner) runs(ctx context.Context, name string) bool {
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
+// has tells whether it was started with these settings.
+func (x *replica) has(settings map[string]string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Equal(settings, x.settings)
+}
+
 // start starts a controller anew and waits until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings map[string]string) error {
-	x.settings = nil
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.instance, x.settings = instance, nil
 	if err := r.o.Supervisor.Stop(ctx, x.name); err != nil {
 		return err
 	}
@@ -164,11 +180,32 @@ func (r *Runner) End(ctx context.Context, abruptly bool) error {
 
 // Part shows the processes.
 func (r *Runner) Part() component.Part {
-	return component.Processes{Supervisor: r.o.Supervisor, Mine: func(name string) bool {
+	return &part{r: r, Processes: component.Processes{Supervisor: r.o.Supervisor, Mine: func(name string) bool {
 		rest, found := strings.CutPrefix(name, runner.Name)
 		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
 		return found && (rest == "" || err == nil && name == runner.NameOf(number))
-	}}
+	}}}
+}
+
+// part is the Part of a Runner.
+type part struct {
+	component.Processes
+	r *Runner
+}
+
+// Act is that of component.Part. A controller whose port somebody else has taken while it was down
+// gets others.
+func (p *part) Act(ctx context.Context, name string, action component.Action) error {
+	err := p.Processes.Act(ctx, name, action)
+	known, _ := p.r.byName.Load(name)
+	x, is := known.(*replica)
+	if !is || !supervise.PortTaken(err) {
+		return err
+	}
+	x.mu.Lock()
+	instance, settings := x.instance, x.settings
+	x.mu.Unlock()
+	return p.r.start(ctx, x, instance, settings)
 }
 
 // portOf is the port of an address of a listener.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -124,6 +125,50 @@ func TestPortTaken(t *testing.T) {
 				t.Errorf("heartbeats go to %v, not to %s", heartbeats, last.Heartbeats)
 			}
 		})
+	}
+}
+
+// A controller that was killed gets other ports if somebody has taken one of its own meanwhile; one
+// that does not start for another reason is not tried again.
+func TestPortTakenWhileItWasDown(t *testing.T) {
+	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
+	heartbeats := map[string]string{}
+	s := supervise.New(supervise.Options{Dir: filepath.Join(h.dir, "run")})
+	r := New(Options{Program: h, Supervisor: s, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
+	t.Cleanup(func() {
+		if err := r.End(context.Background(), true); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	one := 1
+	if err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also where it was started elsewhere before
+		before := h.started[len(h.started)-1]
+		for _, action := range []component.Action{component.Kill, component.Stop} { // the second waits for its end
+			if err := r.Part().Act(ctx, before.Name, action); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := net.Listen("tcp", before.Health)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+		if err := r.Part().Act(ctx, before.Name, component.Start); err != nil {
+			t.Fatal(err)
+		}
+		after := h.started[len(h.started)-1]
+		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats {
+			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
+		}
+	}
+	started := len(h.started)
+	if err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}); err != nil || len(h.started) != started {
+		t.Errorf("with the same settings it was started again, error %v", err)
 	}
 }
 
