@@ -19,9 +19,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// endTime is how long a daemon that was told to end may take, before it is
-// killed with all that it has started.
-const endTime = 15 * time.Second
+const (
+	// endTime is how long a daemon that has nothing to remove may take to end, before it is killed with
+	// all that it has started.
+	endTime = 15 * time.Second
+	// spareTime is how much longer a daemon that was told to end is waited for than it takes at most.
+	spareTime = 5 * time.Second
+)
 
 type (
 	// Event is one step of what goes on.
@@ -314,10 +318,10 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	if owned, err := dir.Owned(); !owned {
 		return false, err
 	}
-	client, _ := reach(ctx, dir)
+	client, status := reach(ctx, dir)
 	var err error
 	if client != nil {
-		asking, cancel := context.WithTimeout(ctx, endTime)
+		asking, cancel := context.WithTimeout(ctx, daemon.DownTime(status.BaseCount)+spareTime)
 		err = client.Down(asking) // a daemon that hangs is killed below
 		cancel()
 		client.Close()

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
+	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/cluster/nodeutils"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -95,9 +96,10 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
 		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)),
 		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox")), mosquittoImage(t, folder)}
-	nodes, err := provider.ListInternalNodes(name)
+	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
-	for _, node := range nodes {
+	c.route(t, all)
+	for _, node := range all {
 		for _, archive := range archives {
 			file, err := os.Open(archive)
 			check.Must(t, err)
@@ -106,6 +108,22 @@ func newTheirs(t *testing.T, programs string) *theirs {
 	}
 	c.startBroker(t, folder)
 	return c
+}
+
+// route lets the Pods of one node reach those of the others, whatever the image of the nodes does about it.
+func (c *theirs) route(t *testing.T, all []nodes.Node) {
+	t.Helper()
+	for _, to := range all {
+		node, err := c.client.CoreV1().Nodes().Get(t.Context(), to.String(), metav1.GetOptions{})
+		check.Must(t, err)
+		address, _, err := to.IP()
+		check.Must(t, err)
+		for _, from := range all {
+			if from != to {
+				check.Must(t, from.Command("ip", "route", "replace", node.Spec.PodCIDR, "via", address).Run())
+			}
+		}
+	}
 }
 
 // keep keeps what explains a failure: the logs of a cluster, and which of its nodes run.

@@ -94,7 +94,7 @@ type Spec struct {
 	Controller Controller `json:"controller,omitzero"`
 	// Wait is how long each component may take to get ready, and how long the Nodes may take after
 	// that. Default: 60s; with the provider kind, and with bases in Pods, 5m; and 15s more for each
-	// thousand bases.
+	// thousand bases, with the provider existing 4m.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 

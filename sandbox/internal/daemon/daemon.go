@@ -25,8 +25,10 @@ const (
 	// idleTime is how long a daemon waits for its first up: the command that
 	// started it asks at once, unless it was killed.
 	idleTime = 10 * time.Second
-	// downTime is how long stopping may take before processes are killed.
-	downTime = 10 * time.Second
+	// downTime is how long stopping may take before processes are killed, and downTimeEach how much longer for
+	// each base, whose Node, Lease and Pods have to go in a cluster that stays: twice what that took on two
+	// processors.
+	downTime, downTimeEach = 10 * time.Second, 10 * time.Millisecond
 	// daemonName is the name of the daemon's own run record, and of itself as a component.
 	daemonName = "daemon"
 )
@@ -300,12 +302,19 @@ func (d *Daemon) Events(ctx context.Context, sink func(progress.Event)) {
 	d.events.follow(ctx, d.ending.Done(), sink)
 }
 
+// DownTime is how long a daemon that has run so many bases may take to stop everything.
+func DownTime(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
+
 // stop stops what the first up has started. ending has ended, so whoever changes
 // the sandbox will give way.
 func (d *Daemon) stop(ctx context.Context) {
 	_ = d.changes.Acquire(context.WithoutCancel(ctx), whole) // for good; it fails with its context only
 	d.setPhase(control.Stopping)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
+	bases := 0
+	if s, ok := d.assembled(); ok {
+		bases = len(s.fleet.Known())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DownTime(bases))
 	defer cancel()
 	// What no step knows of goes too, if there is anything.
 	d.stopErr = errors.Join(d.graph.Undo(ctx), d.supervisor.StopAll(ctx))

@@ -32,7 +32,7 @@ const (
 	// namesInError is how many missing bases an error names.
 	namesInError = 3
 	// removedAtOnce is how many Nodes are removed at the same time.
-	removedAtOnce = 10
+	removedAtOnce = 50
 )
 
 // Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may

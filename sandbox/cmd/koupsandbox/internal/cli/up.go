@@ -78,7 +78,7 @@ func settings() []cli.Flag {
 		&cli.StringFlag{Name: "broker-key", Usage: "`FILE` with the key of that one"},
 		&cli.BoolFlag{Name: "broker-consent", Usage: "use an --env of it in which somebody else was heard"},
 		&cli.IntFlag{Name: "controllers", Usage: "`N` module controllers that share the bases, 1 to 9", Value: 1},
-		&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind and for Pods 5m, 15s more for each thousand bases", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
+		&cli.DurationFlag{Name: "wait", Usage: "how `LONG` each step may take", DefaultText: "1m, with kind and for Pods 5m, 15s more for each thousand bases, in a cluster that you have 4m", EnvVars: []string{"KOUPSANDBOX_WAIT"}},
 	}
 }
 
