@@ -42,6 +42,8 @@ const (
 	// brokerFolder is where the broker's Pod finds its settings.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
+	// agentPod sends the requests.
+	agentPod = "koupsandbox-agent-0"
 	// readyTime is how long their cluster may take.
 	readyTime = 3 * time.Minute
 )
@@ -317,6 +319,20 @@ func TestFleetOnTheirCluster(t *testing.T) {
 			return nil
 		})
 		f.well(t, before)
+	})
+	t.Run("killed agent", func(t *testing.T) {
+		pods := f.client.CoreV1().Pods("default")
+		was, err := pods.Get(t.Context(), agentPod, metav1.GetOptions{})
+		check.Must(t, err)
+		check.Must(t, pods.Delete(t.Context(), agentPod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+		check.Eventually(t.Context(), t, patience, "another Pod runs in its place", func(ctx context.Context) error {
+			is, err := pods.Get(ctx, agentPod, metav1.GetOptions{})
+			if err == nil && (is.UID == was.UID || is.Status.Phase != corev1.PodRunning) {
+				err = fmt.Errorf("it is %s, with UID %s", is.Status.Phase, is.UID)
+			}
+			return err
+		})
+		f.rollingUpdate(t)
 	})
 	t.Run("what cannot be done is refused", func(t *testing.T) {
 		for _, c := range []struct{ action, component, why string }{
