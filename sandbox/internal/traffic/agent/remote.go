@@ -174,13 +174,13 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
 	x := &stream{name: spec.Name, on: s, last: traffic.Summary{Name: spec.Name, Route: spec.Route(), Started: time.Now()}}
-	if err := r.add(group, x); err != nil {
-		return err
-	}
 	request := beginRequest{Group: group, Spec: spec}
 	if source != nil {
 		x.telling = newTelling(s, streamRequest{group, spec.Name}, source)
 		request.Choice = x.telling.first()
+	}
+	if err := r.add(group, x); err != nil {
+		return err
 	}
 	_, err = ask(ctx, s, begin, request)
 	r.mu.Lock()
