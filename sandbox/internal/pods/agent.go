@@ -37,12 +37,9 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 		return err == nil && pod.Status.Phase == corev1.PodRunning, nil // the API server may be busy
 	})
 	if err != nil {
-		err = fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx))
-		if why := p.condition(context.WithoutCancel(ctx), agentPod); why != "" {
-			err = fmt.Errorf("%w; %s", err, why)
-		}
+		return p.explained(context.WithoutCancel(ctx), agentPod, fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx)))
 	}
-	return err
+	return nil
 }
 
 // LaunchAgent starts the traffic agent in its Pod, and blocks until it answers, for up to a minute, in
@@ -62,9 +59,7 @@ func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, e
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			if why := p.condition(context.WithoutCancel(ctx), agentPod); why != "" {
-				err = fmt.Errorf("%w; %s", err, why)
-			}
+			err = p.explained(context.WithoutCancel(ctx), agentPod, err)
 			return nil, fmt.Errorf("the Pod %s does not answer within %s: %w", agentPod, agentTime, err)
 		}
 	}

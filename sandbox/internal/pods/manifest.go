@@ -174,6 +174,14 @@ func remove(ctx context.Context, client kubernetes.Interface, name, sandbox stri
 	return true, nil
 }
 
+// explained adds to an error of a Pod what keeps that from running, if anything is known.
+func (p *Pods) explained(ctx context.Context, pod string, err error) error {
+	if why := p.condition(ctx, pod); why != "" {
+		return fmt.Errorf("%w; %s", err, why)
+	}
+	return err
+}
+
 // condition says what keeps a Pod from running; empty = nothing is known.
 func (p *Pods) condition(ctx context.Context, pod string) string {
 	ctx, cancel := context.WithTimeout(ctx, conditionTime)

@@ -53,9 +53,7 @@ func (x *pod) run(ctx context.Context) {
 			_ = conn.Close() // why it has ended is known
 		}
 		x.note(nil, err)
-		if why := x.pods.condition(ctx, x.name); why != "" {
-			x.note(nil, fmt.Errorf("%w; %s", err, why))
-		}
+		x.note(nil, x.pods.explained(ctx, x.name, err))
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():

@@ -76,6 +76,19 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
+// newRunner returns a runner of processes that are noted in dir, and ended with the test.
+func newRunner(t *testing.T, dir string, o Options) *Runner {
+	t.Helper()
+	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
+	r := New(o)
+	t.Cleanup(func() {
+		if err := r.End(context.Background(), true); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
 // A controller whose port is taken when it wants to listen, for good or only at that moment, starts
 // again with others. One that ends for another reason does not.
 func TestPortTaken(t *testing.T) {
@@ -103,13 +116,7 @@ func TestPortTaken(t *testing.T) {
 				}
 			}
 			heartbeats := map[string]string{}
-			s := supervise.New(supervise.Options{Dir: filepath.Join(h.dir, "run")})
-			r := New(Options{Program: h, Supervisor: s, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
-			t.Cleanup(func() {
-				if err := r.End(context.Background(), true); err != nil {
-					t.Error(err)
-				}
-			})
+			r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			one := 1
@@ -128,18 +135,11 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// A controller that was killed gets other ports if somebody has taken one of its own meanwhile; one
-// that does not start for another reason is not tried again.
+// A controller that was killed gets other ports if somebody has taken one of its own meanwhile.
 func TestPortTakenWhileItWasDown(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
 	heartbeats := map[string]string{}
-	s := supervise.New(supervise.Options{Dir: filepath.Join(h.dir, "run")})
-	r := New(Options{Program: h, Supervisor: s, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
-	t.Cleanup(func() {
-		if err := r.End(context.Background(), true); err != nil {
-			t.Error(err)
-		}
-	})
+	r := newRunner(t, h.dir, Options{Program: h, Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	one := 1
@@ -176,16 +176,10 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 // again without.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()
-	s := supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
 	h := &viewed{helpers: helpers{dir: dir, ways: []string{"good"}}}
-	r := New(Options{
-		Program: h, Supervisor: s, Heartbeats: func(string, string) {},
+	r := newRunner(t, dir, Options{
+		Program: h, Heartbeats: func(string, string) {},
 		Lead: func(controller string, n int) (string, error) { return fmt.Sprintf("%s, %d", controller, n), nil },
-	})
-	t.Cleanup(func() {
-		if err := r.End(context.Background(), true); err != nil {
-			t.Error(err)
-		}
 	})
 	two := 2
 	for _, view := range []bool{false, true, true, false} {

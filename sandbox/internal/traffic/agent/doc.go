@@ -10,7 +10,7 @@
 //	clock.go    times of the agent, by the clock of this machine
 //	choice.go   Source, and how two choices differ
 //
-// The agent is this program again, started in a node of the cluster. It hears and
+// The agent is this program again, started in a node or a Pod of the cluster. It hears and
 // answers over its standard streams, so it needs no port and no password, and it
 // ends with whoever started it. The ledgers lie in the agent until somebody asks;
 // only lost requests are told at once.
