@@ -2,6 +2,5 @@
 // the other, and a naive one; and that it finds nothing in the controller as it is. It takes half an
 // hour, so it runs with make fuzz-proof only.
 //
-//	main_test.go   how much goes on at the same time
 //	proof_test.go  a run of the fuzzer for each, and what it printed
 package fuzz

@@ -27,7 +27,8 @@ type Options struct {
 	Seed uint64
 	// Count is how many schedules are run; 0 = until For is over.
 	Count int
-	// For bounds the time; 0 = until Count are done. Failures are reduced afterwards.
+	// For is how long schedules begin; 0 = until Count have begun. Those that run then come to their end, and
+	// failures are reduced afterwards.
 	For time.Duration
 	// Only has the names of the moves to use. Default: all.
 	Only []string
@@ -106,20 +107,21 @@ type run struct {
 	try  runner
 	gen  generator
 	seen coverage
-	// atOnce is how many schedules run at once, if they can be beside each other.
-	atOnce int
+	// room is how many schedules a sandbox has room for, if they can be beside each other.
+	room int
 
 	mu      sync.Mutex
 	result  Result
 	began   time.Time
 	planned int
+	alone   int    // schedules that run now and need a sandbox alone
 	drawn   uint64 // seeds that were looked at
 }
 
 // errFound ends a run that has found enough.
 var errFound = errors.New("enough failures were found")
 
-// Run runs schedules until Count are done, For is over, enough failures are found, or ctx ends, and
+// Run runs schedules until Count have begun, For is over, enough failures are found, or ctx ends, and
 // reduces the failures. It blocks until the sandboxes are down again. What was found until ctx ended
 // is in the result. The error tells of what kept it from going on, such as a sandbox that does not
 // come up.
@@ -150,7 +152,7 @@ func (r *run) all(ctx context.Context) error {
 }
 
 func newRun(o Options, try runner) *run {
-	return &run{o: o, try: try, atOnce: o.Parallel * beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
+	return &run{o: o, try: try, room: beside, gen: generator{only: o.Only, beyond: o.Beyond}, result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}}}
 }
 
 // Complete returns the options with their defaults, so that the seed that is drawn is known.
@@ -178,17 +180,16 @@ func (o Options) Complete() Options {
 
 // workers runs schedules in all sandboxes.
 func (r *run) workers(ctx context.Context) error {
-	life, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	if r.o.For > 0 {
-		timer := time.AfterFunc(r.o.For, func() { stop(errOver) })
-		defer timer.Stop()
-	}
-	if err := sideBySide(life, r.atOnce, r.next, r.one); !errors.Is(err, errFound) {
+	others := (r.o.Parallel - r.forAlone()) * r.room
+	if err := sideBySide(ctx, max(r.room, r.forAlone()+others), r.next, r.one); !errors.Is(err, errFound) {
 		return err
 	}
 	return nil
 }
+
+// forAlone is how many sandboxes are for schedules that need one alone: half of them. The others have many
+// beside each other, so that it is always the same that the processors have to do.
+func (r *run) forAlone() int { return (r.o.Parallel + 1) / 2 }
 
 // sideBySide does n schedules at a time, until there is no next one, or one has an error, which it
 // returns. Nothing has gone wrong when ctx ends.
@@ -216,37 +217,34 @@ func sideBySide(ctx context.Context, n int, next func() (Schedule, bool), do fun
 	return context.Cause(life)
 }
 
-// errOver ends the schedules when their time is over.
-var errOver = errors.New("the time is over")
-
 const (
 	// candidates is out of how many schedules the one with the most new pairs is taken.
 	candidates = 4
 	// looks is how many seeds are looked at for as many of the kind that is wanted.
 	looks = 10 * candidates
-	// aloneOf schedules that need a sandbox alone follow so many that run beside each other as it has room
-	// for.
-	aloneOf = 4
 )
 
-// next draws the next schedule. Those that need a sandbox alone come in a row, so that the sandboxes
-// seldom have to wait until the schedules beside each other have ended.
-func (r *run) next() (Schedule, bool) {
+// next draws the next schedule: one that needs a sandbox alone, unless there are enough of those.
+func (r *run) next() (s Schedule, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.planned
-	r.planned++
-	if r.o.Count > 0 && n >= r.o.Count {
+	if r.o.Count > 0 && r.planned >= r.o.Count || r.o.For > 0 && time.Since(r.began) >= r.o.For {
 		return Schedule{}, false
 	}
+	r.planned++
+	defer func() {
+		if s.alone() {
+			r.alone++
+		}
+	}()
 	draw := func() Schedule {
 		r.drawn++
 		return r.gen.draw(r.o.Seed + r.drawn - 1)
 	}
-	if n == 0 { // so that the seed of a schedule repeats it
+	if r.planned == 1 { // so that the seed of a schedule repeats it
 		return r.seen.prefer([]Schedule{draw()}), true
 	}
-	alone := n%(r.atOnce+r.o.Parallel*aloneOf) >= r.atOnce
+	alone := r.alone < r.forAlone()
 	var list, others []Schedule
 	for i := 0; len(list) < candidates && i < looks || len(list)+len(others) == 0; i++ {
 		switch s := draw(); {
@@ -266,6 +264,7 @@ func (r *run) next() (Schedule, bool) {
 // one runs a schedule, once more if nobody can judge it, and notes a failure.
 func (r *run) one(ctx context.Context, s Schedule) error {
 	got, report, err := r.try.judged(ctx, s, r.unclear)
+	r.ended(s)
 	if over(ctx) {
 		return nil // what it says is of no use
 	}
@@ -292,6 +291,15 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 		return errFound
 	}
 	return nil
+}
+
+// ended makes room for another schedule that needs a sandbox alone, if this one did.
+func (r *run) ended(s Schedule) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.alone() {
+		r.alone--
+	}
 }
 
 // unclear notes why nobody could judge a run.

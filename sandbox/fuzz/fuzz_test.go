@@ -25,7 +25,7 @@ import (
 // serial is a run in sandboxes that each have one schedule at a time.
 func serial(o Options, try runner) *run {
 	r := newRun(o, try)
-	r.atOnce = o.Parallel
+	r.room = 1
 	return r
 }
 
@@ -50,7 +50,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	for seed := range uint64(450) {
+	for seed := range uint64(1200) {
 		g := generator{beyond: seed%2 == 0}
 		s := g.draw(seed)
 		if !g.beyond && s.has((*move).beyond) {
@@ -448,14 +448,14 @@ func TestWhatShowsNewThingsIsPreferred(t *testing.T) {
 	}
 }
 
-// Schedules have three disturbances in the mean; those that need a sandbox alone come in rows, and what
-// is drawn for the others leaves alone what all have in common.
-func TestRows(t *testing.T) {
-	const beforeAlone, row, rows = 12, 20, 6
-	r := newRun(Options{Seed: 1, Corpus: t.TempDir(), Parallel: 2}.Complete(), nil)
-	var kinds, want []bool
+// Schedules have three disturbances in the mean. Half of the sandboxes are for those that need one alone,
+// and what is drawn for the others leaves alone what all have in common.
+func TestKindsOfSchedules(t *testing.T) {
+	const all, sandboxes, forAlone = 600, 5, 3
+	r := newRun(Options{Seed: 1, Corpus: t.TempDir(), Parallel: sandboxes}.Complete(), nil)
+	var running []Schedule
 	disturbances := 0
-	for n := range rows * row {
+	for n := range all {
 		s, more := r.next()
 		if !more {
 			t.Fatal("there is no more")
@@ -468,14 +468,56 @@ func TestRows(t *testing.T) {
 				t.Errorf("seed %d strikes others: %s", s.Seed, s)
 			}
 		}
-		if n > 0 { // the first is that of the seed
-			kinds, want = append(kinds, s.alone()), append(want, n%row >= beforeAlone)
+		if running = append(running, s); n < 15 {
+			continue
+		}
+		alone := 0
+		for _, s := range running {
+			if s.alone() {
+				alone++
+			}
+		}
+		if alone != forAlone {
+			t.Errorf("%d schedules need a sandbox alone, of %d", alone, len(running))
+		}
+		r.ended(running[0])
+		running = running[1:]
+	}
+	if mean := float64(disturbances) / all; mean < 2.7 || mean > 3.3 {
+		t.Errorf("%.2f disturbances in the mean", mean)
+	}
+}
+
+// In half of all schedules no check looks away, and what is wrong at rest shows within half a minute.
+func TestHalfOfThemAreSharp(t *testing.T) {
+	const all = 400
+	sharp := 0
+	for seed := range uint64(all) {
+		s := generator{}.draw(seed)
+		c := s.checks()
+		if s.settle() == settle && c.Order == "" && c.InstalledOnce == "" && c.Truth == "" && !s.has(func(m *move) bool { return m.gap }) {
+			sharp++
 		}
 	}
-	if diff := cmp.Diff(want, kinds); diff != "" {
-		t.Errorf("alone (-want +got):\n%s", diff)
+	if sharp < all/2-all/20 {
+		t.Errorf("%d of %d are", sharp, all)
 	}
-	if mean := float64(disturbances) / (rows * row); mean < 2.7 || mean > 3.3 {
-		t.Errorf("%.1f disturbances in the mean", mean)
+}
+
+// Nothing begins when the time is over, and what runs then comes to its end.
+func TestTheTimeIsOver(t *testing.T) {
+	var r *run
+	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(), func(ctx context.Context, _ Schedule) (outcome, *scenario.Report, error) {
+		r.mu.Lock()
+		r.began = r.began.Add(-2 * time.Hour)
+		r.mu.Unlock()
+		return outcome{}, &scenario.Report{}, ctx.Err()
+	})
+	r.began = time.Now()
+	if err := r.workers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.result.Schedules; n != r.planned || n == 0 {
+		t.Errorf("%d schedules were judged, of %d that have begun", n, r.planned)
 	}
 }

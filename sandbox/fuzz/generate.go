@@ -56,11 +56,12 @@ func (g generator) one(r *rand.Rand) Schedule {
 	}
 	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
 	installs := []time.Duration{0, 0, time.Second, 5 * time.Second}
+	requests := []time.Duration{0, 0, 0, 100 * time.Millisecond} // at any speed; well below MODULE_DRAIN at the highest one
 	set := Bases{Count: 1 + r.IntN(3), Tunnel: pick(r, []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP}),
-		Activation: pick(r, activations), InstallTime: pick(r, installs)}
+		Activation: pick(r, activations), InstallTime: pick(r, installs), RequestTime: pick(r, requests)}
 	s.Bases = append(s.Bases, set)
 	if r.IntN(4) == 0 {
-		other := Bases{Count: 1, Tunnel: v1alpha1.TunnelHTTP, Activation: set.Activation, InstallTime: set.InstallTime}
+		other := Bases{Count: 1, Tunnel: v1alpha1.TunnelHTTP, Activation: set.Activation, InstallTime: set.InstallTime, RequestTime: set.RequestTime}
 		if set.Tunnel == v1alpha1.TunnelHTTP {
 			other.Tunnel = v1alpha1.TunnelMQTT
 		}
@@ -77,12 +78,17 @@ func (g generator) one(r *rand.Rand) Schedule {
 	}
 	// Where no move takes anything away by itself, every check holds: so it is in most schedules.
 	gentle := g.only == nil && r.IntN(3) > 0
+	// What is wrong in the end shows soon where nothing needs long to settle, and some checks look away
+	// where a command comes twice, or endpoints do not follow.
+	sharp := g.only == nil && r.IntN(2) == 0
 	var operations, disturbances []move
 	for _, m := range all {
-		if gentle && (m.takes || m.gap) || beside && m.shared() || m.beyond() && !g.beyond && g.only == nil {
+		switch {
+		case gentle && (m.takes || m.gap), sharp && (m.slow() || m.doubles || m.stale):
 			continue
-		}
-		if g.only != nil && !slices.Contains(g.only, m.name) {
+		case beside && m.shared(), m.tunnel != "" && !s.reaches(Move{Do: m.name}):
+			continue
+		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
 		if m.disturbs {
@@ -105,7 +111,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		switch {
 		case kind.atBase():
-			m.Base = pick(r, bases)
+			m.Base = pick(r, slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return kind.tunnel != "" && !s.reaches(Move{Do: kind.name, Base: base}) }))
 		case kind.resource == "controller" || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
 		case !kind.disturbs && kind.name != addBase:
@@ -113,15 +119,12 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		if kind.disturbs {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
-			if kind.counts() {
-				m.Skip = r.IntN(6)
+			if kind.counts() { // without another move there may be nothing to strike
+				m.Lasts, m.Skip = max(m.Lasts, 1), r.IntN(6)
 			}
 		}
 		if m.When == Commanded && !s.reaches(Move{Do: release, When: Commanded}) {
 			m.When, m.Nth = InstallBegun, 0
-		}
-		if kind.tunnel != "" && !s.reaches(m) {
-			continue
 		}
 		s.Moves = append(s.Moves, m)
 	}

@@ -129,5 +129,5 @@ func (r *run) width(s Schedule) int {
 	if s.alone() {
 		return r.o.Parallel
 	}
-	return r.atOnce
+	return r.o.Parallel * r.room
 }

@@ -109,6 +109,9 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 		if b.InstallTime > 0 {
 			set.InstallTime = &metav1.Duration{Duration: b.InstallTime}
 		}
+		if b.RequestTime > 0 {
+			set.RequestTime = &metav1.Duration{Duration: b.RequestTime}
+		}
 		sets = append(sets, set)
 	}
 	return sets
@@ -117,7 +120,7 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 // checks are the built-in checks that hold for the moves there are. Which hold for what is a table
 // in the docs.
 func (s Schedule) checks() (c v1alpha1.Checks) {
-	c.MaxPodWrites = ptr.To(mostPodWrites)
+	c.MaxPodWrites, c.MaxCommands = ptr.To(mostPodWrites), ptr.To(mostCommands)
 	if s.has(func(m *move) bool { return m.gap }) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
 		c.ActiveVersion = v1alpha1.Ignored
 	}

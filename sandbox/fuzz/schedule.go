@@ -28,6 +28,8 @@ type Bases struct {
 	Count       int                 `json:"count"`
 	Activation  v1alpha1.Activation `json:"activation"`
 	InstallTime time.Duration       `json:"installTime"`
+	// RequestTime is how long modules work on a request.
+	RequestTime time.Duration `json:"requestTime,omitempty"`
 }
 
 // name is that of the set: there is one for each tunnel.

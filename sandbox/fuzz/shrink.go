@@ -62,6 +62,9 @@ func (s Schedule) smaller() (list []Schedule) {
 		if b.InstallTime > 0 {
 			add(func(c *Schedule) { c.Bases[i].InstallTime = 0 })
 		}
+		if b.RequestTime > 0 {
+			add(func(c *Schedule) { c.Bases[i].RequestTime = 0 })
+		}
 		if b.Activation != v1alpha1.ActivationNewModule {
 			add(func(c *Schedule) { c.Bases[i].Activation = v1alpha1.ActivationNewModule })
 		}

@@ -31,13 +31,17 @@ const (
 	// mostPodWrites is how often the status of a Pod may be written at most: whoever writes more often
 	// is in a loop.
 	mostPodWrites = 100
+	// mostCommands is how often a base may be given the same command for the same version: what fails for
+	// as long as a schedule lasts is tried again some ten times, after longer and longer pauses.
+	mostCommands = 20
 )
+
+// slow says whether it may take settleSlowly until everything is as it should after it.
+func (m *move) slow() bool { return m.name == newImage || m.name == upgrade || m.loses || m.away }
 
 // settle is how long everything may take to be as it should.
 func (s Schedule) settle() time.Duration {
-	if s.has(func(m *move) bool {
-		return m.name == newImage || m.name == upgrade || m.loses || m.away
-	}) {
+	if s.has((*move).slow) {
 		return s.slowed(settleSlowly)
 	}
 	return s.slowed(settle)

@@ -13,10 +13,12 @@ import (
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
 		judge.ActiveVersion: c.ActiveVersion, judge.Truth: c.Truth, judge.Order: c.Order,
-		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored,
+		judge.InstalledOnce: c.InstalledOnce, judge.NothingLeft: c.NothingLeft, judge.MaxPodWrites: v1alpha1.Ignored, judge.MaxCommands: v1alpha1.Ignored,
 	}
-	if c.MaxPodWrites != nil {
-		expect[judge.MaxPodWrites] = v1alpha1.Holds
+	for name, most := range map[string]*int{judge.MaxPodWrites: c.MaxPodWrites, judge.MaxCommands: c.MaxCommands} {
+		if most != nil {
+			expect[name] = v1alpha1.Holds
+		}
 	}
 	return expect
 }
@@ -24,7 +26,7 @@ func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 // judgeOptions are the times that the controller of a scenario is given. Settings of the sandbox
 // itself are not known here: one that is slower by them needs them in its scenarios too.
 func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
-	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, Speed: speed}
+	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, MaxCommands: s.Checks.MaxCommands, Speed: speed}
 	if s.Controller == nil {
 		return o
 	}

@@ -121,10 +121,6 @@ var All = []Mutation{
 		},
 	},
 	{
-		Name: "restarts", What: "Each health answer tells of a restart",
-		Edits: []Edit{{registry, `if !b.healthAt.IsZero() && h.RunTime < b.health.RunTime {`, `if !b.healthAt.IsZero() {`}},
-	},
-	{
 		Name: "lists-for-all", What: "What one base lists counts for all of them",
 		Edits: []Edit{{
 			registry,
@@ -255,11 +251,14 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "impatient", What: "An answer is waited for 2 s, then the command is sent again",
+		Name: "hot-loop", What: "What has failed is tried again at once, without a pause",
 		Edits: []Edit{{
-			operate,
-			`asking, cancel := context.WithTimeout(ctx, timeout)`,
-			`asking, cancel := context.WithTimeout(ctx, min(timeout, p.opts.Speed.Of(2*time.Second)))`,
+			"controller/internal/vpod/workers.go",
+			`	d := min(speed.Of(firstPause), atMost)
+`,
+			`	d := min(speed.Of(firstPause), atMost, time.Millisecond)
+	failures = 1
+`,
 		}},
 	},
 	{
@@ -388,6 +387,25 @@ var All = []Mutation{
 	},
 
 	// The API, and other controllers.
+	{
+		Name: "take-over", What: "A controller takes bases that another one serves, whose lease holds",
+		Edits: []Edit{
+			{
+				"controller/internal/vnode/owner.go",
+				`		return another
+`,
+				`		return free
+`,
+			},
+			{
+				"controller/internal/vnode/owner.go",
+				`	return max(r.member.left(holder), 0), nil
+`,
+				`	return 0, nil
+`,
+			},
+		},
+	},
 	{
 		Name: "serve-new-only", What: "Pods from before the base was served are not looked after",
 		Edits: []Edit{{

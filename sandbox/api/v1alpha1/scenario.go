@@ -170,6 +170,9 @@ type Checks struct {
 	// MaxPodWrites bounds how often one Pod may be written, from creation to removal, by anybody.
 	// Default: it is reported only.
 	MaxPodWrites *int `json:"maxPodWrites,omitempty" jsonschema:"minimum=1,maximum=1000000"`
+	// MaxCommands bounds how often one base may be given the same command for the same version of a
+	// module. Default: it is reported only.
+	MaxCommands *int `json:"maxCommands,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 }
 
 // Invariant is a condition that is checked at every event of a watch and every change of a base

@@ -9,7 +9,7 @@
 //	outage.go    when nobody could know or write what a base serves
 //	order.go     order: old Not Ready before new Ready
 //	installs.go  installedOnce
-//	rest.go      nothingLeft and maxPodWrites
+//	rest.go      nothingLeft, maxPodWrites and maxCommands
 //
 // A check is about what the controller and Kubernetes did. Nobody can do anything before he can
 // know, so each excuse ends when the controller can know at the latest: by an answer, by the base's

@@ -13,9 +13,10 @@ import (
 // that is resolved twice.
 //
 // A repetition is excused if the answer to the first one may not have arrived, and no list can have
-// told since: since the version came, the base was disconnected, a fault happened there or lasted,
-// or a component was away, and the repetition came meanwhile or within Options.listed of it, and
-// after an outage within the recovery of that.
+// told since: from when the version came until Options.ToldWithin after the answer, the base was
+// disconnected, a fault happened there or lasted, or a component was away, and the repetition came
+// meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
+// away later had the answer: a controller that comes back asks before it commands.
 type installCheck struct {
 	lives    map[install]*life
 	installs int
@@ -31,11 +32,11 @@ type install struct {
 // life is a version on a base, from when it is resolved until it is gone.
 type life struct {
 	since    time.Time
-	answered bool // the command that brought it
+	answered time.Time // the command that brought it; zero = not yet
 	broken   bool
 }
 
-func (c *installCheck) note(w *world, e change, _ *Options) {
+func (c *installCheck) note(w *world, e change, o *Options) {
 	if c.lives == nil {
 		c.lives = map[install]*life{}
 	}
@@ -51,7 +52,7 @@ func (c *installCheck) note(w *world, e change, _ *Options) {
 			}
 		}
 	case timeline.Module:
-		c.module(w, key, e)
+		c.module(w, key, e, o)
 	case timeline.Command:
 		l := c.lives[key]
 		if e.Name != timeline.CommandInstall || l == nil || l.broken {
@@ -59,22 +60,22 @@ func (c *installCheck) note(w *world, e change, _ *Options) {
 		}
 		began := e.Time.Add(-e.Elapsed) // when it arrived
 		switch {
-		case e.Code == "" && !l.answered:
-			l.answered = true
+		case e.Code == "" && l.answered.IsZero():
+			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, key, l, began, "was installed again after %v, and answered: "+answerOf(e))
+			c.repeated(w, o, key, l, began, "was installed again after %v, and answered: "+answerOf(e))
 		}
 	}
 }
 
-func (c *installCheck) module(w *world, key install, e change) {
+func (c *installCheck) module(w *world, key install, e change, o *Options) {
 	l := c.lives[key]
 	switch state := timeline.ModuleState(e.State); {
 	case state.Gone():
 		delete(c.lives, key)
 	case state == timeline.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, key, l, e.Time, "was resolved again after %v")
+			c.repeated(w, o, key, l, e.Time, "was resolved again after %v")
 		}
 		c.installs++
 		c.lives[key] = &life{since: e.Time}
@@ -87,9 +88,13 @@ func (c *installCheck) module(w *world, key install, e change) {
 	}
 }
 
-func (c *installCheck) repeated(w *world, key install, l *life, at time.Time, how string) {
+func (c *installCheck) repeated(w *world, o *Options, key install, l *life, at time.Time, how string) {
 	v := Violation{Time: at, Base: key.base, Message: fmt.Sprintf("%s:%s "+how, key.Name, key.Version, brief(at.Sub(l.since)))}
-	if w.outages.swallowed(key.base, l.since, at) {
+	known := at
+	if !l.answered.IsZero() {
+		known = l.answered.Add(o.ToldWithin)
+	}
+	if w.outages.swallowed(key.base, l.since, known, at) {
 		v.Message += " (the first answer may have been lost)"
 		c.excused = append(c.excused, v)
 		return

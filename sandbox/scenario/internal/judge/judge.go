@@ -16,6 +16,7 @@ const (
 	InstalledOnce = "installedOnce"
 	NothingLeft   = "nothingLeft"
 	MaxPodWrites  = "maxPodWrites"
+	MaxCommands   = "maxCommands"
 )
 
 // Options of a judgement. A zero duration means its default.
@@ -51,6 +52,8 @@ type Options struct {
 	Speed int
 	// MaxPodWrites is how often a Pod may be written. Default: any number.
 	MaxPodWrites *int
+	// MaxCommands is how often a base may be given the same command. Default: any number.
+	MaxCommands *int
 }
 
 // sweep is how often the controller looks who is due for a question, or has been silent.
@@ -103,6 +106,7 @@ type court struct {
 	truth   truthCheck
 	order   orderCheck
 	install installCheck
+	orders  commandCheck
 }
 
 // Judge returns what the checks find in the events of a run until end, always in the same order.
@@ -129,7 +133,7 @@ func Judge(events []timeline.Event, end time.Time, o Options) []Result {
 	}
 	return []Result{
 		c.active.result(&c.w, end, &c.o), c.truth.result(&c.w, end, &c.o), c.order.result(end),
-		c.install.result(), nothingLeft(&c.w, end, &c.o), podWrites(&c.w, o.MaxPodWrites),
+		c.install.result(), nothingLeft(&c.w, end, &c.o), podWrites(&c.w, o.MaxPodWrites), c.orders.result(o.MaxCommands),
 	}
 }
 
@@ -141,6 +145,7 @@ func (c *court) take(e timeline.Event) {
 	c.truth.note(&c.w, x, &c.o)
 	c.order.note(&c.w, x, &c.o)
 	c.install.note(&c.w, x, &c.o)
+	c.orders.note(x)
 }
 
 // sorted puts violations in the order of time, then of place: those of one moment came in an order

@@ -51,6 +51,13 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+func tries(times int, where string) (out list) {
+	for i := range times {
+		out = append(out, command(i, where, "installBiz", "Arklet.InstallBizFailed", 0))
+	}
+	return out
+}
+
 func writes(counts ...int) (out list) {
 	for i, n := range counts {
 		for w := 1; w <= n; w++ {
@@ -79,6 +86,7 @@ func TestFigures(t *testing.T) {
 		InstalledOnce: {"installs": 3, "repeated": 0},
 		NothingLeft:   {"left": 0},
 		MaxPodWrites:  {"max": 1, "mean": 1},
+		MaxCommands:   {"max": 1},
 	}
 	got := map[string]map[string]float64{}
 	for name := range want {
@@ -239,6 +247,17 @@ var installedCases = map[string]checkCase{
 			command(20_602, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, []string{"20.601s a: biz:1 was installed again after 20.581s, and answered: success"}, nil, "1 installation, 1 repeated", nil},
 	},
+	"installed: who was away later had the answer": {
+		check: InstalledOnce, events: script(up, component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
+		want: want{1, []string{"2.999s a: biz:1 was installed again after 2.979s, and answered: Arklet.RepeatBiz"}, nil, "1 installation, 1 repeated", nil},
+	},
+	"installed: who was away before there was an answer had none": {
+		check: InstalledOnce, events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"), component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
+			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
+		want: want{1, nil, []string{"2.999s a: biz:1 was installed again after 2.979s, and answered: Arklet.RepeatBiz (the first answer may have been lost)"},
+			"1 installation, none twice; 1 more repeated after a disturbance", nil},
+	},
 	"installed: a fault struck a moment before": {
 		check: InstalledOnce, events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
 		want: want{1, nil, []string{"18s a: biz:1 was installed again after 17.98s, and answered: success (the first answer may have been lost)"},
@@ -305,5 +324,10 @@ var writesCases = map[string]checkCase{
 	"writes: too many": {
 		check: MaxPodWrites, o: Options{MaxPodWrites: &three}, events: writes(5, 3),
 		want: want{2, []string{"0s a p0: Pod p0 was written 5 times; at most 3 were allowed"}, nil, "2 Pods, written at most 5 times each, 4.0 on average", nil},
+	},
+	"commands: reported": {check: MaxCommands, events: script(tries(4, "1@a"), tries(2, "2@a"), asked(10, "a")), want: want{2, nil, nil, "2 commands, each at most 4 times", nil}},
+	"commands: too many": {
+		check: MaxCommands, o: Options{MaxCommands: &three}, events: script(tries(3, "1@a"), tries(4, "1@b")),
+		want: want{2, []string{"0s b: installBiz of biz:1 came 4 times; at most 3 were allowed"}, nil, "2 commands, each at most 4 times", nil},
 	},
 }

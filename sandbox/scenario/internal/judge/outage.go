@@ -129,10 +129,10 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 }
 
 // swallowed tells whether an answer of a base, given since then, may not have been known yet at a
-// later moment.
-func (all outages) swallowed(base string, since, at time.Time) bool {
+// later moment. Without an outage it was known by then.
+func (all outages) swallowed(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all, func(o outage) bool {
-		return !o.heard && (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) &&
+		return !o.heard && (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
 			slices.ContainsFunc(o.excuses(base, at), func(t [2]time.Time) bool { return !at.Before(t[0]) && !at.After(t[1]) })
 	})
 }

@@ -66,3 +66,51 @@ func podWrites(w *world, most *int) Result {
 	r.Summary = fmt.Sprintf("%s, written at most %s each, %.1f on average", many(len(w.ever), "Pod"), many(highest, "time"), mean)
 	return r
 }
+
+// commandCheck says how often bases have got the same command: the same name, for the same version. What
+// bases are only asked comes again and again.
+type commandCheck struct{ times map[given]received }
+
+type given struct {
+	base, name string
+	timeline.ModuleRef
+}
+
+// received is how often a command has come, and when first.
+type received struct {
+	times int
+	first time.Time
+}
+
+func (c *commandCheck) note(e change) {
+	if e.Kind != timeline.Command || e.Module == "" {
+		return
+	}
+	if c.times == nil {
+		c.times = map[given]received{}
+	}
+	key := given{e.Base, e.Name, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
+	r := c.times[key]
+	if r.times++; r.times == 1 {
+		r.first = e.Time
+	}
+	c.times[key] = r
+}
+
+func (c *commandCheck) result(most *int) Result {
+	r := Result{Name: MaxCommands, Compared: len(c.times), Figures: map[string]float64{}}
+	highest := 0
+	for cmd, got := range c.times {
+		highest = max(highest, got.times)
+		if most != nil && got.times > *most {
+			r.Violations = append(r.Violations, Violation{
+				Time: got.first, Base: cmd.base,
+				Message: fmt.Sprintf("%s of %s:%s came %d times; at most %d were allowed", cmd.name, cmd.Name, cmd.Version, got.times, *most),
+			})
+		}
+	}
+	r.Violations = sorted(r.Violations)
+	r.Figures["max"] = float64(highest)
+	r.Summary = fmt.Sprintf("%s, each at most %s", many(len(c.times), "command"), many(highest, "time"))
+	return r
+}
