@@ -95,7 +95,8 @@ type record struct {
 	modules  []arklet.Biz
 	listed   bool
 	listedAt time.Time
-	older    int // lists in a row that were older than listedAt
+	older    int       // lists in a row that were older than listedAt
+	olderAt  time.Time // when the first of them came
 	// listTurn counts accepted lists; a question waits for a later turn than it saw.
 	listTurn uint64
 	turned   chan struct{} // closed and renewed at every accepted list; nil while nobody waits

@@ -293,9 +293,9 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.tell(changes)
 }
 
-// believedAfter is how many lists in a row must be older than the newest one before they are
-// believed: the base's clock was set back then. One or two are messages that were overtaken or
-// delivered twice.
+// believedAfter is how many lists in a row must be older than the newest one, and come within no less than
+// Options.ListInterval, before they are believed: the base's clock was set back then. Others are messages
+// that were overtaken or delivered twice.
 const believedAfter = 3
 
 // SetModules takes a list of modules. It reports false for a list that is older than one already
@@ -309,7 +309,11 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	}
 	changes := r.touch(b)
 	if from.At.Before(b.listedAt) {
-		if b.older++; b.older < believedAfter {
+		now := r.opts.Clock.Now()
+		if b.older++; b.older == 1 {
+			b.olderAt = now
+		}
+		if b.older < believedAfter || now.Sub(b.olderAt) < r.opts.ListInterval {
 			r.mu.Unlock()
 			r.tell(changes)
 			return false

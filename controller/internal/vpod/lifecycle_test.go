@@ -194,6 +194,42 @@ func TestAPodMadeAnewUnderItsName(t *testing.T) {
 	}
 }
 
+// A Pod that comes is Ready by what its base lists from then on: the base may have started again since it
+// listed the module.
+func TestAPodIsReadyByANewList(t *testing.T) {
+	in(t, "a base that has lost the module, and nobody has heard of it", Options{}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.delay = 3 * time.Second })
+		w.create("p1", container("biz1", "1"))
+		w.pass(10 * time.Second)
+		w.base.with(func(b *fakeBase) { b.modules = nil })
+		w.create("p2", container("biz1", "1"))
+		w.pass(time.Second)
+		w.wantShow("p1", "Running ContainerCreating")
+		w.wantShow("p2", "Pending ContainerCreating")
+		w.pass(5 * time.Second)
+		w.wantShow("p2", "Running Ready")
+	})
+	in(t, "a base that lists nothing", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(10 * time.Second)
+		w.base.with(func(b *fakeBase) { b.modules, b.hang = nil, arklet.CommandQueryAllBiz })
+		w.create("p2", container("biz1", "1"))
+		w.pass(30 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.wantShow("p2", "") // nothing is written
+		w.base.with(func(b *fakeBase) { b.hang = "" })
+		w.pass(time.Minute)
+		w.wantShow("p2", "Running Ready")
+	})
+	in(t, "two modules", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"), container("biz2", "1"))
+		w.pass(10 * time.Second)
+		w.create("p2", container("biz1", "1"), container("biz2", "1"))
+		w.pass(time.Second)
+		w.wantShow("p2", "Running Ready")
+	})
+}
+
 // A Pod that comes while its version is being uninstalled finds it in the list still: it is not
 // Ready before it is installed again.
 func TestAPodThatComesDuringTheUninstall(t *testing.T) {

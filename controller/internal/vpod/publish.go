@@ -76,6 +76,9 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 // publishStatuses writes the status of Pods where it is not what the base says, in the order that loses
 // no request.
 func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
+	if b.Liveness == base.Alive && slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) }) {
+		return 0, nil // the operator asks
+	}
 	now := time.Now()
 	var wait soonest
 	if again := p.noteSwitches(key, b); again > 0 {

@@ -150,17 +150,7 @@ var All = []Mutation{
 	},
 	{
 		Name: "assume-empty", What: "A base that has not said yet what it has counts as empty",
-		Edits: []Edit{{
-			reconcile,
-			`		if b.Modules == nil {
-			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
-				return 0, whileServed(ctx, err)
-			}
-			continue
-		}
-`,
-			"",
-		}},
+		Edits: []Edit{{reconcile, `		if b.Modules == nil || slices`, `		if b.Modules != nil && slices`}},
 	},
 
 	// Silence.
