@@ -30,6 +30,7 @@ func TestMutations(t *testing.T) {
 		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
 		{"a command that got lost is not sent again", "never-send-again", nil, "lost-command", "the rollout ends"},
 		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil, "regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
+		{"Pods turn Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart", ""},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
 	})
 }

@@ -57,6 +57,7 @@ var All = []Mutation{
 	},
 	{
 		Name: "forget-ready", What: "Pods of a base that has not said yet what it has turn Not Ready",
+		Rare: "bases must be slow to list their modules when a controller comes",
 		Edits: []Edit{{
 			publish,
 			`		if b.Modules == nil && b.Liveness == base.Alive && isReady(&before) {
