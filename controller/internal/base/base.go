@@ -58,6 +58,8 @@ type Snapshot struct {
 	Modules []arklet.Biz
 	// ListedAt is the Origin.At of that list.
 	ListedAt time.Time
+	// HeardAt is when the list came, by the clock of this machine.
+	HeardAt time.Time
 }
 
 // Module finds a module in the last list.
@@ -95,6 +97,7 @@ type record struct {
 	modules  []arklet.Biz
 	listed   bool
 	listedAt time.Time
+	heardAt  time.Time
 	older    int       // lists in a row that were older than listedAt
 	olderAt  time.Time // when the first of them came
 	// listTurn counts accepted lists; a question waits for a later turn than it saw.
@@ -114,7 +117,7 @@ type record struct {
 }
 
 func (r *record) snapshot() Snapshot {
-	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt}
+	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, HeardAt: r.heardAt}
 	if r.listed {
 		s.Modules = r.modules
 	}

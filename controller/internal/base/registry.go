@@ -328,7 +328,7 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	if list == nil {
 		list = []arklet.Biz{} // it has none, which is not the same as not having said
 	}
-	b.modules, b.listed, b.listedAt = list, true, from.At
+	b.modules, b.listed, b.listedAt, b.heardAt = list, true, from.At, r.opts.Clock.Now()
 	b.listTurn++
 	if b.turned != nil {
 		close(b.turned)

@@ -221,6 +221,16 @@ func TestAPodIsReadyByANewList(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p2", "Running Ready")
 	})
+	in(t, "a lane whose install of another version hangs", Options{}, func(_ *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(10 * time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.create("p2", container("biz1", "2"))
+		w.pass(time.Second)
+		w.create("p3", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.wantShow("p3", "Running Ready")
+	})
 	in(t, "two modules", Options{}, func(_ *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"), container("biz2", "1"))
 		w.pass(10 * time.Second)

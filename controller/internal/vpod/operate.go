@@ -48,7 +48,6 @@ func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, 
 	if !asked {
 		return b, nil
 	}
-	p.noteAsked(key, time.Now()) // what it lists from now on is no older than that
 	p.keep(ctx, key.identity)
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {

@@ -77,7 +77,7 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 // no request.
 func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
 	if b.Liveness == base.Alive && slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) }) {
-		return 0, nil // the operator asks
+		return p.untilListed(ctx, views, b), nil
 	}
 	now := time.Now()
 	var wait soonest
@@ -129,6 +129,18 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		wait.within(p.opts.Speed.Of(yieldAfter))
 	}
 	return wait.d, nil
+}
+
+// listWithin is how long the operator of a lane has to ask a base what it has. It may be busy for longer.
+const listWithin = time.Second
+
+// untilListed asks a base what it has if nobody else has done so, and returns when to look again.
+func (p *Provider) untilListed(ctx context.Context, views []view, b base.Snapshot) time.Duration {
+	within := p.opts.Speed.Of(listWithin)
+	if !slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) && time.Since(v.came) < within }) {
+		p.askForModules(ctx, b)
+	}
+	return within
 }
 
 // yieldAfter is how long a Pod stays Ready beside the one that serves in its place. Its workload

@@ -29,9 +29,10 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 			return 0, nil
 		}
 		if b.Modules == nil || slices.ContainsFunc(p.store.views(key), func(v view) bool { return v.unasked(b) }) {
-			if err := p.ask(ctx, key, b); err != nil {
+			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
 				return 0, whileServed(ctx, err)
 			}
+			p.publishers.trigger(key)
 			continue
 		}
 		do, finished := p.plan(key, b)
@@ -64,23 +65,6 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 		if err := p.carryOut(ctx, key, b, do, release); err != nil {
 			return 0, whileServed(ctx, err)
 		}
-	}
-}
-
-// ask has the base list its modules for the Pods that have come to a lane.
-func (p *Provider) ask(ctx context.Context, key workerKey, b base.Snapshot) error {
-	began := time.Now()
-	if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
-		return err
-	}
-	p.noteAsked(key, began)
-	return nil
-}
-
-// noteAsked has Pods shown that waited until their base was asked.
-func (p *Provider) noteAsked(key workerKey, at time.Time) {
-	for _, lane := range p.store.asked(key, at) {
-		p.publishers.trigger(lane)
 	}
 }
 

@@ -29,9 +29,6 @@ type entry struct {
 	stage    stage  // how far it was when it came, and
 	seen     uint64 // order in which Pods came, for those created in the same second
 	came     time.Time
-	// asked says that its base has been asked what it has since the Pod came, or that it was Ready then: a
-	// list from before says nothing of a base that has started again since.
-	asked    bool
 	deleting bool
 	// left are the module names of which nothing is left on the base, when deleting; finished says that
 	// nothing is left at all: the Pod is to leave the API.
@@ -97,7 +94,6 @@ type view struct {
 	*entry
 	pod           *corev1.Pod
 	module        module // the one of the lane
-	asked         bool
 	deleting      bool
 	finished      bool
 	outdated      bool
@@ -109,11 +105,11 @@ type view struct {
 // installed.
 func (v view) wants() bool { return !v.deleting && v.module.installable() }
 
-// unasked says whether the base lists the module of a Pod that wants it, and has not been asked since that
-// came.
+// unasked says whether the base has listed nothing since a Pod came whose module it had before: it may have
+// started again in between. A Pod that came Ready is what an earlier controller has left.
 func (v view) unasked(b base.Snapshot) bool {
 	_, there := b.Module(v.module.Name, v.module.Version)
-	return there && v.wants() && !v.asked
+	return there && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
 }
 
 // stage is how far a Pod's life has gone, the furthest first.
@@ -197,7 +193,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 	if !known {
 		s.next++
 		e = &entry{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(), asked: isReady(&pod.Status),
+			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
 			left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
 		}
 		s.byUID[pod.UID] = e
@@ -376,32 +372,11 @@ func (l *lane) views(name string) []view {
 	for _, r := range l.ordered(name).ranks {
 		e := r.entry
 		views = append(views, view{
-			entry: e, pod: e.pod, module: e.modules[r.module], asked: e.asked, deleting: e.deleting, finished: e.finished, outdated: e.outdated,
+			entry: e, pod: e.pod, module: e.modules[r.module], deleting: e.deleting, finished: e.finished, outdated: e.outdated,
 			notReadySince: e.notReadySince, readySince: e.readySince,
 		})
 	}
 	return views
-}
-
-// asked notes that a base was asked what it has, for the Pods that had come to a lane by then, and returns
-// all lanes of those that it had not been asked for.
-func (s *store) asked(key workerKey, at time.Time) (lanes []workerKey) {
-	s.change(func() {
-		l := s.lane(key)
-		if l == nil {
-			return
-		}
-		for _, e := range l.pods {
-			if e.asked || e.came.After(at) {
-				continue
-			}
-			e.asked = true
-			for _, name := range e.names() {
-				lanes = append(lanes, workerKey{key.identity, name})
-			}
-		}
-	})
-	return lanes
 }
 
 // names lists the module names of a base of which something is known.

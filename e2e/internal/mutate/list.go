@@ -125,9 +125,9 @@ var All = []Mutation{
 		Name: "lists-for-all", What: "What one base lists counts for all of them",
 		Edits: []Edit{{
 			registry,
-			`	b.modules, b.listed, b.listedAt = list, true, from.At
+			`	b.modules, b.listed, b.listedAt, b.heardAt = list, true, from.At, r.opts.Clock.Now()
 `,
-			`	b.modules, b.listed, b.listedAt = list, true, from.At
+			`	b.modules, b.listed, b.listedAt, b.heardAt = list, true, from.At, r.opts.Clock.Now()
 	for _, other := range r.bases {
 		other.modules, other.listed = list, true
 	}
