@@ -145,13 +145,7 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 // lossless says whether no request to a workload may be lost: no move takes modules, bases or
 // endpoints away by itself, and no base that hears nothing serves what a release was overtaken by.
 func (s Schedule) lossless(w Workload) bool {
-	releases := 0
-	for _, m := range s.Moves {
-		if m.Do == release || m.Do == rollback {
-			releases++
-		}
-	}
-	if releases > 1 && s.has(func(m *move) bool { return m.deaf }) {
+	if s.releases() > 1 && s.has(func(m *move) bool { return m.deaf }) {
 		return false
 	}
 	return w.Kind != statefulSet && !s.has(func(m *move) bool { return m.takes || m.away })

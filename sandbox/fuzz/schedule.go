@@ -124,6 +124,16 @@ func (s Schedule) disturbances() (n int) {
 	return n
 }
 
+// releases is how many releases there are, forth or back.
+func (s Schedule) releases() (n int) {
+	for _, m := range s.Moves {
+		if m.Do == release || m.Do == rollback {
+			n++
+		}
+	}
+	return n
+}
+
 // valid says whether all that the moves are about is there.
 func (s Schedule) valid() bool {
 	bases := s.bases()
