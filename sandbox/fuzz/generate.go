@@ -78,8 +78,8 @@ func (g generator) one(r *rand.Rand) Schedule {
 	}
 	// Where no move takes anything away by itself, every check holds: so it is in most schedules.
 	gentle := g.only == nil && r.IntN(3) > 0
-	// What is wrong in the end shows soon where nothing needs long to settle, and some checks look away
-	// where a command comes twice, or endpoints do not follow.
+	// In half of all schedules what is wrong in the end shows soon, since no move needs long to settle, and
+	// none has checks look away: no command comes twice, and endpoints follow.
 	sharp := g.only == nil && r.IntN(2) == 0
 	var operations, disturbances []move
 	for _, m := range all {
@@ -111,7 +111,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		switch {
 		case kind.atBase():
-			m.Base = pick(r, slices.DeleteFunc(slices.Clone(bases), func(base string) bool { return kind.tunnel != "" && !s.reaches(Move{Do: kind.name, Base: base}) }))
+			m.Base = pick(r, s.basesFor(kind))
 		case kind.resource == "controller" || kind.resource == way:
 			m.Replica = 1 + r.IntN(s.Replicas)
 		case !kind.disturbs && kind.name != addBase:

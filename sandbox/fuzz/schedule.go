@@ -105,6 +105,13 @@ func (s Schedule) bases() (names []string) {
 	return names
 }
 
+// basesFor are the names of those that a move can be about: its tunnel may have to be theirs.
+func (s Schedule) basesFor(kind move) []string {
+	return slices.DeleteFunc(s.bases(), func(base string) bool {
+		return kind.tunnel != "" && !s.reaches(Move{Do: kind.name, Base: base})
+	})
+}
+
 // has tells whether a move is among those of the schedule.
 func (s Schedule) has(keep func(*move) bool) bool {
 	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
