@@ -504,23 +504,6 @@ func TestHalfOfThemAreSharp(t *testing.T) {
 	}
 }
 
-// Requests take time in some schedules, and in none in which a release overtakes another.
-func TestRequestsThatTakeTime(t *testing.T) {
-	some := 0
-	for seed := range uint64(400) {
-		s := generator{}.draw(seed)
-		if s.Bases[0].RequestTime == 0 {
-			continue
-		}
-		if some++; s.releases() > 1 {
-			t.Errorf("seed %d: %s", seed, s)
-		}
-	}
-	if some == 0 {
-		t.Error("in no schedule")
-	}
-}
-
 // Nothing begins when the time is over, and what runs then comes to its end.
 func TestTheTimeIsOver(t *testing.T) {
 	var r *run

@@ -128,11 +128,6 @@ func (g generator) one(r *rand.Rand) Schedule {
 		}
 		s.Moves = append(s.Moves, m)
 	}
-	if s.releases() > 1 { // a version that is overtaken goes as soon as its base has switched, whatever it still works on
-		for i := range s.Bases {
-			s.Bases[i].RequestTime = 0
-		}
-	}
 	return s
 }
 

@@ -70,6 +70,7 @@ func crowded(tb testing.TB, pods int, same bool) crowd {
 			pod.Status = c.desiredStatus(e, b, pod.Status)
 		}
 	}
+	registry.SetModules(from, list) // heard since the Pods came, so nobody has to ask
 	return c
 }
 

@@ -71,6 +71,8 @@ type placement struct {
 	// unwanted is since when no Pod wants it, and idle since when nothing waits for what comes
 	// instead either; zero while that is not so.
 	unwanted, idle time.Time
+	// ceased is when the base was found to have it and not to serve it; zero while it serves it.
+	ceased time.Time
 	// expected is until when a Pod may come for it: the base was told to install it at its start.
 	expected time.Time
 	// by is the Pod that asked for it before it was changed in place, and held says that this Pod
@@ -109,6 +111,7 @@ const (
 	doUninstall         // module
 	makeWay             // uninstall the deactivated way, then module: way is installed again after that
 	beginReplace        // ask for the turn to replace the jar of module's version
+	ask                 // the base what it has, and wait for the answer
 )
 
 // step is the next thing to do.
@@ -138,13 +141,17 @@ const sameAgain = 5 * time.Minute
 //   - An active version is not uninstalled while another one that a Pod wants is on its way: it is
 //     switched, or installed, first. The base goes from one to the other directly.
 //   - What Pods had put there and none wants any more is uninstalled once it is drained.
+//   - What the base has switched away from is uninstalled once requests that it works on have had the time of
+//     a drain.
 //   - What no Pod ever asked for is left alone.
 //
-// It notes in placed since when a version is unwanted and idle.
+// It notes in placed since when a version is unwanted, idle, and not served.
 func (s *situation) next() step {
 	var wait soonest
 	look := false
 	serves := ""
+	s.noteCeased()
+wanted:
 	for i, w := range s.wants {
 		if s.overruled(i) {
 			continue
@@ -184,13 +191,15 @@ func (s *situation) next() step {
 				wait.within(left)
 			}
 			serves = w.Version
-		case biz.State == arklet.StateDeactivated && s.differs(w):
-			return step{do: doUninstall, module: w}
-		case biz.State == arklet.StateDeactivated && s.canSwitch:
+		case biz.State == arklet.StateDeactivated && !s.differs(w) && s.canSwitch:
 			return step{do: doSwitch, module: w}
-		case biz.State == arklet.StateDeactivated && !s.mayReinstall(biz):
+		case biz.State == arklet.StateDeactivated && !s.differs(w) && !s.mayReinstall(biz):
 			continue
-		default: // broken, or to be activated by a fresh install: the base refuses to install over it
+		default: // another jar, broken, or to be activated by a fresh install: the base refuses to install over it
+			if left := s.worksFor(biz); left > 0 {
+				wait.within(left)
+				break wanted
+			}
 			return step{do: doUninstall, module: w}
 		}
 		if serves != "" {
@@ -278,6 +287,28 @@ func (s *situation) drains(since time.Time, drain time.Duration, q quiet, until 
 	return max(left, min(q.since.Add(s.drain/2).Sub(s.now), until.Sub(s.now)))
 }
 
+// noteCeased notes since when the base does not serve what it has.
+func (s *situation) noteCeased() {
+	for version, p := range s.placed {
+		switch biz, there := s.list[version]; {
+		case !there || biz.State == arklet.StateActivated:
+			p.ceased = time.Time{}
+		case p.ceased.IsZero():
+			p.ceased = s.now
+		}
+	}
+}
+
+// worksFor is for how long a version from which the base has switched away may yet work on requests that
+// came before.
+func (s *situation) worksFor(biz arklet.Biz) time.Duration {
+	p := s.placed[biz.Version]
+	if p == nil || biz.State != arklet.StateDeactivated || biz.Latest.Reason != reasonSwitched {
+		return 0
+	}
+	return p.ceased.Add(s.drain).Sub(s.now)
+}
+
 // mayReinstall says whether a fresh install activates a version that the base keeps deactivated. It
 // does so when the version had served before (the base switched away from it, and will switch
 // back), or when no other version serves. Otherwise the base does not activate new versions
@@ -332,6 +363,11 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	if leaves {
 		left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)
 	}
+	way, kept := s.deactivatedSuccessor(biz)
+	left = max(left, s.worksFor(biz))
+	if kept {
+		left = max(left, s.worksFor(s.list[way.Version]))
+	}
 	if left > 0 {
 		wait.within(left)
 		return step{}
@@ -342,7 +378,7 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 		wait.within(left)
 		return step{}
 	}
-	if way, kept := s.deactivatedSuccessor(biz); kept && failed.err == nil { // it makes way once
+	if kept && failed.err == nil { // it makes way once
 		return step{do: makeWay, module: m, way: way}
 	}
 	return step{do: doUninstall, module: m}

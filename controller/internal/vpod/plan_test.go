@@ -27,7 +27,8 @@ type model struct {
 	list    map[string]arklet.Biz
 	jars    map[string]string // really installed, by version
 	failed  map[attempt]failure
-	broken  map[string]bool // versions whose installs fail
+	broken  map[string]bool      // versions whose installs fail
+	ceased  map[string]time.Time // when the base switched away from a version
 
 	replacing *replacement
 	log       []string
@@ -128,6 +129,9 @@ func (m *model) story() (text string) {
 }
 
 func (m *model) set(version string, state arklet.State, reason string) {
+	if state == arklet.StateDeactivated && reason == reasonSwitched {
+		m.ceased[version] = m.now
+	}
 	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state, Latest: arklet.Record{State: state, Reason: reason}}
 }
 
@@ -139,6 +143,12 @@ func (m *model) carryOut(s situation, do step) {
 		m.failed[a] = f
 	}
 	w := do.module
+	for _, goes := range []arklet.Module{do.way, do.module} {
+		works := m.list[goes.Version].State == arklet.StateDeactivated && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
+		if works && (do.do == doUninstall || do.do == makeWay) {
+			m.t.Fatalf("%s is uninstalled, which may yet work on requests:\n%s", goes.Identity(), m.story())
+		}
+	}
 	switch do.do {
 	case doInstall:
 		if _, there := m.list[w.Version]; there {
@@ -183,7 +193,7 @@ func (m *model) carryOut(s situation, do step) {
 		delete(m.list, w.Version)
 	case beginReplace:
 		m.replacing = &replacement{module: w}
-	case rest:
+	case rest, ask:
 	}
 }
 
@@ -201,7 +211,7 @@ func checkPlan(t *rapid.T) {
 		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"), http: rapid.Bool().Draw(t, "http"),
 		now:     time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC),
 		leaving: map[string]departure{}, placed: map[string]*placement{}, list: map[string]arklet.Biz{}, jars: map[string]string{},
-		failed: map[attempt]failure{}, broken: map[string]bool{},
+		failed: map[attempt]failure{}, broken: map[string]bool{}, ceased: map[string]time.Time{},
 	}
 	if rapid.Bool().Draw(t, "static") {
 		m.set("static", arklet.StateActivated, "STARTED")

@@ -76,7 +76,7 @@ func (p *Provider) finishPod(ctx context.Context, e *entry) error {
 // publishStatuses writes the status of Pods where it is not what the base says, in the order that loses
 // no request.
 func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot, views []view) (time.Duration, error) {
-	if b.Liveness == base.Alive && slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) }) {
+	if b.Liveness == base.Alive && unasked(views, b) {
 		return p.untilListed(ctx, views, b), nil
 	}
 	now := time.Now()

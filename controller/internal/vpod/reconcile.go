@@ -28,13 +28,6 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 		if !known || b.Liveness != base.Alive || !p.store.has(key) { // nothing can be done there
 			return 0, nil
 		}
-		if b.Modules == nil || slices.ContainsFunc(p.store.views(key), func(v view) bool { return v.unasked(b) }) {
-			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
-				return 0, whileServed(ctx, err)
-			}
-			p.publishers.trigger(key)
-			continue
-		}
 		do, finished := p.plan(key, b)
 		if finished {
 			p.publishers.trigger(key)
@@ -44,6 +37,13 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 				p.askForModules(ctx, b)
 			}
 			return do.wait, nil
+		}
+		if do.do == ask {
+			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
+				return 0, whileServed(ctx, err)
+			}
+			p.publishers.trigger(key)
+			continue
 		}
 		if do.do == beginReplace {
 			if !p.beginReplacing(key, do.module) {
@@ -94,9 +94,13 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		if l == nil {
 			return
 		}
+		views := l.views(key.module)
+		if b.Modules == nil || unasked(views, b) {
+			do = step{do: ask}
+			return
+		}
 		now := time.Now()
 		before := len(l.placed)
-		views := l.views(key.module)
 		s := situation{
 			now: now, name: key.module, leaving: map[string]departure{}, placed: l.placed, list: map[string]arklet.Biz{}, failed: l.failed,
 			unsettled: unsettled, canSwitch: b.Tunnel == tunnel.HTTP, neverSame: p.opts.KeepSameVersion, drain: p.opts.Drain, speed: p.opts.Speed,
@@ -243,7 +247,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 	case doUninstall:
 		failed = uninstall(m)
 		b, err = p.uninstall(ctx, b, m)
-	case rest, beginReplace: // nothing for the base to do
+	case rest, ask, beginReplace: // nothing for the base to do
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -112,6 +112,11 @@ func (v view) unasked(b base.Snapshot) bool {
 	return there && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
 }
 
+// unasked says whether it is so for one of these views.
+func unasked(views []view, b base.Snapshot) bool {
+	return slices.ContainsFunc(views, func(v view) bool { return v.unasked(b) })
+}
+
 // stage is how far a Pod's life has gone, the furthest first.
 type stage int
 
