@@ -71,7 +71,7 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, giveUp := context.WithCancel(t.Context())
 	go func() {
-		_, err := l.dialog.Do(ctx, "a", install)
+		_, err := l.dialog.Do(ctx, "a", install, nil)
 		done <- err
 	}()
 	<-q.sent

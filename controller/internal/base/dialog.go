@@ -18,6 +18,8 @@ var (
 	// ErrNoAnswer says that the base did not answer in time: what it does is unknown until it is
 	// asked.
 	ErrNoAnswer = errors.New("base did not answer in time")
+	// ErrNotAgain says that a request got lost, and was not to be sent again.
+	ErrNotAgain = errors.New("the request got lost, and is not wanted any more")
 )
 
 // sender is a tunnel, as far as a dialog needs one.
@@ -106,7 +108,10 @@ func (d *Dialog) send(ctx context.Context, identity string, r arklet.Request) er
 // again: see Listed. Where the tunnel knows that there will be no answer, Do returns at once with
 // what the tunnel said, of which tunnel.ErrRefused can be told; its tunnel.ErrTimedOut is ErrNoAnswer
 // too. A second Do for the same command, base and module while one is under way is an error.
-func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
+//
+// Again is asked before a request is sent again: what was right when it was sent first may be wrong by now.
+// If it says no, the error is ErrNotAgain. Nil means yes.
+func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error) {
 	q := questionOf(r.Command, r.Module)
 	p, forget, err := d.expect(identity, q)
 	if err != nil {
@@ -117,8 +122,8 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 		return arklet.Answer{}, err
 	}
 	pause := d.registry.opts.Speed.Of(sendAgain)
-	again := d.registry.opts.Clock.NewTimer(pause)
-	defer again.Stop()
+	late := d.registry.opts.Clock.NewTimer(pause)
+	defer late.Stop()
 	for {
 		select {
 		case got := <-p.answer:
@@ -129,15 +134,18 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request) (ark
 				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), got.err)
 			}
 			return got.answer, nil
-		case <-again.C():
+		case <-late.C():
 			// What cannot be sent now is sent when the pause is over once more: the base may be at it.
 			if !d.mayBeLost(identity, p) || d.Ask(ctx, identity, arklet.CommandQueryAllBiz) != nil {
-				again.Reset(pause)
+				late.Reset(pause)
 			}
 		case <-p.unseen:
+			if again != nil && !again() {
+				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNotAgain)
+			}
 			_ = d.send(ctx, identity, r)
 			pause *= 2 // a base that is at it is asked seldom
-			again.Reset(pause)
+			late.Reset(pause)
 		case <-ctx.Done():
 			return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w (%w)", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNoAnswer, context.Cause(ctx))
 		}

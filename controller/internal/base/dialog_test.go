@@ -64,7 +64,7 @@ func TestDo(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), sendAgain/2)
 				defer cancel()
-				got, err := d.Do(ctx, "a", install)
+				got, err := d.Do(ctx, "a", install, nil)
 				if !errors.Is(err, c.err) {
 					t.Fatalf("error %v, want %v", err, c.err)
 				}
@@ -79,7 +79,7 @@ func TestDo(t *testing.T) {
 	}
 	t.Run("an unknown base", func(t *testing.T) {
 		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
-		if _, err := d.Do(t.Context(), "b", install); !errors.Is(err, ErrUnknownBase) {
+		if _, err := d.Do(t.Context(), "b", install, nil); !errors.Is(err, ErrUnknownBase) {
 			t.Errorf("error %v, want ErrUnknownBase", err)
 		}
 	})
@@ -111,7 +111,7 @@ func TestLost(t *testing.T) {
 				d.Answered("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
 				return nil
 			})
-			if _, err := d.Do(t.Context(), "a", install("biz1")); !errors.Is(err, c.want) {
+			if _, err := d.Do(t.Context(), "a", install("biz1"), nil); !errors.Is(err, c.want) {
 				t.Errorf("error %v, want %v", err, c.want)
 			}
 		})
@@ -187,7 +187,7 @@ func TestDoWithoutAnswer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				began := time.Now()
-				if _, err := d.Do(ctx, "a", install); !errors.Is(err, c.is) || errors.Is(err, c.isNot) {
+				if _, err := d.Do(ctx, "a", install, nil); !errors.Is(err, c.is) || errors.Is(err, c.isNot) {
 					t.Errorf("error %v, want one that is %v and not %v", err, c.is, c.isNot)
 				}
 				if took := time.Since(began); c.said != nil && took != 0 {
@@ -292,7 +292,7 @@ func TestListed(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				got, err := d.Do(ctx, "a", arklet.Request{Command: c.command, Module: m})
+				got, err := d.Do(ctx, "a", arklet.Request{Command: c.command, Module: m}, nil)
 				if c.want == 0 {
 					if !errors.Is(err, ErrNoAnswer) {
 						t.Errorf("answer %+v, error %v, want ErrNoAnswer", got, err)
@@ -376,7 +376,7 @@ func TestSendsAgain(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				got, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m})
+				got, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, nil)
 				if (err != nil) != (c.want == arklet.Answer{}) || err != nil && !errors.Is(err, ErrNoAnswer) || got != c.want {
 					t.Errorf("answer %+v, error %v, want %+v", got, err, c.want)
 				}
@@ -386,4 +386,39 @@ func TestSendsAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is not wanted any more is not sent again.
+func TestSentAgainOnlyIfWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(Options{})
+		origin := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}
+		_, _ = r.Heard(origin, beat("1.0.0"))
+		list := []arklet.Biz{biz("biz", "1", arklet.StateActivated)}
+		r.SetModules(origin, list)
+		d := NewDialog(r)
+		start := time.Now()
+		var sent []time.Duration
+		d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, q arklet.Request) error {
+			if q.Command != arklet.CommandQueryAllBiz {
+				sent = append(sent, time.Since(start))
+				return nil
+			}
+			origin.At = time.Now()
+			r.SetModules(origin, list)
+			d.Listed("a")
+			return nil
+		}})
+		asked := 0
+		_, err := d.Do(t.Context(), "a", arklet.Request{Command: arklet.CommandUninstallBiz, Module: arklet.Module{Name: "biz", Version: "1"}}, func() bool {
+			asked++
+			return asked < 2
+		})
+		if !errors.Is(err, ErrNotAgain) {
+			t.Errorf("it ends with %v", err)
+		}
+		if diff := cmp.Diff([]time.Duration{0, 10 * time.Second}, sent); diff != "" {
+			t.Errorf("sent at (-want +got):\n%s", diff)
+		}
+	})
 }

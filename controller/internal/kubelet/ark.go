@@ -186,7 +186,7 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	journal.Note(identity, m.Name, Asked(time.Now(), r))
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
-	answer, err := a.server.opts.Bases.Do(ctx, identity, r)
+	answer, err := a.server.opts.Bases.Do(ctx, identity, r, nil)
 	if err != nil {
 		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {

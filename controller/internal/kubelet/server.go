@@ -41,7 +41,7 @@ type pods interface {
 type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
-	Do(ctx context.Context, identity string, r arklet.Request) (arklet.Answer, error)
+	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
 	// Called is how texts name a base.
 	Called(identity string) string
 }

@@ -142,7 +142,7 @@ func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (ba
 }
 func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
 func (f *fakeBases) Called(identity string) string                         { return "host-" + identity }
-func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request) (arklet.Answer, error) {
+func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ func() bool) (arklet.Answer, error) {
 	return f.do(identity, r)
 }
 

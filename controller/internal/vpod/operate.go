@@ -43,13 +43,13 @@ const listTimeout = 10 * time.Second
 
 // install sends installBiz and asks the base what came of it. The error carries a code; the
 // snapshot is the newest either way.
-func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
+func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
 	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
 	if !asked {
 		return b, nil
 	}
 	p.keep(ctx, key.identity)
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {
 		return b, err
 	}
@@ -91,8 +91,8 @@ func notActivated(m arklet.Module) error {
 }
 
 // switchTo sends switchBiz and asks the base what came of it.
-func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
+func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again, p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut)
 	if err != nil {
 		return b, err
 	}
@@ -108,8 +108,8 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 // uninstall sends uninstallBiz and asks the base whether the module is gone. A module may be gone
 // although the base answers with a failure: a stop handler that throws does not keep it (protocol
 // 5.2). The error tells of that too; the snapshot decides.
-func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module) (base.Snapshot, error) {
-	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
+func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
 	if err != nil {
 		return b, err
 	}
@@ -130,7 +130,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 }
 
 // runCommand asks and measures; an error without an answer gets a code here.
-func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
+func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool, timeout time.Duration, late errcode.Code) (arklet.Answer, error) {
 	if ctx.Err() != nil { // another controller may serve the base by now
 		return arklet.Answer{}, ctx.Err()
 	}
@@ -152,7 +152,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		defer note(nil)
 	}
 	p.opts.Asked(identity, r)
-	answer, err := p.dialog.Do(asking, identity, r)
+	answer, err := p.dialog.Do(asking, identity, r, again)
 	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
@@ -163,7 +163,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
-	case errors.Is(err, errSuperseded):
+	case errors.Is(err, errSuperseded), errors.Is(err, base.ErrNotAgain):
 		o.Err, o.Code = err, late
 		p.opts.Answered(o)
 		return answer, err

@@ -137,8 +137,13 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
 			p.publishers.trigger(key)
 		}
+		removing := ""
 		if (do.do == doUninstall || do.do == makeWay) && !s.wanted(do.module.Version) {
-			l.removing = do.module.Version
+			removing = do.module.Version
+		}
+		if l.removing != removing { // Pods of that version show it
+			l.removing = removing
+			p.publishers.trigger(key)
 		}
 		finished = s.finished(views)
 		p.store.dropEmpty(key)
@@ -225,32 +230,39 @@ func (s *situation) finished(views []view) (more bool) {
 // noted as a failure, so that the next look at the lane sees another situation.
 func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do step, release func()) (err error) {
 	defer release()
-	defer p.removed(key)
 	if do.do == doUninstall || do.do == makeWay {
 		p.publishers.trigger(key)
 	}
 	m := do.module
+	again := func() bool { return p.still(key, do) }
 	var failed attempt
 	switch do.do {
 	case doInstall:
 		failed = install(m)
-		b, err = p.install(ctx, key, b, m)
+		b, err = p.install(ctx, key, b, m, again)
 	case doSwitch:
 		failed = install(m)
-		b, err = p.switchTo(ctx, b, m)
+		b, err = p.switchTo(ctx, b, m, again)
 	case makeWay:
 		failed = uninstall(m)
-		if b, err = p.uninstall(ctx, b, do.way); err != nil { // then it is in the way later, and goes then
+		b, err = p.uninstall(ctx, b, do.way, again)
+		if errors.Is(err, base.ErrNotAgain) {
+			break
+		}
+		if err != nil { // then it is in the way later, and goes then
 			p.opts.Logger.Debug("could not make way for a fresh install", "base", b.Identity, "biz", do.way.Identity(), "err", err)
 		}
-		b, err = p.uninstall(ctx, b, m)
+		b, err = p.uninstall(ctx, b, m, again)
 	case doUninstall:
 		failed = uninstall(m)
-		b, err = p.uninstall(ctx, b, m)
+		b, err = p.uninstall(ctx, b, m, again)
 	case rest, ask, beginReplace: // nothing for the base to do
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, base.ErrNotAgain) {
+		return nil
 	}
 	if errors.Is(err, errSuperseded) {
 		p.showInstall(ctx, b)
@@ -266,13 +278,19 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 	return nil
 }
 
-// removed notes that no uninstall is under way any more.
-func (p *Provider) removed(key workerKey) {
-	p.store.change(func() {
-		if l := p.store.lane(key); l != nil {
-			l.removing = ""
-		}
-	})
+// still says whether a step that is being carried out is yet the next one: Pods may have come and gone since
+// it began.
+func (p *Provider) still(key workerKey, do step) bool {
+	b, known := p.registry.Get(key.identity)
+	if !known {
+		return false
+	}
+	now, finished := p.plan(key, b)
+	if finished {
+		p.publishers.trigger(key)
+	}
+	hasMadeWay := do.do == makeWay && now.do == doInstall && now.module == do.way
+	return hasMadeWay || now.do == do.do && now.module == do.module
 }
 
 // note remembers what came of an attempt.

@@ -62,7 +62,9 @@ type fakeBase struct {
 	// mute swallows commands; hang swallows one of them.
 	mute bool
 	hang arklet.Command
-	urls map[string]string // of what was installed, by name:version
+	// tells has its lists show what has got lost, as in a whole controller. Lists show no install under way.
+	tells bool
+	urls  map[string]string // of what was installed, by name:version
 }
 
 func (b *fakeBase) Key() tunnel.Key { return b.key }
@@ -88,9 +90,12 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 	b.mu.Lock()
 	from := tunnel.Origin{Tunnel: b.key, Identity: identity, At: time.Now()}
 	if r.Command == arklet.CommandQueryAllBiz {
-		list := slices.Clone(b.modules)
+		list, tells := slices.Clone(b.modules), b.tells
 		b.mu.Unlock()
 		b.w.registry.SetModules(from, list)
+		if tells {
+			b.w.dialog.Listed(identity)
+		}
 		return
 	}
 	a := b.run(r)

@@ -151,7 +151,7 @@ var All = []Mutation{
 	},
 	{
 		Name: "assume-empty", What: "A base that has not said yet what it has counts as empty",
-		Edits: []Edit{{reconcile, `		if b.Modules == nil || slices`, `		if b.Modules != nil && slices`}},
+		Edits: []Edit{{reconcile, `		if b.Modules == nil || unasked`, `		if b.Modules != nil && unasked`}},
 	},
 
 	// Silence.
@@ -279,14 +279,14 @@ var All = []Mutation{
 		Name: "replace-first", What: "All versions of a module go before another one is installed",
 		Edits: []Edit{{
 			reconcile,
-			`		b, err = p.install(ctx, key, b, m)
+			`		b, err = p.install(ctx, key, b, m, again)
 `,
 			`		for _, biz := range b.Modules {
 			if biz.Name == m.Name {
-				_, _ = p.uninstall(ctx, b, biz.Module())
+				_, _ = p.uninstall(ctx, b, biz.Module(), nil)
 			}
 		}
-		b, err = p.install(ctx, key, b, m)
+		b, err = p.install(ctx, key, b, m, again)
 `,
 		}},
 	},
@@ -322,11 +322,10 @@ var All = []Mutation{
 	},
 	{
 		Name: "no-drain", What: "A module goes while requests to it may be under way",
-		Edits: []Edit{{
-			plan,
-			`left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)`,
-			`left = 0`,
-		}},
+		Edits: []Edit{
+			{plan, `left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)`, `left = 0`},
+			{plan, `	left = max(left, s.worksFor(biz))`, ``},
+		},
 	},
 	{
 		Name: "believe-the-drain", What: "A module goes after MODULE_DRAIN though a Service still sends requests to its Pod",
