@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
@@ -22,14 +23,15 @@ type broken struct {
 }
 
 // A scenario that has never been red proves nothing: with a controller that is
-// broken on purpose one is red, and by the check that is meant for it.
+// broken on purpose one is red, and by the check that is meant for it. Those that take longest begin.
 func TestMutations(t *testing.T) {
+	t.Parallel()
 	noticed(t, []broken{
+		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil, "regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
+		{"a command that got lost is not sent again", "never-send-again", nil, "lost-command", "the rollout ends"},
+		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
 		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update", "order"},
 		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
-		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
-		{"a command that got lost is not sent again", "never-send-again", nil, "lost-command", "the rollout ends"},
-		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil, "regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
 		{"Pods turn Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart", ""},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
 	})
@@ -51,15 +53,20 @@ func TestLongMutations(t *testing.T) {
 
 func noticed(t *testing.T, controllers []broken) {
 	t.Helper()
-	bins := map[string]string{"": programs} // by mutation
+	bins, built := t.TempDir(), map[string]*sync.Once{} // by mutation: several need the same
 	for _, c := range controllers {
-		if bins[c.mutation] == "" {
-			bins[c.mutation] = mutable(t, c.mutation)
+		if built[c.mutation] == nil {
+			built[c.mutation] = &sync.Once{}
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			bin := programs
+			if c.mutation != "" {
+				bin = filepath.Join(bins, c.mutation)
+				built[c.mutation].Do(func() { build(t, c.mutation, bin) })
+			}
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
-			own, _ := ofSpeed(t, bins[c.mutation], c.env, s.Scenario.Spec.Speed)
+			own, _ := ofSpeed(t, bin, c.env, s.Scenario.Spec.Speed)
 			r := execute(t.Context(), t, own.up, s, quiet.RLocker())
 			for _, run := range r.Runs {
 				if run.Verdict == scenario.Failed && notices(run, c.check) {
@@ -91,10 +98,10 @@ func notices(run *scenario.Run, check string) bool {
 	return false
 }
 
-// mutable builds the controller with a mutation, beside the other programs as they are.
-func mutable(t *testing.T, name string) string {
+// build builds the controller with a mutation into a new folder, beside the other programs as they are.
+func build(t *testing.T, name, bin string) {
 	t.Helper()
-	bin := t.TempDir()
+	must(t, os.Mkdir(bin, 0o700))
 	m, err := mutate.Named(name)
 	must(t, err)
 	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerProgram)))
@@ -103,5 +110,4 @@ func mutable(t *testing.T, name string) string {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))
 	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram), filepath.Join(bin, sandbox.ControlPlaneProgram)))
-	return bin
 }
