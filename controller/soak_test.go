@@ -139,6 +139,12 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// untold is a listener of mochi's whose end tells its clients nothing: they have ended. In mochi v2.7.9 that may wait
+// for ever while one is leaving.
+type untold struct{ *listeners.Net }
+
+func (u untold) Close(listeners.CloseFn) { u.Net.Close(func(string) {}) }
+
 func newSoak(t *testing.T) *soak {
 	t.Helper()
 	w := &soak{T: t, api: newSoakAPI(), began: time.Now()}
@@ -150,7 +156,7 @@ func newSoak(t *testing.T) *soak {
 		t.Fatal(err)
 	}
 	w.addr = l.Addr().String()
-	if err := errors.Join(w.server.AddListener(listeners.NewNet("t", l)), w.server.Serve()); err != nil {
+	if err := errors.Join(w.server.AddListener(untold{listeners.NewNet("t", l)}), w.server.Serve()); err != nil {
 		t.Fatal(err)
 	}
 	w.c, err = prepare(Options{

@@ -3,7 +3,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -14,11 +13,8 @@ import (
 	"testing"
 	"time"
 
-	broker "github.com/mochi-mqtt/server/v2"
-	"github.com/mochi-mqtt/server/v2/hooks/auth"
-	"github.com/mochi-mqtt/server/v2/listeners"
-
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
+	"github.com/koupleless/koupsandbox/e2e/internal/mochi"
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
@@ -34,10 +30,10 @@ type area struct {
 
 func newArea(t *testing.T) area {
 	t.Helper()
-	var server *broker.Server
+	var end func() error // the broker; nil = there is none
 	a := area{env: kind(), stop: func() {
-		must(t, server.Close())
-		server = nil
+		must(t, end())
+		end = nil
 	}}
 	listen := func(t *testing.T, addr string) {
 		t.Helper()
@@ -46,18 +42,16 @@ func newArea(t *testing.T) area {
 			listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 			return err
 		})
-		server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
-		must(t, server.AddHook(new(auth.AllowHook), nil))
-		must(t, server.AddListener(listeners.NewNet("tests", listener)))
-		must(t, server.Serve())
 		var err error
+		end, err = mochi.Serve(listener)
+		must(t, err)
 		_, a.port, err = net.SplitHostPort(listener.Addr().String())
 		must(t, err)
 	}
 	a.start = func(t *testing.T) { t.Helper(); listen(t, "127.0.0.1:"+a.port) }
 	listen(t, "127.0.0.1:0")
 	t.Cleanup(func() {
-		if server != nil {
+		if end != nil {
 			a.stop()
 		}
 	})

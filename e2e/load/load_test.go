@@ -19,9 +19,6 @@ import (
 	"testing"
 	"time"
 
-	broker "github.com/mochi-mqtt/server/v2"
-	"github.com/mochi-mqtt/server/v2/hooks/auth"
-	"github.com/mochi-mqtt/server/v2/listeners"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +31,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller"
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
+	"github.com/koupleless/koupsandbox/e2e/internal/mochi"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/bench"
@@ -227,12 +225,9 @@ func startBroker(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	options := &broker.Options{Logger: slog.New(slog.DiscardHandler)}
-	server := broker.New(options)
-	must(t, server.AddHook(new(auth.AllowHook), nil))
-	must(t, server.AddListener(listeners.NewNet("tests", listener)))
-	must(t, server.Serve())
-	t.Cleanup(func() { must(t, server.Close()) })
+	stop, err := mochi.Serve(listener)
+	must(t, err)
+	t.Cleanup(func() { must(t, stop()) })
 	return listener.Addr().String()
 }
 
