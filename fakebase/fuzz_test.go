@@ -54,11 +54,12 @@ func FuzzMQTT(f *testing.F) {
 				t.Errorf("%d answers to one command", len(sent))
 			}
 			command := topic[strings.LastIndexByte(topic, '/')+1:]
-			understood := command == cmdQueryAll || len(bytes.TrimSpace(payload)) == 0 && (command == cmdHealth || command == "baseline")
+			body := bytes.TrimSpace(payload) // fastjson skips more than JSON's white space too
+			understood := command == cmdQueryAll || len(body) == 0 && (command == cmdHealth || command == "baseline")
 			if understood && len(sent) != 1 {
 				t.Errorf("%s with %q has no answer", topic, payload)
 			}
-			if !json.Valid(payload) && len(bytes.TrimSpace(payload)) > 0 && command != cmdQueryAll && len(sent) != 0 {
+			if !json.Valid(body) && len(body) > 0 && command != cmdQueryAll && len(sent) != 0 {
 				t.Errorf("%s answered what is no JSON: %s", topic, sent[0])
 			}
 			b.mu.Lock()
