@@ -5,6 +5,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -513,46 +514,26 @@ func TestWhatOutlivesItsPods(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.wantShow("p2", "Running Ready")
 	})
-	in(t, "an uninstall that got lost, when a Pod comes for another version before it is sent again", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.base.with(func(b *fakeBase) { b.tells, b.hang = true, arklet.CommandUninstallBiz })
-		w.delete("p1")
-		w.pass(4 * time.Second)
-		wantDiff(t, "commands", []string{"installBiz biz1:1", "uninstallBiz biz1:1"}, w.base.takeCommands())
-		w.base.with(func(b *fakeBase) { b.hang = "" })
-		w.create("p2", container("biz1", "2"))
-		w.pass(15 * time.Second)
-		wantDiff(t, "commands", []string{"installBiz biz1:2", "uninstallBiz biz1:1"}, w.base.takeCommands())
-		w.wantShow("p1", "gone")
-		w.wantShow("p2", "Running Ready")
-	})
-	in(t, "an uninstall that got lost, when a Pod comes for the same version before it is sent again", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.base.with(func(b *fakeBase) { b.tells, b.hang = true, arklet.CommandUninstallBiz })
-		w.delete("p1")
-		w.pass(4 * time.Second)
-		w.base.takeCommands()
-		w.base.with(func(b *fakeBase) { b.hang = "" })
-		w.create("p2", container("biz1", "1"))
-		w.pass(15 * time.Second)
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
-		w.wantShow("p1", "gone")
-		w.wantShow("p2", "Running Ready")
-	})
-	in(t, "an uninstall that got lost", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.base.with(func(b *fakeBase) { b.tells, b.hang = true, arklet.CommandUninstallBiz })
-		w.delete("p1")
-		w.pass(4 * time.Second)
-		w.base.takeCommands()
-		w.base.with(func(b *fakeBase) { b.hang = "" })
-		w.pass(15 * time.Second)
-		wantDiff(t, "commands", []string{"uninstallBiz biz1:1"}, w.base.takeCommands())
-		w.wantShow("p1", "gone")
-	})
+	for version, commands := range map[string][]string{"1": nil, "2": {"installBiz biz1:2", "uninstallBiz biz1:1"}, "": {"uninstallBiz biz1:1"}} {
+		in(t, "an uninstall that got lost, when a Pod comes for version "+strconv.Quote(version)+" before it is sent again", Options{}, func(t *testing.T, w *world) {
+			w.create("p1", container("biz1", "1"))
+			w.pass(2 * time.Second)
+			w.base.with(func(b *fakeBase) { b.tells, b.hang = true, arklet.CommandUninstallBiz })
+			w.delete("p1")
+			w.pass(4 * time.Second)
+			wantDiff(t, "commands", []string{"installBiz biz1:1", "uninstallBiz biz1:1"}, w.base.takeCommands())
+			w.base.with(func(b *fakeBase) { b.hang = "" })
+			if version != "" { // else none comes
+				w.create("p2", container("biz1", version))
+			}
+			w.pass(15 * time.Second)
+			wantDiff(t, "commands", commands, w.base.takeCommands())
+			w.wantShow("p1", "gone")
+			if version != "" {
+				w.wantShow("p2", "Running Ready")
+			}
+		})
+	}
 	in(t, "an install that hangs, when a Pod comes for another version", Options{}, func(t *testing.T, w *world) {
 		w.create("warm", container("other", "1"))
 		w.pass(time.Second)
