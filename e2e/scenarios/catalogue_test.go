@@ -170,6 +170,9 @@ func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report) {
 	t.Helper()
 	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "report.txt"), []byte(text(t, r)), 0o600)
+	}
+	if err == nil {
 		err = report.Save(filepath.Join(folder, "report.html"), r, report.WriteHTML)
 	}
 	if err == nil {
