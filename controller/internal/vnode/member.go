@@ -224,15 +224,22 @@ func (m *Member) Start(ctx context.Context) error {
 // release ceases to act and deletes the Lease, so that others need not wait for its end.
 func (m *Member) release(ctx context.Context) error {
 	m.mu.Lock()
-	lease := m.lease
+	lease, acted := m.lease, m.term > 0
 	m.renewed, m.lease = time.Time{}, nil
 	m.mu.Unlock()
-	if lease == nil {
+	if !acted {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.opts.Duration/3)
 	defer cancel()
-	err := m.client.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, *metav1.NewPreconditionDeleteOptions(string(lease.UID)))
+	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	var err error
+	if lease == nil { // the last renewal failed, or the end came in the middle of it
+		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
+	}
+	if err == nil {
+		err = leases.Delete(ctx, lease.Name, *metav1.NewPreconditionDeleteOptions(string(lease.UID)))
+	}
 	if ignoreNotFound(err) != nil {
 		return fmt.Errorf("deleting the lease of this controller: %w", err)
 	}
@@ -285,6 +292,18 @@ func (p *other) left(now time.Time) time.Duration {
 	return p.changed.Add(p.duration).Sub(now)
 }
 
+// meet reads the Lease of a controller of which nothing was seen: it may have ended before this one began.
+func (m *Member) meet(ctx context.Context, holder string) error {
+	m.mu.Lock()
+	p := m.peer(holder)
+	known := p.version != "" || p.released
+	m.mu.Unlock()
+	if known {
+		return nil
+	}
+	return m.confirm(ctx, holder)
+}
+
 // confirm reads the Lease of a controller that seems to be gone: a watch may be late. It is read
 // once a second, however many bases it served.
 func (m *Member) confirm(ctx context.Context, holder string) error {
@@ -296,8 +315,9 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 		return nil
 	}
 	l, err := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, memberLease(m.opts.Env, holder), metav1.GetOptions{})
+	released := apierrors.IsNotFound(err)
 	switch {
-	case apierrors.IsNotFound(err):
+	case released:
 	case err != nil:
 		return fmt.Errorf("reading the lease of controller %q: %w", holder, err)
 	default:
@@ -306,6 +326,7 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.read = now
+	p.released = p.released || released
 	return nil
 }
 

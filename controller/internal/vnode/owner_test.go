@@ -1,6 +1,7 @@
 package vnode
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -216,6 +217,39 @@ func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 	second.reconcileFor(t, time.Second)
 	if !second.Owns(identity) {
 		t.Error("the other one does not serve the base")
+	}
+}
+
+// A Deployment with one replica, or a Node that is drained: the next controller comes when the one before has gone.
+// It never saw the Lease, and there is none to wait for.
+func TestAControllerThatComesLaterTakesWhatWasGivenUpAtOnce(t *testing.T) {
+	first, _ := pair(t)
+	if err := first.member.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	later := newFixture(t, Options{Holder: "later", Cluster: true, Clock: first.clock}, first.api)
+	later.hear()
+	later.reconcileFor(t, time.Second)
+	if !later.Owns(identity) {
+		t.Error("it waits for a controller that ended before it began")
+	}
+}
+
+// The end may come in the middle of a renewal: nobody knows then what became of it.
+func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
+	first, _ := pair(t)
+	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, context.Canceled
+	})
+	if err := first.member.renew(t.Context()); err == nil {
+		t.Fatal("the renewal did not fail")
+	}
+	if err := first.member.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("its lease: %v, want it deleted", err)
 	}
 }
 

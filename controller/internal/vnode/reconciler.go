@@ -309,6 +309,9 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 	case another:
 		holder, _, _ := holderOf(s.node)
 		s.looked, s.after = true, time.Time{}
+		if err := r.member.meet(ctx, holder); err != nil {
+			return 0, err
+		}
 		return max(r.member.left(holder), afterConflict), nil
 	case foreign, namesake:
 		r.tell(s, is)
