@@ -409,7 +409,7 @@ func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l depa
 		}
 		return 0
 	}
-	if next, there := s.list[s.wants[0].Version]; there && next.State == arklet.StateDeactivated && !s.canSwitch {
+	if next, there := s.list[s.wants[0].Version]; there && next.State == arklet.StateDeactivated && !s.canSwitch && !s.mayReinstall(next) {
 		return 0 // which is active only after this one
 	}
 	if leaves {

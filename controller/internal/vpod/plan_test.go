@@ -28,6 +28,7 @@ type model struct {
 	jars    map[string]string // really installed, by version
 	failed  map[attempt]failure
 	broken  map[string]bool      // versions whose installs fail
+	stuck   map[string]bool      // versions whose uninstalls fail
 	ceased  map[string]time.Time // when the base switched away from a version
 
 	replacing *replacement
@@ -98,19 +99,30 @@ func (m *model) settle() (wait time.Duration) {
 // one.
 func (m *model) mayBeWithout(s situation, do step) {
 	newest := s.wants[0]
-	biz, there := s.list[newest.Version]
+	kept := slices.ContainsFunc(s.wants, func(w arklet.Module) bool { return s.list[w.Version].State == arklet.StateDeactivated })
 	switch {
-	case do.do == makeWay && !m.http: // the protocol has no other way
+	case (kept || do.do == makeWay) && !m.http && m.mode == keepOld: // the protocol has no other way
 	case do.module.Version == newest.Version && s.differs(newest): // nor here
-	case there && biz.State == arklet.StateDeactivated && !m.http && m.mode == keepOld:
-	case m.allFail(s) && !m.now.Before(m.leaving[do.module.Version].until): // nothing that is wanted can be had
+	case do.do == makeWay && !m.http && m.stayed(s, do):
+	case m.allFail(s) && m.stayed(s, do): // nothing that is wanted can be had
 	default:
 		m.t.Fatalf("the base is without the module although %s was on its way:\n%s", newest.Identity(), m.story())
 	}
 }
 
+// stayed says whether an active version that no Pod wants has stayed for as long as it may.
+func (m *model) stayed(s situation, do step) bool {
+	until := s.placed[do.module.Version].unwanted.Add(expectedFor)
+	if l, leaves := m.leaving[do.module.Version]; leaves {
+		until = l.until
+	}
+	return !m.now.Before(until)
+}
+
 func (m *model) allFail(s situation) bool {
-	return !slices.ContainsFunc(s.wants, func(w arklet.Module) bool { return m.failed[install(w)].err == nil })
+	return !slices.ContainsFunc(s.wants, func(w arklet.Module) bool {
+		return m.failed[install(w)].err == nil && m.failed[uninstall(w)].err == nil
+	})
 }
 
 func (m *model) states() map[string]string {
@@ -181,7 +193,13 @@ func (m *model) carryOut(s situation, do step) {
 		}
 		m.set(w.Version, arklet.StateActivated, "SWITCHED")
 	case makeWay:
-		delete(m.list, do.way.Version)
+		if !m.stuck[do.way.Version] { // else it is in the way later
+			delete(m.list, do.way.Version)
+		}
+		if m.stuck[w.Version] {
+			fail(uninstall(w))
+			return
+		}
 		delete(m.list, w.Version)
 	case doUninstall:
 		if _, there := m.list[w.Version]; !there {
@@ -189,6 +207,10 @@ func (m *model) carryOut(s situation, do step) {
 		}
 		if w.Version == "static" && !s.wanted("static") {
 			m.t.Fatalf("what no Pod asked for is uninstalled:\n%s", m.story())
+		}
+		if m.stuck[w.Version] {
+			fail(uninstall(w))
+			return
 		}
 		delete(m.list, w.Version)
 	case beginReplace:
@@ -201,7 +223,7 @@ func (m *model) carryOut(s situation, do step) {
 // the module while one that is wanted can be had, comes to what the newest Pod wants, and keeps
 // nothing of what Pods had put there.
 func TestPlan(t *testing.T) {
-	for range 20 { // of a hundred each
+	for range 400 { // of a hundred each
 		rapid.Check(t, checkPlan)
 	}
 }
@@ -211,7 +233,7 @@ func checkPlan(t *rapid.T) {
 		t: t, mode: rapid.SampledFrom([]mode{activateNew, activateMulti, keepOld}).Draw(t, "mode"), http: rapid.Bool().Draw(t, "http"),
 		now:     time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC),
 		leaving: map[string]departure{}, placed: map[string]*placement{}, list: map[string]arklet.Biz{}, jars: map[string]string{},
-		failed: map[attempt]failure{}, broken: map[string]bool{}, ceased: map[string]time.Time{},
+		failed: map[attempt]failure{}, broken: map[string]bool{}, stuck: map[string]bool{}, ceased: map[string]time.Time{},
 	}
 	if rapid.Bool().Draw(t, "static") {
 		m.set("static", arklet.StateActivated, "STARTED")
@@ -239,6 +261,7 @@ func checkPlan(t *rapid.T) {
 		"break": func(t *rapid.T) {
 			m.broken[version.Draw(t, "version")+jar.Draw(t, "jar")] = rapid.Bool().Draw(t, "broken")
 		},
+		"stick": func(t *rapid.T) { m.stuck[version.Draw(t, "version")] = rapid.Bool().Draw(t, "stuck") },
 		"restart the base": func(*rapid.T) {
 			clear(m.list)
 			clear(m.failed)
@@ -258,6 +281,7 @@ func checkPlan(t *rapid.T) {
 		},
 	})
 	clear(m.broken)
+	clear(m.stuck)
 	clear(m.leaving)
 	for range 200 {
 		wait := m.settle()
