@@ -53,33 +53,45 @@ func (r *Report) Verdict() Verdict {
 
 // TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
 // sent, or a processor woke up, more than a second late, or as late as the module of a deleted Pod stays
-// on its base, or half a second late and the run lost nothing but requests that had no answer in time.
+// on its base; or the run lost nothing but requests that the machine was too late for: see ownDelay.
 // Empty means that it did not.
 func (r *Run) TooBusy() string {
 	var late time.Duration
 	for _, t := range r.Traffic {
 		late = max(late, t.Late)
 	}
-	if late > min(tooLate, judge.Draining/time.Duration(max(r.Speed, 1))) || r.onlyTimeouts() {
+	if late > min(tooLate, r.drain()) || r.ownDelay() {
 		return fmt.Sprintf("the machine is too busy: it was up to %.1f s late", late.Seconds())
 	}
 	return ""
 }
 
-// onlyTimeouts tells whether requests without an answer in time, on a machine that was late itself, are all that
-// a run has failed by.
-func (r *Run) onlyTimeouts() (only bool) {
+// drain is how long the module of a deleted Pod stays on its base.
+func (r *Run) drain() time.Duration { return judge.Draining / time.Duration(max(r.Speed, 1)) }
+
+// ownDelay tells whether a run has failed by nothing but requests that may be this machine's own delay:
+// those without an answer in time, if it was half a second late, and those that were cut off, if it was so
+// late that what a request takes does not fit into half a drain any more. A controller sees to it that a module
+// stays for that time after the last endpoint led to it.
+func (r *Run) ownDelay() (own bool) {
 	failed := func(v Verdict) bool { return v == Failed || v == Errored }
 	for _, t := range r.Traffic {
 		if !failed(t.Verdict) {
 			continue
 		}
-		if !t.OwnDelay() || t.Results[traffic.Timeout] < t.Summary.Lost {
+		lost := t.Summary.Lost
+		if t.OwnDelay() {
+			lost -= t.Results[traffic.Timeout]
+		}
+		if t.Late+t.P50 > r.drain()/2 {
+			lost -= t.Results[traffic.Reset]
+		}
+		if lost > 0 {
 			return false
 		}
-		only = true
+		own = true
 	}
-	return only && !slices.ContainsFunc(r.Steps, func(s *Step) bool { return failed(s.Verdict) }) &&
+	return own && !slices.ContainsFunc(r.Steps, func(s *Step) bool { return failed(s.Verdict) }) &&
 		!slices.ContainsFunc(r.Checks, func(c Check) bool { return failed(c.Verdict) })
 }
 

@@ -15,6 +15,11 @@ func TestTooBusy(t *testing.T) {
 		return Traffic{Verdict: Failed, Summary: traffic.Summary{Late: late, Lost: lost, Results: results}}
 	}
 	timeouts := map[traffic.Result]int{traffic.OK: 90, traffic.Timeout: 10}
+	cutOff := func(late, takes time.Duration) Traffic {
+		t := stream(late, 10, map[traffic.Result]int{traffic.OK: 90, traffic.Reset: 10})
+		t.P50 = takes
+		return t
+	}
 	for name, test := range map[string]struct {
 		run  Run
 		busy bool
@@ -27,6 +32,10 @@ func TestTooBusy(t *testing.T) {
 		"timeouts and a step that failed":    {run: Run{Traffic: []Traffic{stream(lateEnough, 10, timeouts)}, Steps: []*Step{{Verdict: Failed}}}},
 		"other losses at speed 5, held up":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5+1, 1, timeouts)}}, busy: true},
 		"other losses at speed 5, in time":   {run: Run{Speed: 5, Traffic: []Traffic{stream(judge.Draining/5, 1, timeouts)}}},
+		"cut off at speed 5, held up":        {run: Run{Speed: 5, Traffic: []Traffic{cutOff(101*time.Millisecond, 100*time.Millisecond)}}, busy: true},
+		"cut off at speed 5, in time":        {run: Run{Speed: 5, Traffic: []Traffic{cutOff(100*time.Millisecond, 100*time.Millisecond)}}},
+		"cut off at speed 1":                 {run: Run{Traffic: []Traffic{cutOff(lateEnough, 100*time.Millisecond)}}},
+		"cut off, and a check that failed":   {run: Run{Speed: 5, Traffic: []Traffic{cutOff(300*time.Millisecond, 100*time.Millisecond)}, Checks: []Check{{Verdict: Failed}}}},
 		"only another stream's machine late": {run: Run{Traffic: []Traffic{stream(0, 10, timeouts), {Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
 		"a late machine and nothing lost":    {run: Run{Traffic: []Traffic{{Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
 	} {

@@ -15,7 +15,8 @@ import (
 // Such a gap begins when the last active version goes. It is a violation
 //   - if, at any time in it, a Pod on the base wants the module: one that exists, is
 //     not being deleted and has not ended. The gap counts as a whole then. One that got its Node
-//     after another was deleted, and within Options.DecidedWithin of the gap, does not want it yet;
+//     after another was deleted, when the controller that emptied the base could not know it yet, does not
+//     want it: within Options.DecidedWithin of the gap, or since its view of the API was disturbed;
 //   - and also if nobody wants the module at first and the Pod that comes is the
 //     replacement of the one that was deleted, within Options.ReplacedWithin: it has the
 //     same DaemonSet or StatefulSet as owner; or it has another version, and the module
@@ -295,7 +296,7 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 			continue
 		}
 		bound := w.bound[p.PodKey()]
-		if deleted.IsZero() || !deleted.Before(bound) || g.from.Sub(bound) > o.DecidedWithin || s.replacedBy(p, g, o, g.from) {
+		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from, o)) || s.replacedBy(p, g, o, g.from) {
 			return false
 		}
 	}

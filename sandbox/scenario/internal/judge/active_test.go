@@ -168,5 +168,20 @@ var activeCases = map[string]checkCase{
 		want: want{1, nil, nil, "1 module on bases, no gap",
 			[]string{"1s a: a has no active version of biz for 510ms; its Pod may have been deleted before, for the watch was late"}},
 	},
+	"active: a Pod comes whose Node nobody could know when the base was emptied": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p1", "1@a", "deleting"), rule(950, "cutWatch", "fired"),
+			vpod(1000, "p2", "2@a"), removed(1400, "1@a"), installed(1800, "2@a")),
+		want: want{1, nil, nil, "1 module on bases, no gap", nil},
+	},
+	"active: a Pod comes whose Node was known when the base was emptied": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p1", "1@a", "deleting"),
+			vpod(1000, "p2", "2@a"), removed(1400, "1@a"), installed(1800, "2@a")),
+		want: want{1, []string{"1.4s a: a has no active version of biz for 410ms"}, nil, "1 module on bases, 1 gap, the longest 410ms", nil},
+	},
+	"active: the same, and the view of the API was disturbed later": {
+		check: ActiveVersion, events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p1", "1@a", "deleting"),
+			vpod(1000, "p2", "2@a"), rule(1300, "cutWatch", "fired"), removed(1400, "1@a"), installed(1800, "2@a")),
+		want: want{1, []string{"1.4s a: a has no active version of biz for 410ms"}, nil, "1 module on bases, 1 gap, the longest 410ms", nil},
+	},
 	"active: nothing served": {check: ActiveVersion, events: script(host(0, "a", "up")), want: want{0, nil, nil, "0 modules on bases, no gap", nil}},
 }

@@ -183,6 +183,14 @@ var orderCases = map[string]checkCase{
 		check: Order, events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"), vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
 		want: want{1, []string{"7s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
 	},
+	"order: the other base hands over at the same time": {
+		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
+		want: want{1, nil, nil, "1 handover, 1 of the only Ready Pod of a module", nil},
+	},
+	"order: the other base hands over later": {
+		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
+		want: want{1, []string{"1.01s a p2: Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 had turned Not Ready"}, nil, "1 handover, 1 in the wrong order", nil},
+	},
 	"order: the old one is being deleted": {
 		check: Order, events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
 		want: want{1, nil, nil, "1 handover", nil},

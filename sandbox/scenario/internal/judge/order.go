@@ -2,8 +2,6 @@ package judge
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -12,32 +10,41 @@ import (
 // orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
 // where an older Pod has been Ready for another version. The older one must be Not Ready by then,
 // or be on its way out, in the order of the watch. It need not be if it was the only Ready Pod of
-// the module: then the Service would have no endpoint in between. Pods of one version hand nothing
+// the module: then the Service would have no endpoint in between. Nor if what serves on other bases
+// ceases to within Options.DecidedWithin: they hand over at the same time. Pods of one version hand nothing
 // over, nor do Pods of a process of the base that has ended: they have another Node.
 type orderCheck struct {
 	wasReady map[string]bool // by UID
-	open     map[handover]*Violation
-	found    []Violation
+	found    []*disorder
 	compared int
 	exempt   int
 }
 
-type handover struct{ old, module string } // UID
+// disorder is a violation, unless elsewhere is empty.
+type disorder struct {
+	Violation
+	old string // UID of the older Pod
+	// ended says that the older Pod does not serve any more.
+	ended bool
+	// elsewhere are the Pods that served on other bases, and went on to.
+	elsewhere map[string]bool
+}
 
 func (c *orderCheck) note(w *world, e change, o *Options) {
 	if e.pod == nil {
 		return
 	}
 	if c.wasReady == nil {
-		c.wasReady, c.open = map[string]bool{}, map[handover]*Violation{}
+		c.wasReady = map[string]bool{}
 	}
 	p := e.pod
 	if !p.Serves() {
-		for h, v := range c.open {
-			if h.old == p.UID {
-				v.Length = e.Time.Sub(v.Time)
-				c.found = append(c.found, *v)
-				delete(c.open, h)
+		for _, v := range c.found {
+			if v.old == p.UID && !v.ended {
+				v.Length, v.ended = e.Time.Sub(v.Time), true
+			}
+			if e.Time.Sub(v.Time) <= o.DecidedWithin {
+				delete(v.elsewhere, p.UID)
 			}
 		}
 		return
@@ -57,17 +64,14 @@ func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.Mod
 			continue
 		}
 		c.compared++
-		switch {
-		case !old.Serves():
-		case w.aloneOn(p.Base, m.Name, w.knownAt(now, o)):
-			c.exempt++
-		default:
-			c.open[handover{old.UID, m.Name}] = &Violation{
-				Time: now, Base: p.Base, Pod: p.Name,
-				Message: fmt.Sprintf("Pod %s with %s:%s turned Ready on %s before Pod %s with version %s had turned Not Ready",
-					p.Name, m.Name, m.Version, p.Base, old.Name, old.Version(m.Name)),
-			}
+		if !old.Serves() {
+			continue
 		}
+		c.found = append(c.found, &disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now, o)), Violation: Violation{
+			Time: now, Base: p.Base, Pod: p.Name,
+			Message: fmt.Sprintf("Pod %s with %s:%s turned Ready on %s before Pod %s with version %s had turned Not Ready",
+				p.Name, m.Name, m.Version, p.Base, old.Name, old.Version(m.Name)),
+		}})
 	}
 }
 
@@ -76,22 +80,28 @@ func older(p, q *timeline.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
-// aloneOn tells whether no other base has a Pod of the module that has been Ready since then.
-func (w *world) aloneOn(base, module string, since time.Time) bool {
+// servingBeside are the Pods of the module on other bases that have been Ready since then, by UID.
+func (w *world) servingBeside(base, module string, since time.Time) map[string]bool {
+	serving := map[string]bool{}
 	for p := range w.Pods.All() {
 		if p.Base != base && p.Has(module) && p.Serves() && !p.ReadySince.After(since) {
-			return false
+			serving[p.UID] = true
 		}
 	}
-	return true
+	return serving
 }
 
 func (c *orderCheck) result(end time.Time) Result {
-	r := Result{Name: Order, Compared: c.compared, Violations: slices.Clone(c.found), Figures: map[string]float64{}}
-	for v := range maps.Values(c.open) {
-		last := *v
-		last.Length = end.Sub(v.Time)
-		r.Violations = append(r.Violations, last)
+	r := Result{Name: Order, Compared: c.compared, Figures: map[string]float64{}}
+	for _, v := range c.found {
+		switch {
+		case len(v.elsewhere) == 0:
+			c.exempt++
+			continue
+		case !v.ended:
+			v.Length = end.Sub(v.Time)
+		}
+		r.Violations = append(r.Violations, v.Violation)
 	}
 	r.Violations = sorted(r.Violations)
 	r.Figures["handovers"], r.Figures["exempt"] = float64(c.compared), float64(c.exempt)
