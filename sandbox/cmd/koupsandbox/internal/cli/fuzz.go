@@ -81,10 +81,11 @@ func (s *commands) runFuzz(c *cli.Context) error {
 
 // fuzzProgress tells what is found at once, and how far it is from time to time.
 func (s *commands) fuzzProgress() func(fuzz.Progress) {
-	told := time.Now()
+	told, failures := time.Now(), 0
 	return func(p fuzz.Progress) {
 		switch {
 		case p.Failure != nil:
+			failures++
 			say(s.Err, "found after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
 		case p.Shrinking > 0:
 			say(s.Err, "reduced to %d moves\n", p.Shrinking)
@@ -94,8 +95,8 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			if p.Pairs > 0 { // a comparison does not count them
 				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
 			}
-			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first\n", p.Elapsed.Round(time.Second),
-				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear)
+			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first, %d failures so far\n", p.Elapsed.Round(time.Second),
+				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear, failures)
 		}
 	}
 }
