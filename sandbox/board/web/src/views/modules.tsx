@@ -34,7 +34,7 @@ export function Modules({ frame, theme }: { frame: Frame; theme: string }): JSX.
             <td class="track"><VersionBar module={m} versions={versions} /></td>,
             <td class="nowrap">{m.versions.slice(0, 5).map((v) => (
               <Goto to={{ view: "overview", module: m.name, version: v.version }} class="version">
-                <Swatch n={versions.of(v.version)} />{v.version || "–"} <small>{count(v.active + v.installing + v.inactive + v.broken)}</small>
+                <Swatch n={versions.of(v.version)} />{v.version || "–"} <small>{count(v.active + v.installing + v.inactive + v.broken)}</small>{" "}
                 {v.broken > 0 && <b class="badly"><Dot health="bad" /> {t("nBroken", { n: v.broken })}</b>}{" "}
               </Goto>
             ))}</td>,
