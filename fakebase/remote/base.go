@@ -48,6 +48,15 @@ func Address(ctx context.Context, transport http.RoundTripper) (string, error) {
 	return ip, nil
 }
 
+// Version asks a process that calls Serve of which version its program is.
+func Version(ctx context.Context, transport http.RoundTripper) (string, error) {
+	v, err := version.Call(ctx, &rpc.Client{Transport: transport, Unreachable: errUnreachable}, rpc.None{})
+	if err != nil {
+		return "", fmt.Errorf("asking for the version of a base's program: %w", err)
+	}
+	return v, nil
+}
+
 // Ahead asks a process that calls Serve how far its clock is ahead of this machine's; see rpc.Client.Ahead.
 func Ahead(ctx context.Context, transport http.RoundTripper) (time.Duration, error) {
 	ahead, err := (&rpc.Client{Transport: transport, Unreachable: errUnreachable}).Ahead(ctx)

@@ -154,7 +154,7 @@ func TestPatience(t *testing.T) {
 			_, _ = io.WriteString(here, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 		}()
 		began := time.Now()
-		remote.Serve(context.Background(), there, slog.New(slog.DiscardHandler), 20*time.Second)
+		remote.Serve(context.Background(), there, "dev", slog.New(slog.DiscardHandler), 20*time.Second)
 		if took := time.Since(began); took < 20*time.Second || took > 25*time.Second {
 			t.Errorf("it ended after %s", took)
 		}

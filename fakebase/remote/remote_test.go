@@ -51,7 +51,7 @@ func newProcess(t *testing.T) *process {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		remote.Serve(context.WithoutCancel(t.Context()), there, slog.New(slog.DiscardHandler), 0)
+		remote.Serve(context.WithoutCancel(t.Context()), there, "dev", slog.New(slog.DiscardHandler), 0)
 	}()
 	client, err := stdio.Dial(here)
 	if err != nil {

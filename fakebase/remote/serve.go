@@ -26,8 +26,9 @@ const maxQueued = 1 << 16
 // Serve is any number of bases: it learns over conn, from each New on the other side, which one to
 // make, and runs them until conn or ctx ends. Their listeners for module traffic are open from the
 // start, since others than that side may use them. The logger gets what the bases have to say. A
-// patience of more than 0 is how long the other side may say nothing: then conn ends.
-func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger, patience time.Duration) {
+// patience of more than 0 is how long the other side may say nothing: then conn ends. The version is what
+// Version tells.
+func Serve(ctx context.Context, conn net.Conn, ofProgram string, logger *slog.Logger, patience time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
 	makeBase.Handle(mux, h.make)
@@ -57,6 +58,7 @@ func Serve(ctx context.Context, conn net.Conn, logger *slog.Logger, patience tim
 	mux.HandleFunc("POST /"+connect, h.connect)
 	own := http.NewServeMux()
 	rpc.HandleClock(own)
+	version.Handle(own, func(context.Context, rpc.None) (string, error) { return ofProgram, nil })
 	address.Handle(own, func(context.Context, rpc.None) (string, error) { return ownAddress() })
 	own.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(context.WithValue(r.Context(), nameKey{}, r.PathValue("base")))

@@ -119,7 +119,7 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 		if err != nil {
 			return err
 		}
-		remote.Serve(ctx, conn, logger, c.Duration("patience"))
+		remote.Serve(ctx, conn, version, logger, c.Duration("patience"))
 		return nil
 	}
 	all, err := options(c, logger)

@@ -60,7 +60,7 @@ func (e *engine) run(ctx context.Context, hostName string) (fleet.Container, err
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		remote.Serve(context.WithoutCancel(ctx), there, slog.New(slog.DiscardHandler), 0)
+		remote.Serve(context.WithoutCancel(ctx), there, "dev", slog.New(slog.DiscardHandler), 0)
 	}()
 	client, err := stdio.Dial(here)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/remote"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 const (
@@ -69,9 +70,16 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	ahead, err := remote.Ahead(ctx, conn)
+	theirs, err := remote.Version(ctx, conn)
+	if err == nil {
+		err = version.Agree("fakebase in the image "+x.pods.o.Image, theirs, x.pods.o.version)
+	}
+	var ahead time.Duration
+	if err == nil {
+		ahead, err = remote.Ahead(ctx, conn)
+	}
 	if err != nil {
-		_ = conn.Close() // it has ended
+		_ = conn.Close() // it may have ended
 		return nil, err
 	}
 	ip, err := remote.Address(ctx, conn)

@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
+	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
 // atOnce is how many bases are made at a time: each waits for one answer of its Pod.
@@ -48,6 +49,8 @@ type Options struct {
 
 	// web is where bases listen for requests. Default: any port of all addresses.
 	web string
+	// version is what the program in the image must be of. Default: that of this program.
+	version string
 	// dial opens a connection to a Pod; tests replace it.
 	dial func(ctx context.Context, pod string) (connection, error)
 }
@@ -95,7 +98,7 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	o.web = cmp.Or(o.web, ":0")
+	o.web, o.version = cmp.Or(o.web, ":0"), cmp.Or(o.version, version.Of())
 	p := &Pods{o: o, client: client}
 	if p.o.dial == nil {
 		p.o.dial = p.exec

@@ -38,6 +38,7 @@ type nodes struct {
 	mu      sync.Mutex
 	running map[string]*running
 	away    map[string]bool // Pods that cannot be reached
+	version string          // of their program
 	told    []string
 	news    chan struct{}
 }
@@ -66,7 +67,7 @@ func (n *nodes) dial(ctx context.Context, pod string) (connection, error) {
 	r := &running{done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
-		remote.Serve(context.WithoutCancel(ctx), there, slog.New(slog.DiscardHandler), 0)
+		remote.Serve(context.WithoutCancel(ctx), there, n.version, slog.New(slog.DiscardHandler), 0)
 	}()
 	client, err := stdio.Dial(here)
 	if err != nil {
@@ -318,6 +319,18 @@ func TestPodThatDoesNotCome(t *testing.T) {
 	}
 	if n := b.fleet.Count().Own; n != 0 {
 		t.Errorf("%d bases are left", n)
+	}
+}
+
+// A program of another release runs no bases, and it is said which one is needed.
+func TestProgramOfAnotherVersion(t *testing.T) {
+	b := newBench(t)
+	b.version, b.pods.o.version = "v1.0.0", "v1.1.0"
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := b.fleet.Add(ctx, fleet.Set{}, 1)
+	if want := "fakebase in the image i is of version v1.0.0, and this koupsandbox needs v1.1.0"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
 	}
 }
 
