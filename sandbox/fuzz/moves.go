@@ -120,7 +120,7 @@ var all = []move{
 	{name: newImage, weight: 2, api: true, takes: true, gap: true},
 	{name: addBase, weight: 1, api: true, bases: true, moves: true},
 	{name: upgrade, weight: 2, api: true, bases: true, takes: true, gap: true, moves: true},
-	{name: restartBase, weight: 1, api: true, bases: true, takes: true, gap: true, moves: true},
+	{name: restartBase, weight: 1, api: true, bases: true, takes: true, untold: true, gap: true, moves: true},
 	{name: uninstalled, weight: 2, takes: true, untold: true, gap: true, once: true, fault: v1alpha1.Object{"kind": "uninstalled"}},
 	{name: crash, weight: 2, takes: true, untold: true, gap: true, moves: true, once: true, fault: v1alpha1.Object{"kind": "crash", "restart": map[string]any{}}},
 

@@ -62,7 +62,7 @@ type Event struct {
 	// cleared; of a step began,
 	// passed, failed, skipped; of a Node Ready, NotReady, Unknown, or empty when it is gone.
 	State string `json:"state,omitempty"`
-	// Module and Version of a module or command.
+	// Module and Version of a module or command; of a lost request, what it asked for and what answered.
 	Module  string `json:"module,omitempty"`
 	Version string `json:"version,omitempty"`
 	// From is a module's state before.

@@ -65,7 +65,7 @@ func (a *assembly) openCommands(host string, gateway *traffic.Gateway) (proxy st
 func (d *Daemon) lost(l traffic.LostRequest) {
 	r := l.Record
 	d.streams.request(l.Group, timeline.Event{
-		Time: r.Done, Base: r.Base, Version: r.Version, Name: l.Stream, Route: l.Route,
+		Time: r.Done, Base: r.Base, Module: l.Module, Version: r.Version, Name: l.Stream, Route: l.Route,
 		State: string(r.Result), Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
 }

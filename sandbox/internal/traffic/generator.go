@@ -110,7 +110,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, told
 	}
 	var lost func(Record)
 	if g.o.Lost != nil {
-		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), r}) }
+		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), spec.Module, r}) }
 	}
 	s := g.launch(p, r.do, lost)
 	g.stalls.watch(s.ledger, s.done)

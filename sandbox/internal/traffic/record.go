@@ -90,6 +90,8 @@ type LostRequest struct {
 	Group  string `json:"group"`
 	Stream string `json:"stream"`
 	Route  string `json:"route"`
+	// Module that the stream asks for.
+	Module string `json:"module"`
 	Record Record `json:"record"`
 }
 

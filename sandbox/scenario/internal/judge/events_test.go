@@ -79,7 +79,7 @@ func endpoints(ms int, ready ...string) timeline.Event {
 }
 
 func lost(ms int, base string) timeline.Event {
-	return timeline.Event{Time: at(ms), Kind: timeline.Request, Name: "traffic", State: "notFound", Base: base}
+	return timeline.Event{Time: at(ms), Kind: timeline.Request, Name: "traffic", State: "notFound", Base: base, Module: "biz"}
 }
 
 func command(ms int, where, name, code string, elapsed time.Duration) timeline.Event {

@@ -14,7 +14,8 @@ import (
 // Each mismatch is reported with its length. It counts from the moment at which the controller
 // can know of it at the latest, by the next list or by what the base says itself:
 //   - a module that a command took away, or that was not there yet: at once, the answer tells;
-//   - one that is gone although nobody was told: within Options.listed, by the next list. With the
+//   - one that is gone although nobody was told: within Options.listed, by the next list, or by the answer to
+//     the install of another version that is under way. With the
 //     defaults 15 s, a tenth of it by which lists are spread, and a sweep of 1 s make 17.5 s;
 //   - the end of the base's process: within Options.silent, by its silence, 25 s and a sweep; or,
 //     when it is back under its identity, within Options.listed of its first word.
@@ -25,7 +26,7 @@ import (
 // It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
 // another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that
 // stays wants that one: a release has overtaken it, and what comes instead is being installed; or if a
-// request to this base was lost in that time, but by a timeout, which says nothing of a module: the
+// request to this base for what is missing was lost in that time, but by a timeout, which says nothing of a module: the
 // machine may have stood still. By the defaults a Pod is so never Ready for more than 27 s on a base
 // that has died, and for more than 18.5 s on one that has lost its module.
 //
@@ -115,13 +116,14 @@ const timedOut = "timeout"
 
 // loss is a request that was lost on a base.
 type loss struct {
-	base     string
+	track
 	from, to time.Time
 }
 
 // order is a command that a base answered.
 type order struct {
 	track
+	install  bool
 	from, to time.Time
 }
 
@@ -132,10 +134,10 @@ func (c *truthCheck) note(w *world, e change, o *Options) {
 	switch e.Kind {
 	case timeline.Request:
 		if e.Base != "" && e.State != timedOut {
-			c.lost = append(c.lost, loss{e.Base, e.Time.Add(-e.Elapsed), e.Time})
+			c.lost = append(c.lost, loss{track{e.Base, e.Module}, e.Time.Add(-e.Elapsed), e.Time})
 		}
 	case timeline.Command:
-		c.told = append(c.told, order{track{e.Base, e.Module}, e.Time.Add(-e.Elapsed), e.Time})
+		c.told = append(c.told, order{track{e.Base, e.Module}, e.Name == timeline.CommandInstall, e.Time.Add(-e.Elapsed), e.Time})
 	case timeline.Base:
 		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
 		c.heard(w, e, o)

@@ -87,19 +87,19 @@ var truthCases = map[string]checkCase{
 	},
 	"truth: a request that was under way": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 490 * time.Millisecond}),
+			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", Elapsed: 490 * time.Millisecond}),
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms, in which 1 request was lost"}, nil,
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
 	"truth: a request that was never answered": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", State: "timeout", Elapsed: 490 * time.Millisecond}),
+			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", State: "timeout", Elapsed: 490 * time.Millisecond}),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
 	"truth: a request from afterwards": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), vpod(1020, "p1", "1@a"),
-			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Elapsed: 470 * time.Millisecond}),
+			timeline.Event{Time: at(1500), Kind: timeline.Request, Base: "a", Module: "biz", Elapsed: 470 * time.Millisecond}),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
@@ -248,6 +248,26 @@ var truthCases = map[string]checkCase{
 		check: Truth, events: script(up, removed(1000, "1@a"), vpod(19_501, "p1", "1@a")),
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 18.501s (the controller could know within 17.5s)"}, nil,
 			"1 time something became Ready; Ready without its module 1 time, the longest 18.501s" + allowed, nil},
+	},
+	"truth: the module goes without a word, while another version is being installed": {
+		check: Truth, events: script(up, removed(1000, "1@a"), lost(1500, "a"), biz(2000, "2@a", "ACTIVATED"), command(2000, "2@a", "installBiz", "", 1800*time.Millisecond), vpod(2400, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.4s, in which 1 request was lost (the controller could know within 1s)"},
+			"1 time something became Ready; Ready without its module 1 time, the longest 1.4s" + allowed, nil},
+	},
+	"truth: the answer to that install has told, and a request is lost": {
+		check: Truth, events: script(up, removed(1000, "1@a"), command(2000, "2@a", "installBiz", "User.DiskFull", 1800*time.Millisecond), lost(2200, "a"), vpod(2400, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.4s, in which 1 request was lost (the controller could know within 1s)"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 1.4s" + allowed, nil},
+	},
+	"truth: an install takes the version before away": {
+		check: Truth, events: script(up, removed(1000, "1@a"), command(1040, "2@a", "installBiz", "", 800*time.Millisecond), lost(1500, "a"), vpod(1600, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 600ms, in which 1 request was lost"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 600ms" + allowed, nil},
+	},
+	"truth: a request for another module is lost": {
+		check: Truth, events: script(up, uninstalled(1000, "1@a"), timeline.Event{Time: at(1010), Kind: timeline.Request, Base: "a", Module: "other"}, vpod(1020, "p1", "1@a")),
+		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
+			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
 	"truth: a request is lost after the list": {
 		check: Truth, events: script(up, removed(1000, "1@a"), lost(18_600, "a"), vpod(18_700, "p1", "1@a")),

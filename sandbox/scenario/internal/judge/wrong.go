@@ -6,16 +6,34 @@ import (
 	"time"
 )
 
+// taking is how long before its answer an install takes the version before away, at most.
+const taking = 50 * time.Millisecond
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // knownAt is when the controller could know of a mismatch at the latest.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	known := l.from
 	switch {
 	case l.ended:
 		known = l.known
-	case !l.vanished.IsZero() && !slices.ContainsFunc(c.told, func(x order) bool {
-		return x.base == l.base && slices.Contains(l.modules, x.module) && !x.from.After(l.vanished) && !x.to.Before(l.vanished)
-	}):
+	case !l.vanished.IsZero():
 		known = l.vanished.Add(o.listed())
+		for _, x := range c.told {
+			if x.base != l.base || !slices.Contains(l.modules, x.module) || x.from.After(l.vanished) || x.to.Before(l.vanished) {
+				continue
+			}
+			at := l.from
+			if x.install && x.to.Sub(l.vanished) > taking {
+				at = x.to // it has not taken the module away, but its answer tells what is there
+			}
+			known = earlier(known, at)
+		}
 	}
 	if known.Before(l.from) {
 		return l.from
@@ -32,14 +50,14 @@ func (c *truthCheck) long(w *world, l *mismatch, known, to time.Time, o *Options
 
 // harmful tells whether requests were lost by it, and no outage.
 func (c *truthCheck) harmful(w *world, l *mismatch, known, to time.Time) bool {
-	return c.lostIn(l.base, known, to) > 0 && w.outages.countable(l.base, known, to) == to.Sub(known)
+	return c.lostIn(l, known, to) > 0 && w.outages.countable(l.base, known, to) == to.Sub(known)
 }
 
-// lostIn counts the requests that were lost on a base within a time.
-func (c *truthCheck) lostIn(base string, from, to time.Time) int {
+// lostIn counts the requests for what is missing that were lost on the base within a time.
+func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) int {
 	n := 0
 	for _, q := range c.lost {
-		if q.base == base && !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
+		if q.base == l.base && slices.Contains(l.modules, q.module) && !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
 			n++
 		}
 	}
@@ -110,7 +128,7 @@ func (c *truthCheck) violation(w *world, l *mismatch, known time.Time) Violation
 	if l.bare.within(l.from, l.to) == 0 {
 		v.Message += ", where another version serves"
 	}
-	if lost := c.lostIn(l.base, l.from, l.to); lost > 0 {
+	if lost := c.lostIn(l, l.from, l.to); lost > 0 {
 		v.Message += fmt.Sprintf(", in which %s lost", many(lost, "request")+was(lost))
 	}
 	if l.ended {
