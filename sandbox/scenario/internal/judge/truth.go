@@ -179,6 +179,7 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 		if _, ok := claims[k]; !ok && concerned(k) {
 			delete(c.known, k)
 			c.close(k, e)
+			c.withdrawn(k, e)
 		}
 	}
 	for k, p := range claims {
@@ -217,6 +218,16 @@ func (c *truthCheck) close(k claim, e change) {
 		l.end(e.Time)
 		c.mismatches = append(c.mismatches, *l)
 		delete(c.open, k)
+	}
+}
+
+// withdrawn notes that a claim may have ended, for the watch was late, before its module came back.
+func (c *truthCheck) withdrawn(k claim, e change) {
+	earliest := e.Time.Add(-e.Late)
+	for i := len(c.mismatches) - 1; i >= 0 && c.mismatches[i].to.After(earliest); i-- {
+		if l := &c.mismatches[i]; l.claim == k {
+			l.late = max(l.late, l.to.Sub(earliest))
+		}
 	}
 }
 

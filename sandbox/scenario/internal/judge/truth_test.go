@@ -319,6 +319,18 @@ var truthCases = map[string]checkCase{
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.7s"}, nil,
 			"1 time something became Ready; Ready without its module 1 time, the longest 1.7s" + allowed, nil},
 	},
+	"truth: the watch tells when the module is back that the endpoint may have gone before": {
+		check: Truth, events: script(up, endpoints(500, "p1@a"), vpod(900, "p1", "1@a"), uninstalled(1000, "1@a"), lost(1020, "a"), biz(1060, "1@a", "ACTIVATED"),
+			late(400*time.Millisecond, endpoints(1300))),
+		want: want{2, nil, []string{"1s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 60ms, in which 1 request was lost"},
+			"2 times something became Ready; Ready without its module 1 time, the longest 60ms" + allowed, nil},
+	},
+	"truth: and that it was there when a request was lost": {
+		check: Truth, events: script(up, endpoints(500, "p1@a"), vpod(900, "p1", "1@a"), uninstalled(1000, "1@a"), lost(1020, "a"), biz(1060, "1@a", "ACTIVATED"),
+			late(250*time.Millisecond, endpoints(1300))),
+		want: want{2, []string{"1s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 60ms, in which 1 request was lost"}, nil,
+			"2 times something became Ready; Ready without its module 1 time, the longest 60ms" + allowed, nil},
+	},
 	"truth: the watch was late, and a request was lost meanwhile": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), lost(2000, "a"), late(1700*time.Millisecond, vpod(2700, "p1", "1@a"))),
 		want: want{compared: 1, doubtful: []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.7s, in which 1 request was lost; it may have ended 1.7s earlier, for the watch was late"},
