@@ -113,7 +113,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 				s.last = e.pod
 			}
 			c.look(w, t, e, o, false)
-			c.lookBack(s, e.pod, m.Name, e.Time, o)
+			c.lookBack(w, s, e.pod, m.Name, e.Time, o)
 			c.withdraw(s, e, o)
 		}
 	}
@@ -172,13 +172,13 @@ func (c *activeCheck) overdue(w *world, now time.Time) {
 }
 
 // lookBack judges a gap again that was over before the watch told of the Pod that ended it.
-func (c *activeCheck) lookBack(s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
+func (c *activeCheck) lookBack(w *world, s *served, came *timeline.PodStatus, module string, now time.Time, o *Options) {
 	g := s.ended
 	if g == nil || !came.Wants(module) {
 		return
 	}
 	s.ended = nil
-	if now.Sub(g.to) <= o.ToldWithin && s.replacedBy(came, g, o, g.to) {
+	if now.Sub(g.to) <= o.ToldWithin && s.replacedBy(w, came, g, o, g.to) {
 		g.free = false
 		c.found = append(c.found, g)
 	}
@@ -259,7 +259,7 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 		s.gap.free = !wanted || s.justBound(w, s.gap, o)
 	case ended:
 		g.excused, g.since = true, time.Time{}
-	case g.free && wanted && e.pod != nil && s.replacedBy(e.pod, g, o, now):
+	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, o, now):
 		g.free = false
 	case g.free && wanted:
 		delete(c.tracks, t) // a first installation begins
@@ -296,7 +296,7 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 			continue
 		}
 		bound := w.bound[p.PodKey()]
-		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from, o)) || s.replacedBy(p, g, o, g.from) {
+		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from, o)) || s.replacedBy(w, p, g, o, g.from) {
 			return false
 		}
 	}
@@ -304,13 +304,14 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 }
 
 // replacedBy tells whether a Pod that wants the module since now is the replacement of the one
-// whose deletion began the gap.
-func (s *served) replacedBy(p *timeline.PodStatus, g *gap, o *Options, now time.Time) bool {
+// whose deletion began the gap. What a DaemonSet or a StatefulSet deleted while its base was away goes when
+// that is back, and they may be later.
+func (s *served) replacedBy(w *world, p *timeline.PodStatus, g *gap, o *Options, now time.Time) bool {
 	if s.last == nil || now.Sub(g.from) > o.ReplacedWithin {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
-		return p.Owner == s.last.Owner
+		return p.Owner == s.last.Owner && !w.outages.away(g.base, w.ending[s.last.PodKey()], g.from)
 	}
 	return g.alone && s.last.Version(g.module) != p.Version(g.module)
 }

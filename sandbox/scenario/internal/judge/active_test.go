@@ -65,6 +65,12 @@ var activeCases = map[string]checkCase{
 			vpod(3050, "p1", "1@a", "owner=DaemonSet/d", "gone"), vpod(3060, "p2", "2@a", "owner=DaemonSet/d")),
 		want: want{1, []string{"3s a: a has no active version of biz for 40ms"}, nil, "1 module on bases, 1 gap, the longest 40ms", nil},
 	},
+	"active: a DaemonSet deletes while the base is away, and is later than that": {
+		check: ActiveVersion, events: script(vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"), host(1000, "a", "disconnected"),
+			vpod(20_000, "p1", "1@a", "owner=DaemonSet/d", "deleting"), host(30_000, "a", "connected"), removed(30_300, "1@a"),
+			vpod(30_310, "p1", "1@a", "owner=DaemonSet/d", "gone"), vpod(30_320, "p2", "2@a", "owner=DaemonSet/d"), installed(30_400, "2@a")),
+		want: want{1, nil, nil, "1 module on bases, no gap", nil},
+	},
 	"active: another DaemonSet is no replacement": {
 		check: ActiveVersion, events: script(vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
 			vpod(1000, "p1", "1@a", "owner=DaemonSet/d", "deleting"), removed(3000, "1@a"), vpod(3010, "p1", "1@a", "owner=DaemonSet/d", "gone"),

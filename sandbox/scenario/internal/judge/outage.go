@@ -128,6 +128,13 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 	return counted + max(0, to.Sub(from))
 }
 
+// away tells whether a base was away by itself within a time. The zero time is never.
+func (all outages) away(base string, from, to time.Time) bool {
+	return !from.IsZero() && slices.ContainsFunc(all, func(o outage) bool {
+		return o.hides && o.base == base && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
+	})
+}
+
 // swallowed tells whether an answer of a base, given since then, may not have been known yet at a
 // later moment. Without an outage it was known by then.
 func (all outages) swallowed(base string, since, known, at time.Time) bool {

@@ -42,7 +42,9 @@ type truthCheck struct {
 	compared   int
 	mismatches []mismatch
 	lost       []loss
-	told       []order // commands that may have taken a module away
+	told       []order                   // commands that may have taken a module away
+	active     map[track]map[string]bool // versions
+	went       map[track]time.Time       // when the last one that was active ceased to be so
 }
 
 // claim is a Pod that says it is Ready, or an endpoint of a Service for it.
@@ -129,7 +131,7 @@ type order struct {
 
 func (c *truthCheck) note(w *world, e change, o *Options) {
 	if c.open == nil {
-		c.open, c.known = map[claim]*mismatch{}, map[claim]struct{}{}
+		c.open, c.known, c.active, c.went = map[claim]*mismatch{}, map[claim]struct{}{}, map[track]map[string]bool{}, map[track]time.Time{}
 	}
 	switch e.Kind {
 	case timeline.Request:
@@ -142,6 +144,7 @@ func (c *truthCheck) note(w *world, e change, o *Options) {
 		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
 		c.heard(w, e, o)
 	case timeline.Module:
+		c.noteActive(e)
 		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
 	case timeline.Pod:
 		if e.pod != nil {
@@ -199,8 +202,8 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
 			if own := c.open[claim{"", k.pod, k.uid, k.base}]; own != nil {
 				l.cause = own.cause
-			} else if held && !ended && e.Kind == timeline.Module {
-				l.vanished = now // it was there when somebody said so, and is not any more
+			} else if !ended {
+				l.vanished = c.wentSince(k.base, names, now.Add(-e.Late))
 			}
 			c.open[k] = l
 		}
@@ -219,6 +222,33 @@ func (c *truthCheck) close(k claim, e change) {
 		c.mismatches = append(c.mismatches, *l)
 		delete(c.open, k)
 	}
+}
+
+func (c *truthCheck) noteActive(e change) {
+	t := track{e.Base, e.Module}
+	if c.active[t] == nil {
+		c.active[t] = map[string]bool{}
+	}
+	is := timeline.ModuleState(e.State) == timeline.ModuleActivated
+	if c.active[t][e.Version] && !is {
+		c.went[t] = e.Time
+	}
+	c.active[t][e.Version] = is
+}
+
+// wentSince is when the first of these modules went, if all of them have gone since then: a claim that the
+// watch tells late may have been true. Zero = they have not.
+func (c *truthCheck) wentSince(base string, names []string, since time.Time) (first time.Time) {
+	for _, name := range names {
+		went := c.went[track{base, name}]
+		if went.Before(since) {
+			return time.Time{}
+		}
+		if first.IsZero() || went.Before(first) {
+			first = went
+		}
+	}
+	return first
 }
 
 // withdrawn notes that a claim may have ended, for the watch was late, before its module came back.

@@ -269,6 +269,16 @@ var truthCases = map[string]checkCase{
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 20ms"},
 			"1 time something became Ready; Ready without its module 1 time, the longest 20ms" + allowed, nil},
 	},
+	"truth: the watch tells of the Pod when its module has gone without a word": {
+		check: Truth, events: script(installed(0, "1@a"), removed(1000, "1@a"), late(500*time.Millisecond, vpod(1200, "p1", "1@a", "ready")), lost(1300, "a"), vpod(5000, "p1", "1@a")),
+		want: want{1, nil, []string{"1.2s a p1: Pod p1 is Ready, and a has no active biz:1 for 3.8s, in which 1 request was lost (the controller could know within 17.3s)"},
+			"1 time something became Ready; Ready without its module 1 time, the longest 3.8s" + allowed, nil},
+	},
+	"truth: a Pod turns Ready when its module has gone without a word": {
+		check: Truth, events: script(installed(0, "1@a"), removed(1000, "1@a"), late(100*time.Millisecond, vpod(1200, "p1", "1@a", "ready")), lost(1300, "a"), vpod(5000, "p1", "1@a")),
+		want: want{1, []string{"1.2s a p1: Pod p1 is Ready, and a has no active biz:1 for 3.8s, in which 1 request was lost"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 3.8s" + allowed, nil},
+	},
 	"truth: a request is lost after the list": {
 		check: Truth, events: script(up, removed(1000, "1@a"), lost(18_600, "a"), vpod(18_700, "p1", "1@a")),
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 17.7s, in which 1 request was lost (the controller could know within 17.5s)"}, nil,
