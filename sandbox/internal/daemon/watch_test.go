@@ -279,8 +279,8 @@ func TestTraffic(t *testing.T) {
 		*stream
 		prefix string
 	}{{s, ""}, {all, "g-"}} { // no base has the module
-		stream.until("request " + stream.prefix + "web-1 notFound load")
-		stream.until("request " + stream.prefix + "web-2 notFound load")
+		stream.until("request " + stream.prefix + "web-1 notFound load biz1")
+		stream.until("request " + stream.prefix + "web-2 notFound load biz1")
 	}
 	for what, c := range map[string]struct {
 		code int

@@ -233,7 +233,7 @@ func TestLostRequestsAreTold(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)
 	r.begin(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
-	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1", Record: traffic.Record{
 		Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404, Error: "no active version of biz1",
 	}}
 	first := <-r.lost
