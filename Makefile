@@ -134,10 +134,9 @@ unit: $(BIN)/koup-controlplane ## Run the unit tests with the race detector
 # Containers, kind, real bases and the proof of the fuzzer have targets of their own.
 #
 # The documents and the scenarios come last, each alone: they judge requests by the millisecond, and other sandboxes would take
-# their processor. The packages before them go three at once, since now and then each of them waits; the longest begin.
-LONGEST := ./e2e/ci ./e2e/conformance ./e2e/release
+# their processor. The packages before them go three at once: now and then each of them waits.
 e2e: build ## Run the tests that drive a running sandbox
-	go test -race -count=1 -timeout 20m -p 3 $(LONGEST) $$(go list ./e2e/... | grep -vE '/e2e/(board|ci|conformance|release|docs|scenarios|containers|fuzz|kind|realbase)$$')
+	go test -race -count=1 -timeout 20m -p 3 $$(go list ./e2e/... | grep -vE '/e2e/(board|docs|scenarios|containers|fuzz|kind|realbase)$$')
 	go test -race -count=1 -timeout 20m -p 1 ./e2e/docs ./e2e/scenarios
 
 .PHONY: e2e-long
