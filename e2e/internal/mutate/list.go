@@ -301,7 +301,7 @@ var All = []Mutation{
 		failed = uninstall(m)
 		for _, biz := range b.Modules {
 			if biz.Name == m.Name {
-				_, _ = p.uninstall(ctx, b, biz.Module())
+				_, _ = p.uninstall(ctx, b, biz.Module(), again)
 			}
 		}
 `,

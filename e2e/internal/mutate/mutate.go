@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,13 +59,29 @@ func (m Mutation) Apply(root string) (map[string]string, error) {
 
 // Build builds the controller with the mutation. The repository is at root, and the program is
 // written to file.
-func (m Mutation) Build(ctx context.Context, root, file string) (err error) {
-	fail := func(err error) error { return fmt.Errorf("building the controller with mutation %s: %w", m.Name, err) }
-	root, err = filepath.Abs(root)
+func (m Mutation) Build(ctx context.Context, root, file string) error {
+	file, err := filepath.Abs(file)
 	if err != nil {
-		return fail(err)
+		return fmt.Errorf("finding the folder of the controller: %w", err)
 	}
-	if file, err = filepath.Abs(file); err != nil {
+	return m.build(ctx, root, "-o", file, "./controller/cmd/module-controller")
+}
+
+// Compile compiles the packages that the mutation changes, and writes nothing.
+func (m Mutation) Compile(ctx context.Context, root string) error {
+	arguments := []string{"-o", os.DevNull}
+	for _, e := range m.Edits {
+		if changed := "./" + path.Dir(e.File); !slices.Contains(arguments, changed) {
+			arguments = append(arguments, changed)
+		}
+	}
+	return m.build(ctx, root, arguments...)
+}
+
+// build is go build with the mutation.
+func (m Mutation) build(ctx context.Context, root string, arguments ...string) (err error) {
+	fail := func(err error) error { return fmt.Errorf("building the controller with mutation %s: %w", m.Name, err) }
+	if root, err = filepath.Abs(root); err != nil {
 		return fail(err)
 	}
 	files, err := m.Apply(root)
@@ -80,7 +97,7 @@ func (m Mutation) Build(ctx context.Context, root, file string) (err error) {
 	if err != nil {
 		return fail(err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", file, "./controller/cmd/module-controller")
+	build := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-overlay", overlay}, arguments...)...)
 	build.Dir = root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

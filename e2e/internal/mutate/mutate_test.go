@@ -13,8 +13,7 @@ import (
 
 const root = "../../.."
 
-// Whoever changes a line that a mutation changes learns it here. That each mutation compiles is
-// seen where it is built.
+// Whoever changes a line that a mutation changes, or what it calls, learns it here.
 func TestMutationsFitTheCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mutate.All {
@@ -38,6 +37,7 @@ func TestMutationsFitTheCode(t *testing.T) {
 					t.Errorf("%s is not as gofmt would have it", name)
 				}
 			}
+			check.Must(t, m.Compile(t.Context(), root))
 		})
 	}
 }
