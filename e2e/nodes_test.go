@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -78,6 +79,20 @@ func TestNodes(t *testing.T) {
 			for _, b := range list {
 				checkNode(t, nodes["vnode."+b.Identity], b)
 			}
+		})).
+		Assess("a renewed Lease does not say who manages its fields, which the API server would work out each time", step(func(ctx context.Context, t *testing.T, _ string) {
+			eventually(ctx, t, "the Leases of all bases are renewed", func(ctx context.Context) error {
+				leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode-lease"})
+				if err != nil || len(leases.Items) == 0 {
+					return errors.Join(err, errors.New("there is no Lease"))
+				}
+				for _, l := range leases.Items {
+					if len(l.ManagedFields) > 0 {
+						return fmt.Errorf("the Lease %s says that %s manages its fields", l.Name, l.ManagedFields[0].Manager)
+					}
+				}
+				return nil
+			})
 		})).
 		Assess("an added base becomes a Node", step(func(ctx context.Context, t *testing.T, _ string) {
 			list, err := up.AddBases(ctx, sandbox.AddRequest{Count: 1})

@@ -32,7 +32,8 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	}
 	want.Annotations[labels.Holder] = r.opts.Holder
 	want.Annotations[labels.Fence] = strconv.FormatInt(fence, 10)
-	if s.node == nil {
+	fresh := s.node == nil
+	if fresh {
 		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return r.readAnew(ctx, s)
@@ -50,7 +51,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 		r.opts.Logger.Info("serving a base", "base", b.Identity, "node", s.nodeName, "fence", fence)
 	}
 	s.fence, s.term, s.looked, s.deleted, s.after = fence, term, true, false, time.Time{}
-	return r.setTaints(ctx, want, s)
+	return r.setTaints(ctx, want, s, fresh)
 }
 
 // refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
@@ -76,10 +77,18 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 }
 
 // setTaints writes the taints that the Node lacks, or that have another value, which a write of its
-// status leaves alone. Those of others stay.
-func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state) error {
+// status leaves alone. Those of others stay, but one: the API server taints each Node as not ready that comes,
+// and kube-controller-manager takes that from a Node that is Ready, at 20 requests a second unless it is told
+// otherwise (--kube-api-qps). Of a fresh Node it is known here.
+func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, fresh bool) error {
 	n := s.node.DeepCopy()
 	changed := false
+	if fresh && conditionOf(n, corev1.NodeReady).Status == corev1.ConditionTrue {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(have corev1.Taint) bool {
+			return have.Key == corev1.TaintNodeNotReady && have.Effect == corev1.TaintEffectNoSchedule
+		})
+		changed = len(n.Spec.Taints) < len(s.node.Spec.Taints)
+	}
 	for _, t := range want.Spec.Taints {
 		i := slices.IndexFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) })
 		switch {

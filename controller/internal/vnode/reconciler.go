@@ -327,14 +327,14 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		}
 		fallthrough
 	case free:
-		if s.node == nil {
-			if wait, err = r.foreignLeaseLeft(ctx, s); wait > 0 || err != nil {
-				return wait, err
-			}
-		}
 		if b.HealthAt.IsZero() && s.node == nil {
 			if left := firstHealth - r.opts.Clock.Since(s.since); left > 0 {
 				return left, nil
+			}
+		}
+		if s.node == nil {
+			if wait, err = r.foreignLeaseLeft(ctx, s); wait > 0 || err != nil {
+				return wait, err
 			}
 		}
 		if wait, err = r.mayTake(ctx, b, s); wait > 0 || err != nil {

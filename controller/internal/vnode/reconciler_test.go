@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -38,6 +40,13 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.hear()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the lease is due: it and nothing else", "update leases")
+	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{{}}, lease.ManagedFields); diff != "" { // what clears them
+		t.Errorf("managed fields of a renewal (-want +got):\n%s", diff)
+	}
 
 	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 61 << 20})
 	s.reconcileOnce(t)
@@ -51,6 +60,35 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
+}
+
+// The API server taints whatever Node comes. Nobody else has to find out that a new base is ready.
+func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
+	api := newAPI()
+	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	evicting := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
+	api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		n := a.(clienttesting.CreateAction).GetObject().(*corev1.Node)
+		n.Spec.Taints = append(n.Spec.Taints, notReady, evicting)
+		return false, nil, nil
+	})
+	s := newFixture(t, Options{Holder: "me"}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "for a new base", "create nodes", "update nodes", "create leases")
+	n := s.liveNode(t)
+	if slices.Contains(n.Spec.Taints, notReady) || !slices.Contains(n.Spec.Taints, evicting) || len(n.Spec.Taints) < 3 {
+		t.Errorf("the taints are %v; want those of a base, and not that it is not ready", n.Spec.Taints)
+	}
+
+	n.Spec.Taints = append(n.Spec.Taints, notReady)
+	if _, err := s.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sync(t)
+	s.writes()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when somebody else taints it later")
 }
 
 // What the metrics API shows costs no writes of its own while Pods request less than is in use, and at

@@ -53,8 +53,8 @@ func SetDefaults(s *Sandbox) {
 // processors.
 const waitForThousand = 15 * time.Second
 
-// waitForTheirThousand is the same in a cluster of somebody else's, whose kube-controller-manager writes 20
-// objects a second by default: it frees 9 new Nodes a second from the taint not-ready [measured with kind].
+// waitForTheirThousand is the same in a cluster of somebody else's with a controller that leaves the taint not-ready
+// to kube-controller-manager: that writes 20 objects a second by default, and frees 9 new Nodes a second [measured with kind].
 const waitForTheirThousand = 4 * time.Minute
 
 func def[T comparable](field *T, value T) {
