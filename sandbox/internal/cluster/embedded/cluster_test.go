@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -39,6 +41,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"describes itself", describesItself},
 		{"lets in whom RBAC allows", letsInWhomRBACAllows},
+		{"taints Nodes that are not ready only", taintsNodesThatAreNotReady},
 		{"hands out service addresses", handsOutServiceAddresses},
 		{"schedules Pods and records events", schedulesPods},
 		{"reaches a kubelet for logs", reachesAKubelet},
@@ -69,7 +72,7 @@ func describesItself(t *testing.T, c *ControlPlane) {
 
 func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, c.WriteKubeconfig(path, "module-controller", []string{"controllers"}))
+	must(t, c.tokenKubeconfig(path, c.url(apiserver), deploy.User))
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig has mode %v (%v)", info.Mode(), err)
 	}
@@ -92,25 +95,22 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	if err := list(user); !apierrors.IsForbidden(err) {
 		t.Errorf("a user without roles lists Nodes: %v", err)
 	}
-	for _, kind := range []string{rbacv1.UserKind, rbacv1.GroupKind} {
-		name := map[string]string{rbacv1.UserKind: "module-controller", rbacv1.GroupKind: "controllers"}[kind]
-		_, err := c.client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "test"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
-			Subjects:   []rbacv1.Subject{{Kind: kind, APIGroup: rbacv1.GroupName, Name: name}},
-		}, metav1.CreateOptions{})
-		must(t, err)
-		if err := within(t, func(context.Context) error { return list(user) }); err != nil {
-			t.Errorf("a %s with a role lists Nodes: %v", kind, err)
-		}
-		must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
-		must(t, within(t, func(context.Context) error {
-			if err := list(user); !apierrors.IsForbidden(err) {
-				return fmt.Errorf("the role is gone, and yet: %w", err)
-			}
-			return nil
-		}))
+	_, err = c.client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "test"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: deploy.User}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	if err := within(t, func(context.Context) error { return list(user) }); err != nil {
+		t.Errorf("a user with a role lists Nodes: %v", err)
 	}
+	must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
+	must(t, within(t, func(context.Context) error {
+		if err := list(user); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the role is gone, and yet: %w", err)
+		}
+		return nil
+	}))
 }
 
 // strangersConfig trusts the API but shows a certificate that another authority made for an
@@ -122,6 +122,28 @@ func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
 	stranger := rest.AnonymousClientConfig(config)
 	stranger.CertFile, stranger.KeyFile = p.crt("user-admin"), p.key("user-admin")
 	return stranger
+}
+
+// A Node that comes bears no taint, until the controller manager sees that it is not ready.
+func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
+	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	nodes := c.client().CoreV1().Nodes()
+	created, err := nodes.Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "not-ready"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	if len(created.Spec.Taints) > 0 {
+		t.Errorf("a Node that comes has the taints %v", created.Spec.Taints)
+	}
+	must(t, within(t, func(ctx context.Context) error {
+		n, err := nodes.Get(ctx, "not-ready", metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&notReady) }) {
+			err = fmt.Errorf("a Node that is not ready has the taints %v", n.Spec.Taints)
+		}
+		return err
+	}))
+	must(t, nodes.Delete(t.Context(), "not-ready", metav1.DeleteOptions{}))
 }
 
 func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {

@@ -103,6 +103,7 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("tls-cert-file", c.pki.crt("apiserver"))
 	f.add("tls-private-key-file", c.pki.key("apiserver"))
 	f.add("client-ca-file", c.pki.crt(clusterCA))
+	f.add("token-auth-file", c.tokensFile())
 	f.add("etcd-servers", c.url(etcd))
 	f.add("etcd-cafile", c.pki.crt(etcdCA))
 	f.add("etcd-certfile", c.pki.crt("apiserver-etcd-client"))
@@ -115,6 +116,9 @@ func (c *ControlPlane) apiserverFlags() flags {
 	}
 	f.add("authorization-mode", "Node,RBAC")
 	f.add("enable-admission-plugins", "NodeRestriction")
+	// It taints each Node that comes as not ready, which the module controller and the controller manager undo at once, for
+	// a third of what a new Node costs. Of a Node that is not ready the controller manager says so.
+	f.add("disable-admission-plugins", "TaintNodesByCondition")
 	f.add("allow-privileged", "true")
 	f.add("service-cluster-ip-range", c.o.ServiceCIDR)
 	f.add("service-account-issuer", "https://kubernetes.default.svc."+c.o.ClusterDomain)

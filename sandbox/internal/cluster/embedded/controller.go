@@ -33,7 +33,7 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 	if _, err := cluster.Grant(ctx, c.Cluster()); err != nil {
 		return err
 	}
-	return c.WriteKubeconfig(c.ControllerKubeconfig(), deploy.User, nil)
+	return c.tokenKubeconfig(c.ControllerKubeconfig(), c.url(apiserver), deploy.User)
 }
 
 // Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes

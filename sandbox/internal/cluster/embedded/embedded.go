@@ -73,6 +73,7 @@ type ControlPlane struct {
 
 	// Set by the first step, before anything runs.
 	pki                *pki
+	tokens             map[string]string // by user; new ones at each start
 	health, etcdHealth *http.Client
 	hadData            bool // etcd has run in Dir before this start
 
@@ -170,7 +171,10 @@ func (c *ControlPlane) prepare(context.Context) error {
 		c.o.Logger.Warn("certificates made anew; earlier kubeconfigs no longer work", "why", remade)
 	}
 	c.pki = p
-	if c.health, err = newHealthClient(p, clusterCA, "user-admin"); err != nil {
+	if c.tokens, err = c.makeTokens(); err != nil {
+		return err
+	}
+	if c.health, err = newHealthClient(p, clusterCA, adminCertificate); err != nil {
 		return err
 	}
 	if c.etcdHealth, err = newHealthClient(p, etcdCA, "apiserver-etcd-client"); err != nil {
@@ -198,14 +202,14 @@ func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 	if err := known.save(c.o.Dir); err != nil {
 		return err
 	}
-	for _, k := range []struct{ path, file, user string }{
-		{c.o.Kubeconfig, "user-admin", "koupsandbox-admin"},
-		{c.kubeconfig(controllerManager), "user-kube-controller-manager", "system:kube-controller-manager"},
-		{c.kubeconfig(scheduler), "user-kube-scheduler", "system:kube-scheduler"},
-	} {
-		if err := c.writeStoredKubeconfig(k.path, known.url(apiserver), k.file, k.user); err != nil {
-			return err
-		}
+	server := known.url(apiserver)
+	err := errors.Join(
+		c.adminKubeconfig(server),
+		c.tokenKubeconfig(c.kubeconfig(controllerManager), server, controllerManagerUser),
+		c.tokenKubeconfig(c.kubeconfig(scheduler), server, schedulerUser),
+	)
+	if err != nil {
+		return err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.o.Kubeconfig)
 	if err != nil {

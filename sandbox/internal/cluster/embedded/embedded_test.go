@@ -104,9 +104,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 	c, err := New(good)
 	must(t, err)
-	if err := c.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), "somebody", nil); !errors.Is(err, errNotPrepared) {
-		t.Errorf("WriteKubeconfig before the first step: %v", err)
-	}
 	if _, _, err := c.IssueServing("localhost"); !errors.Is(err, errNotPrepared) {
 		t.Errorf("IssueServing before the first step: %v", err)
 	}

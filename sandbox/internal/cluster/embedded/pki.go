@@ -40,6 +40,12 @@ const (
 	kubeletClientCA = "kubelet-client-ca"
 )
 
+// The administrator's certificate, and what it says.
+const (
+	adminCertificate = "user-admin"
+	adminUser        = "koupsandbox-admin"
+)
+
 // saKey signs the tokens of service accounts.
 const saKey = "sa.key"
 
@@ -74,9 +80,7 @@ func certificates(first net.IP, clusterDomain string) []certificate {
 		{"front-proxy-client", frontProxyCA, subject{name: "front-proxy-client", client: true}},
 		{"kube-controller-manager", clusterCA, subject{name: "kube-controller-manager", hosts: loopback}},
 		{"kube-scheduler", clusterCA, subject{name: "kube-scheduler", hosts: loopback}},
-		{"user-admin", clusterCA, subject{name: "koupsandbox-admin", groups: []string{"system:masters"}, client: true}},
-		{"user-kube-controller-manager", clusterCA, subject{name: "system:kube-controller-manager", groups: []string{"system:masters"}, client: true}},
-		{"user-kube-scheduler", clusterCA, subject{name: "system:kube-scheduler", groups: []string{"system:masters"}, client: true}},
+		{adminCertificate, clusterCA, subject{name: adminUser, groups: []string{"system:masters"}, client: true}},
 	}
 }
 

@@ -52,7 +52,7 @@ func TestSoundPKIIsKept(t *testing.T) {
 
 func TestUnsoundPKIIsMadeAnew(t *testing.T) {
 	regrouped := slices.Clone(wanted)
-	i := slices.IndexFunc(regrouped, func(c certificate) bool { return c.file == "user-kube-scheduler" })
+	i := slices.IndexFunc(regrouped, func(c certificate) bool { return c.file == adminCertificate })
 	regrouped[i].groups = []string{"another"}
 	for name, tc := range map[string]struct {
 		spoil  func(t *testing.T, dir string)
@@ -142,16 +142,14 @@ func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
 		got[c.file] = u
 	}
 	want := map[string]usage{
-		"etcd":                         {"etcd", nil, true, true},
-		"apiserver-etcd-client":        {"kube-apiserver-etcd-client", nil, false, true},
-		"apiserver":                    {"kube-apiserver", nil, true, false},
-		"apiserver-kubelet-client":     {"kube-apiserver-kubelet-client", []string{"system:masters"}, false, true},
-		"front-proxy-client":           {"front-proxy-client", nil, false, true},
-		"kube-controller-manager":      {"kube-controller-manager", nil, true, false},
-		"kube-scheduler":               {"kube-scheduler", nil, true, false},
-		"user-admin":                   {"koupsandbox-admin", []string{"system:masters"}, false, true},
-		"user-kube-controller-manager": {"system:kube-controller-manager", []string{"system:masters"}, false, true},
-		"user-kube-scheduler":          {"system:kube-scheduler", []string{"system:masters"}, false, true},
+		"etcd":                     {"etcd", nil, true, true},
+		"apiserver-etcd-client":    {"kube-apiserver-etcd-client", nil, false, true},
+		"apiserver":                {"kube-apiserver", nil, true, false},
+		"apiserver-kubelet-client": {"kube-apiserver-kubelet-client", []string{"system:masters"}, false, true},
+		"front-proxy-client":       {"front-proxy-client", nil, false, true},
+		"kube-controller-manager":  {"kube-controller-manager", nil, true, false},
+		"kube-scheduler":           {"kube-scheduler", nil, true, false},
+		"user-admin":               {"koupsandbox-admin", []string{"system:masters"}, false, true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
