@@ -24,8 +24,9 @@ const (
 	// of questions, and then some, must fit. mochi reserves 8 bytes for each.
 	queueTCP = 1 << 16
 	// queueMemory is the same for a base in memory, which gets only what the
-	// controller sends to it: 1,000 modules at once fit; 8 KiB for each base.
-	queueMemory = 1 << 10
+	// controller sends to it: commands for 256 modules at once fit, and what it is asked in half an hour
+	// in which it reads nothing; 2 KiB for each base.
+	queueMemory = 1 << 8
 	// readBufferMemory suffices for a usual command; a longer one takes two reads.
 	readBufferMemory = 512
 	// largestPacket is the most that one MQTT packet may have, in bytes: enough to see what a controller

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -269,6 +270,7 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 			d.end(errUpFailed)
 		} else {
 			d.setPhase(control.Running)
+			go debug.FreeOSMemory() // what only coming up needed; nobody waits for it
 		}
 	}
 	if err != nil {

@@ -2,11 +2,17 @@ package cli
 
 import (
 	"log/slog"
+	"os"
+	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 )
+
+// gcPercent collects twice as often as Go does by default: most of the daemon's heap is bases and their
+// connections, which live long.
+const gcPercent = 50
 
 // daemon is the command that up starts in the background. Its standard error is
 // its log; what it is told on the command line, up has checked.
@@ -22,6 +28,9 @@ func (s *commands) daemon() *cli.Command {
 			&cli.StringFlag{Name: "base", Usage: "`PATH` of fakebase"},
 		},
 		Action: func(c *cli.Context) error {
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(gcPercent)
+			}
 			programs := sandbox.Programs{Daemon: s.Self, ControlPlane: c.String("controlplane"), Controller: c.String("controller"), Base: c.String("base")}
 			return sandbox.RunDaemon(c.Context, c.String("dir"), programs, slog.New(slog.NewTextHandler(s.Err, nil)))
 		},
