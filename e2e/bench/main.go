@@ -4,7 +4,9 @@
 //	main.go        flags, one scenario after the other
 //	bench.go       a sandbox that is measured, and its figures; up and down
 //	pods.go        a Deployment on all bases: create, roll, delete; and at rest
-//	scale.go       100, 1,000 and 5,000 bases: what one more costs
+//	scale.go       100, 1,000 and 10,000 bases: what one more costs
+//	crowd.go       a rolling update over 10,000 bases; 20,000 come up
+//	kwok.go        Nodes and Pods against those of kwok
 //	takeover.go    one of two controllers is killed
 //	comparison.go  a rolling update as the existing controller was measured, and a crash in it
 //	replay.go      what Pods say, held against what their bases serve, at every change
@@ -112,19 +114,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (missed b
 			continue
 		}
 		fmt.Fprintf(stderr, "measuring %s: %s\n", s.name, s.about)
-		figures, err := measure(ctx, s, o, home, stderr)
-		if err != nil {
-			return false, fmt.Errorf("measuring %s: %w", s.name, err)
-		}
+		figures, measureErr := measure(ctx, s, o, home, stderr)
 		r.Figures = append(r.Figures, figures...)
-	}
-	if err := r.print(stdout); err != nil {
-		return false, err
-	}
-	if o.json != "" {
-		if err := r.write(o.json); err != nil {
-			return false, err
+		if measureErr != nil { // what was measured is told, too
+			err = fmt.Errorf("measuring %s: %w", s.name, measureErr)
+			break
 		}
 	}
-	return o.strict && r.missed() > 0, nil
+	err = errors.Join(err, r.print(stdout))
+	if o.json != "" {
+		err = errors.Join(err, r.write(o.json))
+	}
+	return o.strict && r.missed() > 0, err
 }

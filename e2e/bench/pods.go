@@ -19,6 +19,9 @@ const (
 	readyTarget         = 7     // seconds from create to all Ready
 	controllerRSSTarget = 120   // MB
 	controllerCPUTarget = 5     // seconds a minute
+	podCPUTarget        = 15    // milliseconds of all processes, create to Ready
+	podControllerTarget = 1.2   // milliseconds of the controller
+	zonesTarget         = 1.3   // times without the anti-affinity
 	daemonRSSTarget     = 200   // MB
 	idleWritesTarget    = 0.055 // a second and base: a lease every 20 s, and a tenth more
 )
@@ -66,14 +69,18 @@ type spreading func(*corev1.PodTemplateSpec)
 // create makes a Deployment with a Pod for each base and waits until all are Ready.
 func (s *stage) create(spread spreading) func(context.Context) error {
 	return func(ctx context.Context) error {
-		t := module.Template(app, module.Container(app, oldVersion))
-		spread(&t)
-		d := module.Deployment(namespace, app, int32(s.n), t) //nolint:gosec // 1,000 fits
-		if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating the Deployment: %w", err)
-		}
-		return s.allReady(ctx)
+		return s.createFrom(ctx, module.Template(app, module.Container(app, oldVersion)), spread)
 	}
+}
+
+// createFrom is create with a template.
+func (s *stage) createFrom(ctx context.Context, t corev1.PodTemplateSpec, spread spreading) error {
+	spread(&t)
+	d := module.Deployment(namespace, app, int32(s.n), t) //nolint:gosec // 1,000 fits
+	if _, err := s.client.AppsV1().Deployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the Deployment: %w", err)
+	}
+	return s.allReady(ctx)
 }
 
 // createEverywhere makes a DaemonSet and waits until its Pod is Ready on every base.
@@ -175,11 +182,15 @@ func (s *stage) of(ctx context.Context, doing string, change func(context.Contex
 
 // atRest measures what is done when nothing changes.
 func (s *stage) atRest(ctx context.Context, doing string) (cost, error) {
-	d := idleTime
-	if s.o.quick {
-		d = idleQuick
+	return s.of(ctx, doing, func(ctx context.Context) error { return rest(ctx, s.idleFor()) })
+}
+
+// idleFor is how long rest is measured.
+func (b *bench) idleFor() time.Duration {
+	if b.o.quick {
+		return idleQuick
 	}
-	return s.of(ctx, doing, func(ctx context.Context) error { return rest(ctx, d) })
+	return idleTime
 }
 
 // cpu is the processor time that a part has used meanwhile, in seconds.
@@ -197,13 +208,28 @@ func (s *stage) noteChange(doing string, c cost) {
 
 // deploy spreads by a port, judges, and deletes.
 func deploy(ctx context.Context, b *bench) error {
-	s, err := b.deployed(ctx, module.OnePerPort, func(seconds float64) { b.judgeScale(createFigure, seconds, "s", readyTarget) })
+	s, err := b.set(ctx, b.bases())
 	if err != nil {
 		return err
 	}
 	defer s.pods.stop()
-	c, err := s.of(ctx, "delete", s.remove)
+	c, err := s.of(ctx, "create", s.create(module.OnePerPort))
 	if err != nil {
+		return err
+	}
+	if err := s.proved(ctx, oldVersion, s.n); err != nil {
+		return err
+	}
+	b.judgeScale(createFigure, c.seconds, "s", readyTarget)
+	all := 0.0
+	for part := range c.after {
+		all += c.cpu(part)
+	}
+	milliseconds := 1e3 / float64(s.n)
+	b.judgeScale("processor time of all processes a Pod", all*milliseconds, "ms", podCPUTarget)
+	b.judgeScale("  of the controller", c.cpu(controllerPart)*milliseconds, "ms", podControllerTarget)
+	s.noteChange("create", c)
+	if c, err = s.of(ctx, "delete", s.remove); err != nil {
 		return err
 	}
 	b.note("delete to all modules uninstalled", c.seconds, "s")
@@ -211,33 +237,31 @@ func deploy(ctx context.Context, b *bench) error {
 	return s.proved(ctx, oldVersion, 0)
 }
 
-// zones spreads by the documents' anti-affinity, which costs the scheduler more.
+// zones spreads by the documents' anti-affinity, which costs the scheduler more than a port.
 func zones(ctx context.Context, b *bench) error {
-	s, err := b.deployed(ctx, module.OnePerBase, func(seconds float64) { b.note(createFigure, seconds, "s") })
-	if err == nil {
-		s.pods.stop()
-	}
-	return err
-}
-
-// deployed brings bases up, puts a Pod on each, checks with the bases that it is
-// there, and notes what that cost; took gets the time from create to all Ready.
-func (b *bench) deployed(ctx context.Context, spread spreading, took func(seconds float64)) (*stage, error) {
 	s, err := b.set(ctx, b.bases())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c, err := s.of(ctx, "create", s.create(spread))
-	if err == nil {
-		took(c.seconds)
-		err = s.proved(ctx, oldVersion, s.n)
-	}
+	defer s.pods.stop()
+	port, err := s.of(ctx, "create by port", s.create(module.OnePerPort))
 	if err != nil {
-		s.pods.stop()
-		return nil, err
+		return err
 	}
+	if err := s.remove(ctx); err != nil {
+		return err
+	}
+	c, err := s.of(ctx, "create", s.create(module.OnePerBase))
+	if err != nil {
+		return err
+	}
+	if err := s.proved(ctx, oldVersion, s.n); err != nil {
+		return err
+	}
+	b.note(createFigure, c.seconds, "s")
+	b.judgeScale("  by that with a port, just before", c.seconds/port.seconds, "times", zonesTarget)
 	s.noteChange("create", c)
-	return s, nil
+	return nil
 }
 
 func rollout(ctx context.Context, b *bench) error {
