@@ -71,7 +71,7 @@ func (b *bench) compare(name string, run *results.Run) error {
 	beside := func(existing string) { b.figures[len(b.figures)-1].Existing = existing }
 	was := existing[name]
 	r := play(run.Timeline, comparedModule, complete.Started.Add(complete.Elapsed))
-	b.note(of("rolling update"), everywhere.Started.Add(everywhere.Elapsed).Sub(update.Started).Seconds(), "s")
+	b.note(of("rolling update"), fromTo(update, everywhere), "s")
 	if name == caseCrash {
 		again := stepOf(run.Steps, stepStartAgain)
 		if again == nil {
@@ -113,6 +113,11 @@ func consistent(apart []span, again time.Time) float64 {
 		}
 	}
 	return seconds
+}
+
+// fromTo is how many seconds passed from the beginning of a step to the end of a later one.
+func fromTo(first, last *results.Step) float64 {
+	return last.Started.Add(last.Elapsed).Sub(first.Started).Seconds()
 }
 
 // stepOf finds a step by its name, within groups too.

@@ -42,7 +42,7 @@ func crowd(ctx context.Context, b *bench) error {
 		if update == nil || complete == nil {
 			return errors.New("the run lacks a step")
 		}
-		seconds := complete.Started.Add(complete.Elapsed).Sub(update.Started).Seconds()
+		seconds := fromTo(update, complete)
 		b.note(fmt.Sprintf("rolling update of %d Pods", bases), seconds, "s")
 		b.note("Pods turned over", float64(bases)/seconds, "a second")
 	}
@@ -66,10 +66,6 @@ func (b *bench) most(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := 0.0
-	for _, u := range parts {
-		all += u.megabytes()
-	}
-	b.note("  memory of all processes", all, "MB")
+	b.note("  memory of all processes", together(parts).megabytes(), "MB")
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 )
@@ -206,20 +206,12 @@ func (ours) add(ctx context.Context, s *stage, n int) error {
 	return err
 }
 
-func (ours) usage(ctx context.Context, s *stage) (usage, error) { return s.together(ctx) }
+func (ours) usage(ctx context.Context, s *stage) (usage, error) {
+	parts, err := s.parts(ctx)
+	return together(parts), err
+}
 
 func (ours) end() error { return nil }
-
-// together is what all processes of the sandbox but some use.
-func (s *stage) together(ctx context.Context, but ...string) (all usage, err error) {
-	parts, err := s.parts(ctx)
-	for name, u := range parts {
-		if !slices.Contains(but, name) {
-			all.rss, all.cpu = all.rss+u.rss, all.cpu+u.cpu
-		}
-	}
-	return all, err
-}
 
 // kwok is its process, with the stages that it calls fast, and Leases.
 type kwok struct {
@@ -322,29 +314,23 @@ func kwokNode(i int) *corev1.Node {
 
 // usage is that of kwok and of the control plane. The sandbox's own parts are at rest, and do not count.
 func (k *kwok) usage(ctx context.Context, s *stage) (usage, error) {
-	all, err := s.together(ctx, daemonPart, controllerPart)
+	parts, err := s.parts(ctx)
 	if err != nil {
-		return all, err
+		return usage{}, err
 	}
+	all := together(parts, daemonPart, controllerPart)
 	select {
 	case err := <-k.ended:
 		k.ended <- err
 		return all, fmt.Errorf("kwok has ended: %w\n%s", err, k.log.String()) // it does not write any more
 	default:
 	}
-	p, err := process.NewProcessWithContext(ctx, int32(k.command.Process.Pid)) //nolint:gosec // a pid fits
+	p, err := box.ByPID(ctx, "kwok", int32(k.command.Process.Pid)) //nolint:gosec // a pid fits
 	if err != nil {
-		return all, fmt.Errorf("looking at kwok: %w", err)
+		return all, err
 	}
-	memory, err := p.MemoryInfoWithContext(ctx)
-	if err != nil {
-		return all, fmt.Errorf("reading the memory of kwok: %w", err)
-	}
-	times, err := p.TimesWithContext(ctx)
-	if err != nil {
-		return all, fmt.Errorf("reading the processor time of kwok: %w", err)
-	}
-	return usage{rss: all.rss + memory.RSS, cpu: all.cpu + times.User + times.System}, nil
+	rss, cpu, err := p.Usage(ctx)
+	return usage{rss: all.rss + rss, cpu: all.cpu + cpu}, err
 }
 
 func (k *kwok) end() error {

@@ -54,6 +54,16 @@ func (b *bench) parts(ctx context.Context) (map[string]usage, error) {
 	return found, nil
 }
 
+// together is what all parts but some use.
+func together(parts map[string]usage, but ...string) (all usage) {
+	for name, u := range parts {
+		if !slices.Contains(but, name) {
+			all.rss, all.cpu = all.rss+u.rss, all.cpu+u.cpu
+		}
+	}
+	return all
+}
+
 // noteCPU adds the processor time that each part used, which tells where the time of what was
 // measured went.
 func (b *bench) noteCPU(doing string, c cost) {

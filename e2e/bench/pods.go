@@ -221,12 +221,8 @@ func deploy(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.judgeScale(createFigure, c.seconds, "s", readyTarget)
-	all := 0.0
-	for part := range c.after {
-		all += c.cpu(part)
-	}
 	milliseconds := 1e3 / float64(s.n)
-	b.judgeScale("processor time of all processes a Pod", all*milliseconds, "ms", podCPUTarget)
+	b.judgeScale("processor time of all processes a Pod", (together(c.after).cpu-together(c.before).cpu)*milliseconds, "ms", podCPUTarget)
 	b.judgeScale("  of the controller", c.cpu(controllerPart)*milliseconds, "ms", podControllerTarget)
 	s.noteChange("create", c)
 	if c, err = s.of(ctx, "delete", s.remove); err != nil {

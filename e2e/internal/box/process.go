@@ -33,14 +33,24 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
 			continue // a part of the daemon bears the daemon's pid, and the daemon comes first
 		}
-		p := Process{Component: c.Name, PID: pid}
-		if found, err := process.NewProcessWithContext(ctx, pid); err == nil {
-			if p.created, err = found.CreateTimeWithContext(ctx); err == nil && p.Alive(ctx) {
-				list = append(list, p)
-			}
+		if p, err := ByPID(ctx, c.Name, pid); err == nil && p.Alive(ctx) {
+			list = append(list, p)
 		}
 	}
 	return list, nil
+}
+
+// ByPID is the process that has a pid now. A process that is gone is an error.
+func ByPID(ctx context.Context, component string, pid int32) (Process, error) {
+	p := Process{Component: component, PID: pid}
+	found, err := process.NewProcessWithContext(ctx, pid)
+	if err == nil {
+		p.created, err = found.CreateTimeWithContext(ctx)
+	}
+	if err != nil {
+		return p, fmt.Errorf("looking at %s, process %d: %w", component, pid, err)
+	}
+	return p, nil
 }
 
 // Find returns the process of a component.
