@@ -123,31 +123,22 @@ func circle(added []*node) *node {
 // Run runs every step as soon as what it needs holds, and blocks until all are done. do calls a
 // step's Run; it may show the step to somebody, and bound its time. The first step that fails, or
 // the end of ctx, cancels the context of all others: those that run give up, and no other begins.
-// Run then waits for them and returns the first error.
+// Run then waits for them and returns that step's error, or the cause with which ctx ended: what a
+// step says that was made to give up is not the reason.
 func (g *Graph) Run(ctx context.Context, do func(context.Context, Step) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var (
-		running sync.WaitGroup
-		once    sync.Once
-		first   error
-	)
-	fail := func(err error) {
-		once.Do(func() { first = err })
-		cancel(err)
-	}
+	var running sync.WaitGroup
 	start := func(n *node) {
 		running.Go(func() {
 			for _, need := range n.needs {
 				select {
 				case <-need.done:
 				case <-ctx.Done():
-					fail(context.Cause(ctx))
 					return
 				}
 			}
 			if ctx.Err() != nil {
-				fail(context.Cause(ctx))
 				return
 			}
 			g.mu.Lock()
@@ -155,7 +146,7 @@ func (g *Graph) Run(ctx context.Context, do func(context.Context, Step) error) e
 			g.mu.Unlock()
 			if n.Run != nil {
 				if err := do(ctx, n.Step); err != nil {
-					fail(err)
+					cancel(err) // counts if it is the first
 					return
 				}
 			}
@@ -172,7 +163,7 @@ func (g *Graph) Run(ctx context.Context, do func(context.Context, Step) error) e
 	g.mu.Lock()
 	g.started = nil
 	g.mu.Unlock()
-	return first
+	return context.Cause(ctx)
 }
 
 // Undo takes back every step that has begun, each after those that needed what it gives, others at

@@ -137,6 +137,23 @@ func TestTheEndOfTheContext(t *testing.T) {
 	})
 }
 
+// Whatever a step says that was made to give up, the reason is why.
+func TestTheReasonIsNotWhatGivesUp(t *testing.T) {
+	g := graph.New()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := g.Add(graph.Step{Run: func(ctx context.Context) error {
+		cancel(interrupted)
+		<-ctx.Done()
+		return errors.New("the fleet does not run")
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Run(ctx, do); !errors.Is(err, interrupted) {
+		t.Errorf("the run gave %v", err)
+	}
+}
+
 // Undo tries everything and tells all that went wrong.
 func TestUndoGoesOn(t *testing.T) {
 	g := graph.New()
