@@ -309,7 +309,7 @@ func (m *Member) meet(ctx context.Context, holder string) error {
 func (m *Member) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
-	fresh := !p.read.IsZero() && now.Sub(p.read) < time.Second
+	fresh, seen := !p.read.IsZero() && now.Sub(p.read) < time.Second, p.version
 	m.mu.Unlock()
 	if fresh {
 		return nil
@@ -326,7 +326,9 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.read = now
-	p.released = p.released || released
+	if released && p.version == seen { // else a watch told meanwhile of a Lease that is newer than what was read
+		p.released = true
+	}
 	return nil
 }
 

@@ -201,6 +201,23 @@ func TestALateWatchDoesNotMakeAControllerDead(t *testing.T) {
 	}
 }
 
+// What is read may be overtaken by what a watch tells: a controller that has started again is there.
+func TestALateAnswerDoesNotMakeAControllerDead(t *testing.T) {
+	first, second := pair(t)
+	again := first.member.lease.DeepCopy()
+	again.ResourceVersion += "1"
+	second.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		second.PeerChanged(again, false)
+		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.member.leaseName())
+	})
+	if err := second.member.confirm(t.Context(), first.opts.Holder); err != nil {
+		t.Fatal(err)
+	}
+	if second.member.left(first.opts.Holder) <= 0 {
+		t.Error("a controller whose Lease was seen after it was read to be gone counts as gone")
+	}
+}
+
 func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 	first, second := pair(t)
 	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
