@@ -209,19 +209,18 @@ e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user
 	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
 	fi
 
-# The targets are found, not listed here. What one finds is written below testdata/fuzz of its package.
-# By default Go spends a minute on making an input smaller that only covers something new. Before Go 1.27 the end of the time is now and
-# then told as a failure without an input: golang/go#75804.
-FUZZTIME ?= 20s
+# The targets are found, not listed here. What one finds is written below testdata/fuzz of its package. A number of executions, not a
+# time, as a busy machine does nothing in that, and as the end of the time is now and then told as a failure: golang/go#75804.
+# By default Go spends a minute on making an input smaller that only covers something new.
+FUZZTIME ?= 10000x
 FUZZPARALLEL ?= 1
 .PHONY: fuzz-decoders
-fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZTIME=1m
+fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZTIME=1000000x
 	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' controller fakebase sandbox | xargs -n 1 dirname | sort -u); do \
-	  for target in $$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); do \
-	    status=0; said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel $(FUZZPARALLEL) ./$$package 2>&1) || status=$$?; \
-	    count=$$(sed -n 's/.* execs: \([0-9]*\) .*/\1/p' <<<"$$said" | tail -1); \
-	    printf '%-50s %-20s %10s executions\n' $$package $$target "$${count:-0}"; \
-	    if ((status != 0)) && ! { grep -qx ' *context deadline exceeded' <<<"$$said" && ! grep -q 'Failing input' <<<"$$said"; }; then echo "$$said" >&2; exit $$status; fi; \
+	  targets=$$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); \
+	  for target in $$targets; do \
+	    printf '%-50s %s\n' $$package $$target; \
+	    said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -parallel $(FUZZPARALLEL) ./$$package 2>&1) || { echo "$$said" >&2; exit 1; }; \
 	  done; \
 	done
 
