@@ -221,7 +221,8 @@ func (m *Member) Start(ctx context.Context) error {
 	return nil
 }
 
-// release ceases to act and deletes the Lease, so that others need not wait for its end.
+// release ceases to act and deletes the Lease, so that others need not wait for its end. One that was
+// renewed since is its successor's, which came under the same CLIENT_ID before this one had ended.
 func (m *Member) release(ctx context.Context) error {
 	m.mu.Lock()
 	lease, acted := m.lease, m.term > 0
@@ -238,9 +239,11 @@ func (m *Member) release(ctx context.Context) error {
 		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 	}
 	if err == nil {
-		err = leases.Delete(ctx, lease.Name, *metav1.NewPreconditionDeleteOptions(string(lease.UID)))
+		err = leases.Delete(ctx, lease.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+		})
 	}
-	if ignoreNotFound(err) != nil {
+	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the lease of this controller: %w", err)
 	}
 	return nil

@@ -270,6 +270,21 @@ func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
 	}
 }
 
+// A Deployment that starts the next one before it ends the last, both with the same CLIENT_ID.
+func TestAControllerThatEndsLeavesTheLeaseOfItsSuccessor(t *testing.T) {
+	first, _ := pair(t)
+	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
+	if err := successor.member.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.member.release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(), metav1.GetOptions{}); err != nil {
+		t.Errorf("the lease of its successor: %v", err)
+	}
+}
+
 func TestABlindControllerHandsItsBasesOver(t *testing.T) {
 	first, second := pair(t)
 	first.down.Store(true)
