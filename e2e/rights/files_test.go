@@ -2,11 +2,14 @@ package rights
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
@@ -39,11 +42,27 @@ func TestFilesWithAnExistingCluster(t *testing.T) {
 	})
 	umask := syscall.Umask(0)
 	defer syscall.Umask(umask)
-	must(t, b.Up(t.Context(), v1alpha1.Spec{
+	spec := v1alpha1.Spec{
 		Env: "theirs", Bases: v1alpha1.Bases{Count: &one},
 		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t), Consent: true},
-	}))
+	}
+	must(t, b.Up(t.Context(), spec))
 	private(t, b, "kubeconfig", "broker.json", "logs/daemon.log", "logs/module-controller.log")
+
+	// Somebody else on the same cluster, whose sandbox has the same name, as most have.
+	another := &box.Box{Bin: b.Bin, Home: t.TempDir(), Name: b.Name, Provider: b.Provider}
+	t.Cleanup(func() { must(t, another.Down(context.Background())) })
+	its, err := marks.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
+	must(t, err)
+	if err := another.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, its.Data["place"])) {
+		t.Errorf("up of another sandbox of that name: %v", err)
+	}
+	must(t, another.Down(t.Context()))
+	now, err := marks.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
+	must(t, err)
+	if diff := cmp.Diff(its, now); diff != "" {
+		t.Errorf("the mark (-before +after):\n%s", diff)
+	}
 }
 
 // private looks at all files of a sandbox; some must be there.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/existing"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
@@ -74,10 +75,20 @@ func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error 
 	return nil
 }
 
+// ownerOf is whose a cluster of a sandbox is.
+func ownerOf(dir state.Dir, config *v1alpha1.Sandbox) (cluster.Owner, error) {
+	place, err := dir.Place()
+	return cluster.Owner{Sandbox: config.Metadata.Name, Place: place}, err
+}
+
 func openEmbedded(o clusterOptions) (Cluster, error) {
+	owner, err := ownerOf(o.dir, o.config)
+	if err != nil {
+		return nil, err
+	}
 	listen, _ := netip.ParseAddrPort(o.config.Spec.API.Listen) // it has been checked
 	c, err := embedded.New(embedded.Options{
-		Sandbox:    o.config.Metadata.Name,
+		Owner:      owner,
 		Dir:        string(o.dir),
 		Binary:     o.programs.ControlPlane,
 		Supervisor: o.supervisor,
@@ -98,16 +109,20 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 // forgetEmbedded has nothing to do: its processes have run records.
 func forgetEmbedded(context.Context, state.Dir, *v1alpha1.Sandbox) error { return nil }
 
-func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) kind.Options {
+func kindOptions(dir state.Dir, config *v1alpha1.Sandbox) (kind.Options, error) {
+	owner, err := ownerOf(dir, config)
 	k := config.Spec.Kind
 	return kind.Options{
-		Sandbox: config.Metadata.Name, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
+		Owner: owner, Dir: string(dir), Kubeconfig: dir.Kubeconfig(), LogDir: dir.Logs(),
 		Engine: string(k.Engine), Nodes: k.Nodes, Image: k.Image, Version: k.Version, Durable: config.Spec.Durable,
-	}
+	}, err
 }
 
 func openKind(o clusterOptions) (Cluster, error) {
-	options := kindOptions(o.dir, o.config)
+	options, err := kindOptions(o.dir, o.config)
+	if err != nil {
+		return nil, err
+	}
 	options.Note, options.Logger = o.note, o.log
 	p, err := kind.New(options)
 	if err != nil {
@@ -119,7 +134,10 @@ func openKind(o clusterOptions) (Cluster, error) {
 // forgetKind removes the cluster, and what is left of bases in containers: they end with their
 // daemon, unless the engine had trouble.
 func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
-	o := kindOptions(dir, config)
+	o, err := kindOptions(dir, config)
+	if err != nil {
+		return err
+	}
 	e, err := kind.EngineOf(ctx, o)
 	switch {
 	case errors.Is(err, engine.ErrNone):
@@ -131,9 +149,13 @@ func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) er
 }
 
 func newExisting(dir state.Dir, config *v1alpha1.Sandbox) (*existing.Provider, error) {
+	owner, err := ownerOf(dir, config)
+	if err != nil {
+		return nil, err
+	}
 	c := config.Spec.Cluster
 	return existing.New(existing.Options{
-		Sandbox: config.Metadata.Name, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir,
+		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir,
 	})
 }
 
@@ -150,13 +172,24 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
-	client, err := p.Client()
-	if err != nil {
+	marked, err := p.Marked(ctx)
+	var other *cluster.OtherSandboxError
+	if errors.As(err, &other) {
+		return nil // nothing there is this sandbox's
+	}
+	client, clientErr := p.Client()
+	if err = errors.Join(err, clientErr); err != nil {
 		return err
 	}
 	err = pods.Remove(ctx, client, config.Metadata.Name)
-	if inCluster(config) {
-		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config)) // while the cluster bears the sandbox's mark
+	if !marked {
+		return err
 	}
-	return errors.Join(err, p.Forget(ctx, config.Spec.Bases.ClusterName))
+	if inCluster(config) {
+		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config))
+	}
+	if err = errors.Join(err, p.Forget(ctx, config.Spec.Bases.ClusterName)); err != nil {
+		return err // the mark stays, so that it can be tried again
+	}
+	return p.Down(ctx)
 }

@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -78,6 +80,9 @@ func (d Dir) Logs() string { return d.file("logs") }
 // Log is the log file of a component.
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
+// placeFile has the Place.
+const placeFile = "place"
+
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
 // Create makes the folder, marks it, and makes the folders in it. It fails with one clear sentence
@@ -107,6 +112,32 @@ func (d Dir) Create() error {
 		return fmt.Errorf("protecting the state folder: %w", err)
 	}
 	return nil
+}
+
+// Place tells this folder from those of the same name, as "me@laptop:/home/me/.koupsandbox/koup". It is written
+// into the folder when it is first asked for, so that it stays the same when the machine gets another name.
+// The folder must exist.
+func (d Dir) Place() (string, error) {
+	if text, err := os.ReadFile(d.file(placeFile)); err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	name := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil { // in a container there may be no names
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	var path string
+	if err == nil {
+		path, err = filepath.Abs(string(d))
+	}
+	place := fmt.Sprintf("%s@%s:%s", name, host, path)
+	if err == nil {
+		err = WriteFile(d.file(placeFile), []byte(place))
+	}
+	if err != nil {
+		return "", fmt.Errorf("noting where sandbox %q is: %w", d.Name(), err)
+	}
+	return place, nil
 }
 
 // Exists tells whether the sandbox has a folder.

@@ -42,6 +42,36 @@ func TestOnlyTheUserMayLook(t *testing.T) {
 	}
 }
 
+// A folder keeps the place that it noted, also when it is moved or the machine gets another name. Another one of the
+// same name is in another place.
+func TestPlace(t *testing.T) {
+	places := map[string]bool{}
+	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
+		if err := dir.Create(); err != nil {
+			t.Fatal(err)
+		}
+		place, err := dir.Place()
+		if err != nil {
+			t.Fatal(err)
+		}
+		host, err := os.Hostname()
+		if err != nil || !strings.HasSuffix(place, "@"+host+":"+string(dir)) {
+			t.Errorf("the place of %s is %s (%v)", dir, place, err)
+		}
+		moved := state.Dir(filepath.Join(t.TempDir(), "b"))
+		if err := os.Rename(string(dir), string(moved)); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := moved.Place(); err != nil || now != place {
+			t.Errorf("its place is %s after it was moved (%v), before it was %s", now, err, place)
+		}
+		places[place] = true
+	}
+	if len(places) != 2 {
+		t.Errorf("two folders are in one place: %v", places)
+	}
+}
+
 // An empty folder that another user has put there is not taken: he could open it again.
 func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -61,11 +61,11 @@ func describesItself(t *testing.T, c *ControlPlane) {
 	if diff := cmp.Diff(want, description{d.Sandbox, d.Kubeconfig, d.Context, d.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if marked, err := cluster.Marked(t.Context(), c.client(), "demo"); !marked || err != nil {
+	if marked, err := cluster.Marked(t.Context(), c.client(), cluster.Owner{Sandbox: "demo"}); !marked || err != nil {
 		t.Errorf("Marked: %v, %v", marked, err)
 	}
 	var other *cluster.OtherSandboxError
-	if err := cluster.Mark(t.Context(), c.client(), "another"); !errors.As(err, &other) || other.Sandbox != "demo" {
+	if err := cluster.Mark(t.Context(), c.client(), cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) || other.Owner.Sandbox != "demo" {
 		t.Errorf("another sandbox marks it: %v", err)
 	}
 }

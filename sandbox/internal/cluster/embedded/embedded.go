@@ -28,9 +28,9 @@ import (
 
 // Options of a ControlPlane.
 type Options struct {
-	// Sandbox is the name that the cluster is marked with and that its kubeconfig context bears, as
-	// koup-<name>. Required.
-	Sandbox string
+	// Owner is what the cluster is marked with; its kubeconfig context bears its name, as
+	// koup-<name>. The name is required.
+	Owner cluster.Owner
 	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs.
 	// Required; made if missing.
 	Dir string
@@ -92,7 +92,7 @@ func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client
 
 // New checks the options. It starts and writes nothing.
 func New(o Options) (*ControlPlane, error) {
-	if o.Sandbox == "" || o.Dir == "" || o.Binary == "" || o.Supervisor == nil {
+	if o.Owner.Sandbox == "" || o.Dir == "" || o.Binary == "" || o.Supervisor == nil {
 		return nil, errors.New("embedded control plane: Sandbox, Dir, Binary and Supervisor are required")
 	}
 	if info, err := os.Stat(o.Binary); err != nil {
@@ -136,11 +136,11 @@ func (c *ControlPlane) Steps() []graph.Step {
 // Cluster describes the running cluster; call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
-		Sandbox: c.o.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.at.Load().config, Version: c.version,
+		Sandbox: c.o.Owner.Sandbox, Kubeconfig: c.o.Kubeconfig, Context: c.contextName(), Config: c.at.Load().config, Version: c.version,
 	}
 }
 
-func (c *ControlPlane) contextName() string { return "koup-" + c.o.Sandbox }
+func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
 
 // Down stops what Steps started, in reverse order, and joins the errors. The data stays. It takes
 // some milliseconds, with Durable as long as etcd needs to close its files.
@@ -257,7 +257,7 @@ func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.launch(ctx, controllerManager, scheduler); err != nil {
 		return err
 	}
-	if err := cluster.Mark(ctx, c.client(), c.o.Sandbox); err != nil {
+	if err := cluster.Mark(ctx, c.client(), c.o.Owner); err != nil {
 		return err
 	}
 	return errors.Join(

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -39,7 +40,7 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	o := Options{
-		Sandbox: "demo", Dir: dir, Binary: binary(t), Logger: logger,
+		Owner: cluster.Owner{Sandbox: "demo"}, Dir: dir, Binary: binary(t), Logger: logger,
 		Supervisor: supervise.New(supervise.Options{Dir: filepath.Join(dir, "run"), Logger: logger}),
 	}
 	if change != nil {
@@ -83,12 +84,12 @@ func TestNewRefuses(t *testing.T) {
 	must(t, os.WriteFile(plain, nil, 0o600))
 	program := filepath.Join(dir, "program")
 	must(t, os.WriteFile(program, nil, 0o700))
-	good := Options{Sandbox: "demo", Dir: dir, Binary: program, Supervisor: supervisor}
+	good := Options{Owner: cluster.Owner{Sandbox: "demo"}, Dir: dir, Binary: program, Supervisor: supervisor}
 	for name, tc := range map[string]struct {
 		change func(*Options)
 		want   string
 	}{
-		"no sandbox":              {func(o *Options) { o.Sandbox = "" }, "are required"},
+		"no sandbox":              {func(o *Options) { o.Owner.Sandbox = "" }, "are required"},
 		"no program":              {func(o *Options) { o.Binary = filepath.Join(dir, "missing") }, "is not there"},
 		"a file that cannot run":  {func(o *Options) { o.Binary = plain }, "cannot be executed"},
 		"no network":              {func(o *Options) { o.ServiceCIDR = "10.96.0.0" }, "service network"},

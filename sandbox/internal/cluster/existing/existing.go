@@ -25,8 +25,8 @@ var ErrConsent = errors.New("consent is needed")
 
 // Options of a Provider.
 type Options struct {
-	// Sandbox is the name that the cluster is marked with. Required.
-	Sandbox string
+	// Owner is what the cluster is marked with. Its name is required.
+	Owner cluster.Owner
 	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config
 	// in the home folder.
 	Kubeconfig string
@@ -53,8 +53,8 @@ type Provider struct {
 // New reads the kubeconfig and finds the context in it. It does not call the cluster.
 func New(o Options) (*Provider, error) {
 	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
-	if o.Sandbox == "" {
-		return nil, errors.New("existing cluster: Sandbox is required")
+	if o.Owner.Sandbox == "" {
+		return nil, errors.New("existing cluster: Owner is required")
 	}
 	raw, err := clientcmd.LoadFromFile(o.Kubeconfig)
 	if err != nil {
@@ -98,13 +98,13 @@ func (p *Provider) Steps() []graph.Step {
 // Cluster describes the cluster; call it after the first of Steps.
 func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
-		Sandbox: p.o.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.o.Context, Config: p.config, Version: p.version,
+		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.o.Context, Config: p.config, Version: p.version,
 	}
 }
 
 // Down removes the mark and leaves everything else alone. It is fine on a cluster that bears none.
 func (p *Provider) Down(ctx context.Context) error {
-	if err := cluster.Unmark(ctx, p.client, p.o.Sandbox); err != nil {
+	if err := cluster.Unmark(ctx, p.client, p.o.Owner); err != nil {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
 	}
 	return nil
@@ -129,7 +129,7 @@ func (p *Provider) mark(ctx context.Context) error {
 	if err != nil || marked {
 		return err
 	}
-	if err := cluster.Mark(ctx, p.client, p.o.Sandbox); err != nil {
+	if err := cluster.Mark(ctx, p.client, p.o.Owner); err != nil {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
 	}
 	return nil
@@ -138,13 +138,13 @@ func (p *Provider) mark(ctx context.Context) error {
 // allowed gives an error unless the cluster bears the sandbox's mark, or bears none and the user
 // agrees to its use; it tells which. The mark of another sandbox cannot be overruled.
 func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
-	marked, err = cluster.Marked(ctx, p.client, p.o.Sandbox)
+	marked, err = p.Marked(ctx)
 	if err != nil {
-		return false, fmt.Errorf("context %q: %w", p.o.Context, err)
+		return false, err
 	}
 	if !marked && !p.o.Consent {
 		return false, fmt.Errorf("context %q (%s) is no cluster of sandbox %q and nothing was changed in it: %w",
-			p.o.Context, p.config.Host, p.o.Sandbox, ErrConsent)
+			p.o.Context, p.config.Host, p.o.Owner.Sandbox, ErrConsent)
 	}
 	return marked, nil
 }

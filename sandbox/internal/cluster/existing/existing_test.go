@@ -118,11 +118,18 @@ func run(ctx context.Context, p *Provider) error {
 	return nil
 }
 
+var owner = cluster.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
+
+// mark is one of a sandbox in the place of owner.
 func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
+	return markOf(map[string]string{"sandbox": sandbox, "place": owner.Place}, labels)
+}
+
+func markOf(data, labels map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: "koupsandbox", Namespace: "kube-system", UID: "uid-of-the-mark", Labels: labels},
-		Data:       map[string]string{"sandbox": sandbox},
+		Data:       data,
 	}
 }
 
@@ -132,10 +139,10 @@ func TestNewRefuses(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no context":         {Options{Sandbox: "demo", Kubeconfig: path}, "only by the name of its context; kubeconfig " + path + " has laptop, production"},
-		"an unknown context": {Options{Sandbox: "demo", Kubeconfig: path, Context: "lab"}, `there is no context "lab"; kubeconfig ` + path + " has laptop, production"},
-		"no kubeconfig":      {Options{Sandbox: "demo", Kubeconfig: path + ".not", Context: "laptop"}, "reading kubeconfig " + path + ".not"},
-		"no sandbox":         {Options{Kubeconfig: path, Context: "laptop"}, "Sandbox is required"},
+		"no context":         {Options{Owner: owner, Kubeconfig: path}, "only by the name of its context; kubeconfig " + path + " has laptop, production"},
+		"an unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"}, `there is no context "lab"; kubeconfig ` + path + " has laptop, production"},
+		"no kubeconfig":      {Options{Owner: owner, Kubeconfig: path + ".not", Context: "laptop"}, "reading kubeconfig " + path + ".not"},
+		"no sandbox":         {Options{Kubeconfig: path, Context: "laptop"}, "Owner is required"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(tc.o); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -147,6 +154,8 @@ func TestNewRefuses(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	earlier := markOf(map[string]string{"sandbox": "demo"}, ours)
+	elsewhere := markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
 	read := []string{"GET /version", "GET " + markPath + "/koupsandbox"}
 	again := append(read[:2:2], "GET "+markPath+"/koupsandbox")
 	for name, tc := range map[string]struct {
@@ -167,6 +176,14 @@ func TestGuard(t *testing.T) {
 			mark: mark("demo", ours), check: isNil, want: mark("demo", ours),
 			calls: again,
 		},
+		"marked by an earlier version, which noted no place": {
+			mark: earlier, check: isNil, want: earlier, calls: again,
+		},
+		"one of that name in another place is refused even with consent": {
+			mark: elsewhere, consent: true, want: elsewhere, calls: read, check: func(err error) bool {
+				return belongsTo("demo")(err) && strings.Contains(err.Error(), `belongs to sandbox "demo" of you@laptop:/home/you/.koupsandbox/demo; take that one down first`)
+			},
+		},
 		"another sandbox's is refused even with consent": {
 			mark: mark("other", ours), consent: true, check: belongsTo("other"), want: mark("other", ours), calls: read,
 		},
@@ -178,7 +195,7 @@ func TestGuard(t *testing.T) {
 			api := &fakeAPI{mark: tc.mark}
 			server := httptest.NewServer(api)
 			defer server.Close()
-			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent, Dir: state.Dir(t.TempDir())})
+			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: tc.consent, Dir: state.Dir(t.TempDir())})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,12 +217,13 @@ func isNil(err error) bool { return err == nil }
 func belongsTo(sandbox string) func(error) bool {
 	return func(err error) bool {
 		var other *cluster.OtherSandboxError
-		return errors.As(err, &other) && other.Sandbox == sandbox
+		return errors.As(err, &other) && other.Owner.Sandbox == sandbox
 	}
 }
 
 func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
 	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	elsewhere := markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
 	for name, tc := range map[string]struct {
 		mark, want *corev1.ConfigMap
 		check      func(error) bool
@@ -213,12 +231,13 @@ func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
 		"its own":           {mark("demo", ours), nil, isNil},
 		"none":              {nil, nil, isNil},
 		"another sandbox's": {mark("other", ours), mark("other", ours), belongsTo("other")},
+		"in another place":  {elsewhere, elsewhere, belongsTo("demo")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &fakeAPI{mark: tc.mark}
 			server := httptest.NewServer(api)
 			defer server.Close()
-			p, err := New(Options{Sandbox: "demo", Kubeconfig: kubeconfig(t, server.URL), Context: "laptop"})
+			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +255,7 @@ func TestClusterIsTheNamedContext(t *testing.T) {
 	server := httptest.NewServer(&fakeAPI{})
 	defer server.Close()
 	path := kubeconfig(t, server.URL)
-	p, err := New(Options{Sandbox: "demo", Kubeconfig: path, Context: "laptop", Consent: true, Dir: state.Dir(t.TempDir())})
+	p, err := New(Options{Owner: owner, Kubeconfig: path, Context: "laptop", Consent: true, Dir: state.Dir(t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/kind/pkg/exec"
 	"sigs.k8s.io/yaml"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
@@ -107,13 +108,13 @@ func TestPlain(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	o := Options{Sandbox: "a-name-of-46-characters-which-is-one-more-than-", Dir: "d", Kubeconfig: "k", LogDir: "l"}
-	o.Sandbox = o.Sandbox[:45]
+	o := Options{Owner: cluster.Owner{Sandbox: "a-name-of-46-characters-which-is-one-more-than-"}, Dir: "d", Kubeconfig: "k", LogDir: "l"}
+	o.Owner.Sandbox = o.Owner.Sandbox[:45]
 	if _, err := New(o); err != nil {
 		t.Errorf("a name of 45 characters: %v", err)
 	}
-	o.Sandbox += "x"
-	if _, err := New(o); err == nil || err.Error() != fmt.Sprintf("the sandbox's name %q is too long for a kind cluster: take at most 45 characters", o.Sandbox) {
+	o.Owner.Sandbox += "x"
+	if _, err := New(o); err == nil || err.Error() != fmt.Sprintf("the sandbox's name %q is too long for a kind cluster: take at most 45 characters", o.Owner.Sandbox) {
 		t.Errorf("a name of 46 characters: %v", err)
 	}
 }

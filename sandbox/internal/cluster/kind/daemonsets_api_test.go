@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/embedded"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -103,7 +104,7 @@ func controlPlane(t *testing.T) kubernetes.Interface {
 	}
 	dir := t.TempDir()
 	c, err := embedded.New(embedded.Options{
-		Sandbox: "demo", Dir: dir, Binary: binary, Supervisor: supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")}),
+		Owner: cluster.Owner{Sandbox: "demo"}, Dir: dir, Binary: binary, Supervisor: supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")}),
 	})
 	if err != nil {
 		t.Fatal(err)

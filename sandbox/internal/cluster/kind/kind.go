@@ -33,9 +33,9 @@ const (
 
 // Options of a Provider.
 type Options struct {
-	// Sandbox is the name that the cluster is marked with; the cluster's own is koup-NAME.
-	// Required.
-	Sandbox string
+	// Owner is what the cluster is marked with; the cluster's own name is koup-NAME. Its name is
+	// required.
+	Owner cluster.Owner
 	// Dir is the state folder of the sandbox, which exists: the note about the cluster lies there.
 	// Required.
 	Dir string
@@ -96,18 +96,18 @@ type Provider struct {
 func New(o Options) (*Provider, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	p := &Provider{o: o, name: namePrefix + o.Sandbox, note: o.Note}
+	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox, note: o.Note}
 	if p.note == nil {
 		p.note = func(string) {}
 	}
 	switch {
-	case o.Sandbox == "" || o.Dir == "" || o.Kubeconfig == "" || o.LogDir == "":
+	case o.Owner.Sandbox == "" || o.Dir == "" || o.Kubeconfig == "" || o.LogDir == "":
 		return nil, errors.New("kind cluster: Sandbox, Dir, Kubeconfig and LogDir are required")
 	case len(p.name) > maxName:
-		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Sandbox, maxName-len(namePrefix))
+		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters", o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
-	p.authority, err = cluster.NewAuthority("koupsandbox " + o.Sandbox)
+	p.authority, err = cluster.NewAuthority("koupsandbox " + o.Owner.Sandbox)
 	return p, err
 }
 
@@ -126,7 +126,7 @@ func (p *Provider) Steps() []graph.Step {
 // Cluster describes the running cluster.
 func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{
-		Sandbox: p.o.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
+		Sandbox: p.o.Owner.Sandbox, Kubeconfig: p.o.Kubeconfig, Context: p.context, Config: p.config, Version: p.version,
 	}
 }
 
@@ -175,7 +175,7 @@ func (p *Provider) findEngine(ctx context.Context) error {
 // prepareForBases marks the cluster as the sandbox's, finds how it reaches this machine, and keeps
 // Pods off the Nodes of bases that tolerate everything.
 func (p *Provider) prepareForBases(ctx context.Context) error {
-	if err := cluster.Mark(ctx, p.client, p.o.Sandbox); err != nil {
+	if err := cluster.Mark(ctx, p.client, p.o.Owner); err != nil {
 		return err
 	}
 	if err := p.noteOwned(true); err != nil {

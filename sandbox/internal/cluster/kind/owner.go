@@ -151,7 +151,7 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return cluster.Marked(ctx, client, p.o.Sandbox)
+	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
 // Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its

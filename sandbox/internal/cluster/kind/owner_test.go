@@ -79,15 +79,19 @@ esac
 	return changes
 }
 
-func marked(sandboxName string) *corev1.ConfigMap {
+var owner = sandbox.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
+
+// marked is the mark of a sandbox in the place of owner, unless another is given.
+func marked(sandboxName string, place ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
 		ObjectMeta: metav1.ObjectMeta{Name: sandbox.MarkName, Labels: map[string]string{sandbox.ManagedBy: sandbox.MarkName}},
-		Data:       map[string]string{"sandbox": sandboxName},
+		Data:       map[string]string{"sandbox": sandboxName, "place": append(place, owner.Place)[0]},
 	}
 }
 
 func TestCheckOwner(t *testing.T) {
+	const whatToDo = "take that one down first or choose another cluster; if that folder is gone, delete ConfigMap kube-system/koupsandbox in the cluster"
 	const started, removed = "start koup-demo-control-plane\n", "rm -f -v koup-demo-control-plane\n"
 	for name, tc := range map[string]struct {
 		mark    *corev1.ConfigMap
@@ -100,7 +104,9 @@ func TestCheckOwner(t *testing.T) {
 		"ours, after the engine was started again": {mark: marked("demo"), note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
 		"half of ours":                             {note: &ownership{"koup-demo", "docker", false}, changes: removed},
 		"of another sandbox": {mark: marked("other"),
-			err: `kind cluster koup-demo: the cluster belongs to sandbox "other"; take that one down first or choose another cluster`},
+			err: `kind cluster koup-demo: the cluster belongs to sandbox "other" of me@laptop:/home/me/.koupsandbox/demo; ` + whatToDo},
+		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"),
+			err: `kind cluster koup-demo: the cluster belongs to sandbox "demo" of me@laptop:/tmp/demo; ` + whatToDo},
 		"of nobody that we know": {err: "there is a kind cluster koup-demo that no sandbox has made (it bears no mark), and it was not touched: " +
 			"choose another --name, or delete it with: kind delete cluster --name koup-demo"},
 		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
@@ -118,7 +124,7 @@ func TestCheckOwner(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+			p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +160,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	} {
 		fakeCluster(t, marked("demo"))
 		var notes []string
-		p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir, Engine: engine,
+		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir, Engine: engine,
 			Note: func(text string) { notes = append(notes, text) }})
 		if err == nil {
 			err = p.prepare(t.Context())
@@ -167,7 +173,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 		}
 	}
 	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
-	p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +191,7 @@ ps) echo koup-demo-control-plane;;
 kill|rm) echo "$*" >>`+changes+`;;
 esac`)
 	dir := t.TempDir()
-	p, err := New(Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +218,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 		"by the note":        {note: true, changes: removed},
 		"by the mark":        {mark: marked("demo"), changes: removed},
 		"of another sandbox": {mark: marked("other")},
+		"in another place":   {mark: marked("demo", "me@laptop:/tmp/demo")},
 		"of nobody":          {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +229,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := Forget(t.Context(), Options{Sandbox: "demo", Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
+			err := Forget(t.Context(), Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 			if err != nil {
 				t.Fatal(err)
 			}
