@@ -214,7 +214,7 @@ e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user
 # The targets are found, not listed here. What one finds is written below testdata/fuzz of its package. A number of executions, not a
 # time, as a busy machine does nothing in that, and as the end of the time is now and then told as a failure: golang/go#75804.
 # By default Go spends a minute on making an input smaller that only covers something new.
-FUZZTIME ?= 10000x
+FUZZTIME ?= 2000x
 FUZZPARALLEL ?= 1
 .PHONY: fuzz-decoders
 fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZTIME=1000000x
