@@ -161,8 +161,7 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 			if l.Spec.RenewTime == nil || r.opts.Clock.Since(l.Spec.RenewTime.Time) < r.opts.Speed.Of(ledgerKept) || r.isOfUse(&l) {
 				continue
 			}
-			o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}}
-			if err := leases.Delete(ctx, l.Name, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			if err := leases.Delete(ctx, l.Name, asKnown(&l)); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return err
 			}
 		}

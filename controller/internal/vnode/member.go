@@ -239,9 +239,7 @@ func (m *Member) release(ctx context.Context) error {
 		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 	}
 	if err == nil {
-		err = leases.Delete(ctx, lease.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
-		})
+		err = leases.Delete(ctx, lease.Name, asKnown(lease))
 	}
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the lease of this controller: %w", err)

@@ -393,9 +393,7 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 		r.forget(identity, s)
 		return nil
 	default:
-		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &s.node.UID, ResourceVersion: &s.node.ResourceVersion},
-		})
+		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, asKnown(s.node))
 		if apierrors.IsConflict(err) {
 			err = r.readAnew(ctx, s)
 		}
@@ -443,6 +441,12 @@ func (r *Reconciler) forget(identity string, s *state) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states, identity)
+}
+
+// asKnown deletes an object as it is known, and none that came in its place or that was written since.
+func asKnown(o metav1.Object) metav1.DeleteOptions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
 
 func ignoreNotFound(err error) error {
