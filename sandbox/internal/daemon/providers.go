@@ -66,8 +66,8 @@ func openCluster(o clusterOptions) (Cluster, error) {
 
 // Forget removes from a cluster that stays what a sandbox made in it, when its daemon is gone and
 // cannot say what that was: the Nodes of its bases, the objects with its label, and the mark. A
-// cluster that does not bear the sandbox's mark is left alone, and so is one that goes with the
-// sandbox; a cluster of kind is removed as a whole.
+// cluster of another sandbox is left alone, and so is one that goes with the sandbox; from one without a
+// mark the Pods of bases go, by their label. A cluster of kind is removed as a whole.
 func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	if p, known := providers[EffectiveProvider(config)]; known {
 		return p.forget(ctx, dir, config)
@@ -172,13 +172,16 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil {
 		return err
 	}
+	client, err := p.Client()
+	if err != nil {
+		return err
+	}
 	marked, err := p.Marked(ctx)
 	var other *cluster.OtherSandboxError
-	if errors.As(err, &other) {
+	switch {
+	case errors.As(err, &other):
 		return nil // nothing there is this sandbox's
-	}
-	client, clientErr := p.Client()
-	if err = errors.Join(err, clientErr); err != nil {
+	case err != nil:
 		return err
 	}
 	err = pods.Remove(ctx, client, config.Metadata.Name)

@@ -118,7 +118,11 @@ func run(ctx context.Context, p *Provider) error {
 	return nil
 }
 
-var owner = cluster.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
+var (
+	owner     = cluster.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
+	ours      = map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	elsewhere = markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
+)
 
 // mark is one of a sandbox in the place of owner.
 func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
@@ -153,9 +157,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
 	earlier := markOf(map[string]string{"sandbox": "demo"}, ours)
-	elsewhere := markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
 	read := []string{"GET /version", "GET " + markPath + "/koupsandbox"}
 	again := append(read[:2:2], "GET "+markPath+"/koupsandbox")
 	for name, tc := range map[string]struct {
@@ -222,8 +224,6 @@ func belongsTo(sandbox string) func(error) bool {
 }
 
 func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
-	ours := map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
-	elsewhere := markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
 	for name, tc := range map[string]struct {
 		mark, want *corev1.ConfigMap
 		check      func(error) bool
