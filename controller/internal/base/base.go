@@ -48,6 +48,8 @@ type Snapshot struct {
 	LastSeen time.Time
 	// Observed says whether its silence means anything.
 	Observed Observation
+	// Adopted says that it had a Node when this controller began.
+	Adopted bool
 	// Doubted says that its Node was deleted, and that it has not spoken since.
 	Doubted bool
 	// Health is the last health document; HealthAt is zero before the first.
@@ -111,13 +113,14 @@ type record struct {
 	observed   Observation
 	quietUntil time.Time // silence before does not count: nothing could be heard
 	heldSince  time.Time // since when it is one of many that fell silent; zero = it is not
+	adopted    bool      // it had a Node when this controller began
 	doubted    time.Time // since when its Node is deleted and it has not spoken; zero = no
 	heldUntil  time.Time // until when it was: silence before makes it neither unreachable nor gone
 	away       bool      // its tunnel was connected again, and it has not spoken since
 }
 
 func (r *record) snapshot() Snapshot {
-	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, HeardAt: r.heardAt}
+	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Adopted: r.adopted, Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, HeardAt: r.heardAt}
 	if r.listed {
 		s.Modules = r.modules
 	}

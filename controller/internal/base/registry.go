@@ -144,7 +144,7 @@ func (r *Registry) Adopt(info Info, came time.Time) {
 	_, known := r.bases[info.Identity]
 	if !known {
 		b := r.add(info)
-		b.came, b.quietUntil = came, b.lastSeen.Add(r.grace(info.Tunnel))
+		b.adopted, b.came, b.quietUntil = true, came, b.lastSeen.Add(r.grace(info.Tunnel))
 	}
 	r.mu.Unlock()
 	if !known {

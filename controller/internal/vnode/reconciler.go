@@ -115,7 +115,7 @@ type state struct {
 	older seenLease
 	told  standing // of which a person was told
 
-	deleted bool // its Node was, while this controller served it
+	deleted bool // its Node was, while this controller knew it
 
 	ledger string // as it was kept when the base was taken, or as last written to the Lease
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
@@ -262,7 +262,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
-	if r.refresh(ctx, s) { // somebody deleted the Node
+	if r.refresh(ctx, s) || b.Adopted && s.node == nil && !s.deleted { // somebody deleted the Node
 		r.registry.Doubt(identity)
 		s.deleted = true
 		return 0, nil

@@ -242,6 +242,20 @@ func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 	}
 }
 
+// Whoever deleted it did so between the list of a controller that starts and its first look.
+func TestANodeThatIsDeletedWhileItsBaseIsTakenUpIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
+	s.hear()
+	s.reconcileOnce(t)
+	pass(t, 5*time.Second, s)
+	s.reconcileOnce(t)
+	s.wantWrites(t, "of a base that has not spoken since")
+	s.hear()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when it speaks", "create nodes", "create leases")
+}
+
 func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.hear()
