@@ -33,7 +33,7 @@ func (r *Reconciler) KeepLedger(ctx context.Context, identity string) { r.journa
 
 // tryEntry makes an entry of what the ledger of a base says, without waiting for anybody.
 func (r *Reconciler) tryEntry(identity string) (entry, reading) {
-	s := r.state(identity, false)
+	s := r.state(identity)
 	if s == nil {
 		return entry{}, readNever
 	}
@@ -125,7 +125,7 @@ func (r *Reconciler) closeJournal(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for _, identity := range r.journal.open() {
-		if s := r.state(identity, false); s != nil && r.member.Acting() {
+		if s := r.state(identity); s != nil && r.member.Acting() {
 			group.Go(func() error {
 				s.leaseDue = time.Time{}
 				_, err := r.renewNodeLease(ctx, identity, s)

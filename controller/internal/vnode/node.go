@@ -42,7 +42,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 			return err
 		}
 		created.ManagedFields = nil
-		s.node = created
+		s.take(created)
 		r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
 	} else if err := r.writeStatus(ctx, want, s); err != nil {
 		return err
@@ -55,25 +55,23 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 }
 
 // refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
-// somebody deleted, which it tells. Of a Node that the informer lacks the API server knows whether
-// it is gone, or only not there yet.
-func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
+// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or only
+// not there yet.
+func (r *Reconciler) refresh(ctx context.Context, s *state) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
 	case err != nil && s.node != nil:
 		if _, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			s.node = nil
-			return true
 		}
 	case err != nil:
 	case s.node == nil || s.node.UID != cached.UID:
-		s.node = cached
+		s.take(cached)
 	default:
 		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, s.node.ResourceVersion); err == nil && newer >= 0 { // the same one is kept once
-			s.node = cached
+			s.take(cached)
 		}
 	}
-	return false
 }
 
 // setTaints writes the taints that the Node lacks, or that have another value, which a write of its
@@ -172,13 +170,13 @@ func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, e
 	case apierrors.IsConflict(err):
 		return r.readAnew(ctx, s)
 	case apierrors.IsNotFound(err):
-		s.node = nil // deleted by somebody: created anew at the next turn
+		s.node = nil // the next turn tells what follows
 		return err
 	case err != nil:
 		return err
 	}
 	written.ManagedFields = nil
-	s.node = written
+	s.take(written)
 	return nil
 }
 
@@ -192,7 +190,7 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 		return err
 	default:
 		live.ManagedFields = nil
-		s.node = live
+		s.take(live)
 	}
 	return errTaken
 }

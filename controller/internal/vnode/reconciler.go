@@ -115,11 +115,18 @@ type state struct {
 	older seenLease
 	told  standing // of which a person was told
 
-	deleted bool // its Node was, while this controller knew it
+	had     bool // it has a Node, or had one when it was last looked for
+	deleted bool // its Node was, and nobody has made it anew since
 
 	ledger string // as it was kept when the base was taken, or as last written to the Lease
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
 }
+
+// take notes the Node as it is.
+func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
+
+// lose notes that the Node was deleted.
+func (s *state) lose() { s.node, s.had, s.deleted = nil, false, true }
 
 // New returns a Reconciler. nodes lists the vnodes of this environment; call NodeChanged from that
 // informer's handlers.
@@ -175,9 +182,7 @@ func (r *Reconciler) Owns(identity string) bool {
 
 // Knows says whether the base of that identity is known here, whoever serves it.
 func (r *Reconciler) Knows(identity string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.states[identity] != nil
+	return r.state(identity) != nil
 }
 
 // Acting says whether this controller may act at this very moment: see Member.
@@ -251,9 +256,12 @@ func (r *Reconciler) reconcileNext(ctx context.Context) bool {
 // reconcile brings Node and Lease of one base up to date, and returns when to look again.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
-	s := r.state(identity, known)
-	if s == nil {
+	s := r.state(identity)
+	switch {
+	case s == nil && !known:
 		return 0, nil
+	case s == nil:
+		s = r.begin(b)
 	}
 	if !r.member.Acting() {
 		r.setOwned(identity, s, false)
@@ -262,9 +270,10 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
-	if r.refresh(ctx, s) || b.Adopted && s.node == nil && !s.deleted { // somebody deleted the Node
+	r.refresh(ctx, s)
+	if s.node == nil && s.had { // somebody deleted it
 		r.registry.Doubt(identity)
-		s.deleted = true
+		s.lose()
 		return 0, nil
 	}
 	if b.Doubted {
@@ -344,14 +353,19 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 	return 0, r.writeNode(ctx, b, s)
 }
 
-func (r *Reconciler) state(identity string, create bool) *state {
+// state returns what is known of a base, or nil.
+func (r *Reconciler) state(identity string) *state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.states[identity]
-	if !ok && create {
-		s = &state{identity: identity, nodeName: r.nodeName(identity), since: r.opts.Clock.Now()}
-		r.states[identity] = s
-	}
+	return r.states[identity]
+}
+
+// begin returns what is known of a base that comes.
+func (r *Reconciler) begin(b base.Snapshot) *state {
+	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), since: r.opts.Clock.Now(), had: b.Adopted}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.states[b.Identity] = s
 	return s
 }
 
@@ -400,7 +414,7 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 		if ignoreNotFound(err) != nil {
 			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
 		}
-		s.node, s.deleted = nil, true
+		s.lose()
 		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
 	}
 	return r.removeRest(ctx, identity, s)

@@ -223,6 +223,29 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 	}
 }
 
+// Whoever deleted it did so between a controller's look and its write.
+func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	s.sync(t)
+	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true}) // there is something to write
+	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.reconcile(t.Context(), identity); !apierrors.IsNotFound(err) {
+		t.Fatalf("reconcile: %v; want that the Node is gone", err)
+	}
+	s.sync(t)
+	s.writes()
+	s.reconcileOnce(t)
+	s.reconcileOnce(t)
+	s.wantWrites(t, "before the base says anything")
+	s.hear()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when it speaks", "create nodes")
+}
+
 // A person may end what the controller only waits for.
 func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
