@@ -57,3 +57,23 @@ func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "no lease")
 }
+
+// What the controller kept that served the base stays, whenever the others find that it is gone.
+func TestTheLeaseOfAnothersBaseThatFellSilentIsKept(t *testing.T) {
+	first, second := pair(t)
+	first.ledger = "biz1"
+	pass(t, 30*time.Second, first, second)
+	second.hear() // and nobody else did
+	pass(t, 30*time.Second, first, second)
+	first.FellSilent(identity)
+	first.reconcileOnce(t)
+	second.sync(t)
+	second.reconcileOnce(t)
+	pass(t, 60*time.Second, second)
+	second.FellSilent(identity)
+	second.reconcileOnce(t)
+	first.wantKept(t, "when the base is gone", "biz1")
+	if second.Knows(identity) {
+		t.Error("the other controller knows the base for ever")
+	}
+}

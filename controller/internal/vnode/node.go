@@ -55,9 +55,9 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 }
 
 // refresh takes the informer's Node when it is newer than the one known, and forgets a Node that
-// somebody deleted. Of a Node that the informer lacks the API server knows whether it is gone, or only
-// not there yet.
-func (r *Reconciler) refresh(ctx context.Context, s *state) {
+// somebody deleted, which it tells. Of a Node that the informer lacks the API server knows whether
+// it is gone, or only not there yet.
+func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
 	case err != nil && s.node != nil:
@@ -72,6 +72,11 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) {
 			s.take(cached)
 		}
 	}
+	if s.node != nil || !s.had {
+		return false
+	}
+	s.lose(r.Owns(s.identity) || !r.opts.Cluster)
+	return true
 }
 
 // setTaints writes the taints that the Node lacks, or that have another value, which a write of its

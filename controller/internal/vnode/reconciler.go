@@ -116,7 +116,7 @@ type state struct {
 	told  standing // of which a person was told
 
 	had     bool // it has a Node, or had one when it was last looked for
-	deleted bool // its Node was, and nobody has made it anew since
+	deleted bool // its Node was, and what is left of it is this controller's to remove
 
 	ledger string // as it was kept when the base was taken, or as last written to the Lease
 	silent bool   // it is gone since it was silent; under the Reconciler's lock
@@ -125,8 +125,8 @@ type state struct {
 // take notes the Node as it is.
 func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
 
-// lose notes that the Node was deleted.
-func (s *state) lose() { s.node, s.had, s.deleted = nil, false, true }
+// lose notes that the Node was deleted, and whether the rest is this controller's.
+func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
 
 // New returns a Reconciler. nodes lists the vnodes of this environment; call NodeChanged from that
 // informer's handlers.
@@ -270,10 +270,8 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
-	r.refresh(ctx, s)
-	if s.node == nil && s.had { // somebody deleted it
+	if r.refresh(ctx, s) { // somebody deleted the Node
 		r.registry.Doubt(identity)
-		s.lose()
 		return 0, nil
 	}
 	if b.Doubted {
@@ -414,7 +412,7 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 		if ignoreNotFound(err) != nil {
 			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
 		}
-		s.lose()
+		s.lose(true)
 		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
 	}
 	return r.removeRest(ctx, identity, s)

@@ -246,6 +246,23 @@ func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T)
 	s.wantWrites(t, "when it speaks", "create nodes")
 }
 
+func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	pass(t, 60*time.Second, s)
+	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sync(t)
+	s.writes()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "of a base that is gone as its Node is", "delete leases")
+	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 // A person may end what the controller only waits for.
 func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
