@@ -54,6 +54,9 @@ $(BIN)/module-controller:
 $(BIN)/fakebase:
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
+# Else make takes bin/fakebase for up to date once it is there.
+bin/%: $(BIN)/% ;
+
 # The upstream control plane: some minutes from an empty cache, then only when its versions change. The modules of the
 # other programs are downloaded meanwhile.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -67,6 +69,36 @@ func TestCatalogue(t *testing.T) {
 	fmt.Println(oneByOne)
 	work(here, alone) // nobody else is there any more
 	ended.Wait()
+	for _, p := range append(places, here) {
+		noNodeIsLeft(t, p)
+	}
+}
+
+// noNodeIsLeft waits until every Node of a base is that of a base that runs. Scenarios that set the
+// controller's variables start it again, just before their bases end.
+func noNodeIsLeft(t *testing.T, in place) {
+	t.Helper()
+	client := apiOf(t, in.box)
+	eventually(t, "the Nodes of bases that ended are gone", func(ctx context.Context) error {
+		bases, err := in.up.Bases(ctx, "")
+		if err != nil {
+			return err
+		}
+		all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var nodes []string
+		for _, n := range all.Items {
+			if n.Annotations[labels.Identity] != "" {
+				nodes = append(nodes, n.Name)
+			}
+		}
+		if len(nodes) != len(bases) {
+			return fmt.Errorf("%d bases have %d Nodes: %q", len(bases), len(nodes), nodes)
+		}
+		return nil
+	})
 }
 
 // assess runs a scenario of the catalogue in a sandbox, if it can be run there. On kind and with the

@@ -93,7 +93,12 @@ func play(t *testing.T, status int, env []string, args ...string) (box.Result, *
 // api is a client of the shared sandbox.
 func api(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	config, err := shared.REST()
+	return apiOf(t, shared)
+}
+
+func apiOf(t *testing.T, in *box.Box) kubernetes.Interface {
+	t.Helper()
+	config, err := in.REST()
 	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)

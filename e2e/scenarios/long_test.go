@@ -151,9 +151,5 @@ func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (place,
 	s, err := b.Open(t.Context())
 	must(t, err)
 	t.Cleanup(s.Close)
-	config, err := b.REST()
-	must(t, err)
-	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
-	return place{b, s}, client
+	return place{b, s}, apiOf(t, b)
 }
