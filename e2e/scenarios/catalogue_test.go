@@ -157,8 +157,9 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	if r.Verdict() == scenario.Passed {
 		return
 	}
-	keep(ctx, t, in, r)
-	t.Error(text(t, r))
+	why := text(t, r)
+	keep(ctx, t, in, r, why)
+	t.Error(why)
 }
 
 // nobodyCanJudge says why a failure may be the machine's, as the fuzzer does; empty = it is not.
@@ -197,12 +198,12 @@ func text(t *testing.T, r *scenario.Report) string {
 	return b.String()
 }
 
-// keep leaves the report and the logs of the sandbox in the artifacts.
-func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report) {
+// keep leaves the report, its text too, and the logs of the sandbox in the artifacts.
+func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report, text string) {
 	t.Helper()
 	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "report.txt"), []byte(text(t, r)), 0o600)
+		err = os.WriteFile(filepath.Join(folder, "report.txt"), []byte(text), 0o600)
 	}
 	if err == nil {
 		err = report.Save(filepath.Join(folder, "report.html"), r, report.WriteHTML)
