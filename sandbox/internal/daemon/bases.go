@@ -194,7 +194,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 // taken for a fault of the way to them. A single one that is removed by its name is gone as a real
 // base is.
 func (d *Daemon) ended(ctx context.Context, running *running, gone []*fleet.Member) []control.Base {
-	if err := running.nodes.Ended(ctx, identities(gone)); err != nil {
+	if err := running.nodes.Ended(ctx, running.fleet.Identities(gone)); err != nil {
 		d.log.Warn("Nodes of bases that ended are left to the controller", "err", err)
 	}
 	return running.describe(gone)

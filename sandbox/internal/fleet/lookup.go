@@ -110,6 +110,17 @@ func (f *Fleet) Known() map[string]bool {
 	return maps.Clone(f.known)
 }
 
+// Identities returns those that the processes of some bases have had.
+func (f *Fleet) Identities(members []*Member) []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for _, m := range members {
+		all = append(all, m.identities...)
+	}
+	return all
+}
+
 // Find returns the base with the identity, host name or address.
 func (f *Fleet) Find(name string) (*Member, error) {
 	found, err := f.resolve([]string{name})

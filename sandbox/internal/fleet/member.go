@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,6 +43,8 @@ type Member struct {
 	failure   error // why it has ended by itself; nil = it has not
 	processes int   // started so far
 	epoch     int   // changes when a process starts and when it ends
+
+	identities []string // that its processes have had, the last one last
 }
 
 // Name is what reports call it: SET-N in a group, else its host name.
@@ -220,6 +223,9 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 	switch e.Kind {
 	case fakebase.EventUp:
 		f.known[e.Identity] = true
+		if !slices.Contains(m.identities, e.Identity) {
+			m.identities = append(m.identities, e.Identity)
+		}
 		m.epoch++
 		m.processes++
 		f.changes++

@@ -266,6 +266,13 @@ func TestRestart(t *testing.T) {
 				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) || (status.Identity != before) != fresh {
 					t.Errorf("after the restart: %+v", status)
 				}
+				had := []string{before}
+				if fresh {
+					had = append(had, status.Identity)
+				}
+				if diff := cmp.Diff(had, b.fleet.Identities([]*fleet.Member{m})); diff != "" {
+					t.Errorf("identities of its processes (-want +got):\n%s", diff)
+				}
 				if known := b.fleet.Known(); !known[before] || !known[status.Identity] {
 					t.Errorf("known are %v", known)
 				}

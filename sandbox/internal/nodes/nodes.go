@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,17 +209,14 @@ func Remove(ctx context.Context, client kubernetes.Interface, selector string, o
 }
 
 // Ended deletes the Nodes of bases that have ended, if a controller of this project serves them: it
-// takes that for a sign that nobody waits for the base, and removes what is left.
+// takes that for a sign that nobody waits for the base, and removes what is left. A Node counts that the
+// watch has not seen, for that comes late, up to a minute, when the API server was away again and again.
 func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(removedAtOnce)
 	for _, id := range identities {
-		n.mu.Lock()
-		name := n.ready[id].name
-		n.mu.Unlock()
-		if name == "" {
-			continue
-		}
+		seen, _ := n.Of(id)
+		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
 			node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err == nil && node.Annotations[labels.Holder] != "" {

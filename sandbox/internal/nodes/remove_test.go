@@ -97,6 +97,30 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// Of bases that ended those Nodes go that a controller of this project serves, though no watch has seen them.
+func TestEnded(t *testing.T) {
+	served, other, stays := aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue)
+	other.Name, stays.Name = "vnode.b", "vnode.c"
+	for _, n := range []*corev1.Node{served, stays} {
+		n.Annotations = map[string]string{labels.Holder: "me"}
+	}
+	client := fake.NewClientset(served, other, stays)
+	if err := New(client, "dev").Ended(t.Context(), []string{"a", "b", "without a node"}); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, n := range nodes.Items {
+		left = append(left, n.Name)
+	}
+	if diff := cmp.Diff([]string{"vnode.b", "vnode.c"}, left); diff != "" {
+		t.Errorf("Nodes that are left (-want +got):\n%s", diff)
+	}
+}
+
 // Leases go whose Node, or whose controller, is gone; those of bases and controllers that are there, and
 // those of another environment, stay.
 func TestRemoveLeases(t *testing.T) {
