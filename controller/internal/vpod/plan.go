@@ -39,6 +39,8 @@ type departure struct {
 	since time.Time // when the last of them turned Not Ready, or began to be deleted
 	until time.Time // how long it may stay for what comes instead; zero = not at all
 	comes bool      // a Pod that waits for a Node may come instead
+	// served says that one of them was Ready once.
+	served bool
 	// preStop is how long the module is to go on serving since then.
 	preStop time.Duration
 	quiet   quiet // its Pods
@@ -140,7 +142,8 @@ const sameAgain = 5 * time.Minute
 //   - The newest Pod's version is made active, or, while that can't be had, the next older one's.
 //   - An active version is not uninstalled while another one that a Pod wants is on its way: it is
 //     switched, or installed, first. The base goes from one to the other directly.
-//   - What Pods had put there and none wants any more is uninstalled once it is drained.
+//   - What Pods had put there and none wants any more is uninstalled once it is drained; what came when
+//     they were leaving already, beside the version that serves, at once.
 //   - What the base has switched away from is uninstalled once requests that it works on have had the time of
 //     a drain.
 //   - What no Pod ever asked for is left alone.
@@ -368,7 +371,7 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	if kept {
 		left = max(left, s.worksFor(s.list[way.Version]))
 	}
-	if left > 0 {
+	if late := leaves && !l.served && s.intrudes(biz, serves); left > 0 && !late {
 		wait.within(left)
 		return step{}
 	}
@@ -382,6 +385,13 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 		return step{do: makeWay, module: m, way: way}
 	}
 	return step{do: doUninstall, module: m}
+}
+
+// intrudes says whether a version became active after the one that serves and beside it, on a base that keeps
+// all active. The requests are in its hands then until it goes, and the longer it waits, the more.
+func (s *situation) intrudes(biz arklet.Biz, serves string) bool {
+	kept, there := s.list[serves]
+	return there && biz.State == arklet.StateActivated && kept.State == arklet.StateActivated && biz.Latest.At.After(kept.Latest.At)
 }
 
 func (s *situation) wanted(version string) bool {

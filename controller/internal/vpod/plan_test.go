@@ -339,6 +339,38 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 	}
 }
 
+// A base that keeps all versions active has the newest answer. One that came when its Pod was leaving already
+// goes at once; one that came first, or whose Pod was Ready, is drained.
+func TestAnIntruderIsNotDrained(t *testing.T) {
+	now := time.Now()
+	wanted := arklet.Module{Name: "m", Version: "1"}
+	gone := step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2"}}
+	for name, c := range map[string]struct {
+		served bool
+		came   time.Duration // after what is wanted
+		state  arklet.State  // of what is wanted
+		want   step
+	}{
+		"came late":                     {false, time.Second, arklet.StateActivated, gone},
+		"was Ready":                     {true, time.Second, arklet.StateActivated, step{wait: 2 * time.Second}},
+		"came first":                    {false, -time.Second, arklet.StateActivated, step{wait: 2 * time.Second}},
+		"nobody knows when":             {false, 0, arklet.StateActivated, step{wait: 2 * time.Second}},
+		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, step{do: doUninstall, module: wanted}},
+	} {
+		s := situation{
+			now: now, name: "m", wants: []arklet.Module{wanted}, drain: 2 * time.Second, failed: map[attempt]failure{},
+			leaving: map[string]departure{"2": {since: now, served: c.served}}, placed: map[string]*placement{"1": {}, "2": {}},
+			list: map[string]arklet.Biz{
+				"1": {Name: "m", Version: "1", State: c.state, Latest: arklet.Record{At: now}},
+				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
+			},
+		}
+		if got := s.next(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // An uninstall that failed before is forgotten when the base has what the Pod wants all the same: it crashed,
 // and installed that jar at its start.
 func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
