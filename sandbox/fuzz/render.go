@@ -143,8 +143,13 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 }
 
 // lossless says whether no request to a workload may be lost: no move takes modules, bases or
-// endpoints away by itself, and no base that hears nothing serves what a release was overtaken by.
+// endpoints away by itself, and no base that hears nothing serves what a release was overtaken by. A base that
+// keeps all versions active has the newest answer until it is uninstalled, also one that was overtaken while it
+// was installed: what that works on then is lost.
 func (s Schedule) lossless(w Workload) bool {
+	if s.releases() > 1 && slices.ContainsFunc(s.Bases, func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
+		return false
+	}
 	if s.releases() > 1 && s.has(func(m *move) bool { return m.deaf }) {
 		return false
 	}
