@@ -387,11 +387,12 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	return step{do: doUninstall, module: m}
 }
 
-// intrudes says whether a version became active after the one that serves and beside it, on a base that keeps
-// all active. The requests are in its hands then until it goes, and the longer it waits, the more.
+// intrudes says whether a version became active after the newest one that is wanted and beside it, on a base
+// that keeps all active. The requests are in its hands then until it goes, and the longer it waits, the more.
 func (s *situation) intrudes(biz arklet.Biz, serves string) bool {
 	kept, there := s.list[serves]
-	return there && biz.State == arklet.StateActivated && kept.State == arklet.StateActivated && biz.Latest.At.After(kept.Latest.At)
+	return there && serves == s.wants[0].Version && biz.State == arklet.StateActivated && kept.State == arklet.StateActivated &&
+		biz.Latest.At.After(kept.Latest.At)
 }
 
 func (s *situation) wanted(version string) bool {

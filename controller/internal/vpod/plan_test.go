@@ -343,26 +343,29 @@ func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 // goes at once; one that came first, or whose Pod was Ready, is drained.
 func TestAnIntruderIsNotDrained(t *testing.T) {
 	now := time.Now()
-	wanted := arklet.Module{Name: "m", Version: "1"}
+	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	gone := step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		served bool
 		came   time.Duration // after what is wanted
 		state  arklet.State  // of what is wanted
+		wants  []arklet.Module
 		want   step
 	}{
-		"came late":                     {false, time.Second, arklet.StateActivated, gone},
-		"was Ready":                     {true, time.Second, arklet.StateActivated, step{wait: 2 * time.Second}},
-		"came first":                    {false, -time.Second, arklet.StateActivated, step{wait: 2 * time.Second}},
-		"nobody knows when":             {false, 0, arklet.StateActivated, step{wait: 2 * time.Second}},
-		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, step{do: doUninstall, module: wanted}},
+		"came late":                     {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
+		"was Ready":                     {true, time.Second, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
+		"came first":                    {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
+		"another is on its way":         {false, time.Second, arklet.StateActivated, []arklet.Module{next, wanted}, step{wait: recheckAfter, look: true}},
+		"nobody knows when":             {false, 0, arklet.StateActivated, []arklet.Module{wanted}, step{wait: 2 * time.Second}},
+		"what is wanted serves no more": {false, time.Second, arklet.StateBroken, []arklet.Module{wanted}, step{do: doUninstall, module: wanted}},
 	} {
 		s := situation{
-			now: now, name: "m", wants: []arklet.Module{wanted}, drain: 2 * time.Second, failed: map[attempt]failure{},
+			now: now, name: "m", wants: c.wants, drain: 2 * time.Second, failed: map[attempt]failure{},
 			leaving: map[string]departure{"2": {since: now, served: c.served}}, placed: map[string]*placement{"1": {}, "2": {}},
 			list: map[string]arklet.Biz{
 				"1": {Name: "m", Version: "1", State: c.state, Latest: arklet.Record{At: now}},
 				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
+				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
 			},
 		}
 		if got := s.next(); got != c.want {
