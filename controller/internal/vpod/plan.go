@@ -144,7 +144,7 @@ const sameAgain = 5 * time.Minute
 //     switched, or installed, first. The base goes from one to the other directly.
 //   - What Pods had put there and none wants any more is uninstalled once it is drained; what came when
 //     they were leaving already, beside the version that serves, at once.
-//   - What the base has switched away from is uninstalled once requests that it works on have had the time of
+//   - What requests have gone from to another version is uninstalled once those that it works on have had the time of
 //     a drain.
 //   - What no Pod ever asked for is left alone.
 //
@@ -290,11 +290,25 @@ func (s *situation) drains(since time.Time, drain time.Duration, q quiet, until 
 	return max(left, min(q.since.Add(s.drain/2).Sub(s.now), until.Sub(s.now)))
 }
 
+// answers says whether a version is the one that requests come to: it is active, and no other has become active
+// after it, as on a base that keeps all active.
+func (s *situation) answers(biz arklet.Biz) bool {
+	if biz.State != arklet.StateActivated {
+		return false
+	}
+	for _, other := range s.list {
+		if other.State == arklet.StateActivated && other.Latest.At.After(biz.Latest.At) {
+			return false
+		}
+	}
+	return true
+}
+
 // noteCeased notes since when the base does not serve what it has.
 func (s *situation) noteCeased() {
 	for version, p := range s.placed {
 		switch biz, there := s.list[version]; {
-		case !there || biz.State == arklet.StateActivated:
+		case !there || s.answers(biz):
 			p.ceased = time.Time{}
 		case p.ceased.IsZero():
 			p.ceased = s.now
@@ -302,11 +316,12 @@ func (s *situation) noteCeased() {
 	}
 }
 
-// worksFor is for how long a version from which the base has switched away may yet work on requests that
+// worksFor is for how long a version from which requests have gone to another may yet work on those that
 // came before.
 func (s *situation) worksFor(biz arklet.Biz) time.Duration {
 	p := s.placed[biz.Version]
-	if p == nil || biz.State != arklet.StateDeactivated || biz.Latest.Reason != reasonSwitched {
+	switched := biz.State == arklet.StateDeactivated && biz.Latest.Reason == reasonSwitched
+	if p == nil || p.ceased.IsZero() || !switched && biz.State != arklet.StateActivated {
 		return 0
 	}
 	return p.ceased.Add(s.drain).Sub(s.now)
@@ -387,12 +402,11 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	return step{do: doUninstall, module: m}
 }
 
-// intrudes says whether a version became active after the newest one that is wanted and beside it, on a base
-// that keeps all active. The requests are in its hands then until it goes, and the longer it waits, the more.
+// intrudes says whether requests come to a version beside the newest one that is wanted and active, on a base that
+// keeps all active. They are in its hands until it goes, and the longer it waits, the more.
 func (s *situation) intrudes(biz arklet.Biz, serves string) bool {
-	kept, there := s.list[serves]
-	return there && serves == s.wants[0].Version && biz.State == arklet.StateActivated && kept.State == arklet.StateActivated &&
-		biz.Latest.At.After(kept.Latest.At)
+	kept := s.list[serves]
+	return len(s.wants) > 0 && serves == s.wants[0].Version && s.answers(biz) && kept.State == arklet.StateActivated && !s.answers(kept)
 }
 
 func (s *situation) wanted(version string) bool {
@@ -405,7 +419,11 @@ func (s *situation) wanted(version string) bool {
 // goes in time for the grace period of its Pods, at whose end PodController takes them out of the
 // API whatever the base says.
 func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l departure, leaves bool) time.Duration {
-	if biz.State != arklet.StateActivated || serves != "" || s.activeBeside(biz.Version) {
+	switch beside := serves != "" || s.activeBeside(biz.Version); {
+	case biz.State != arklet.StateActivated:
+		return 0
+	case beside && s.answers(biz) && s.onItsWay(serves): // and answers until that is there
+	case beside:
 		return 0
 	}
 	if p.held {
@@ -427,6 +445,11 @@ func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l depa
 		return l.until.Sub(s.now)
 	}
 	return p.unwanted.Add(expectedFor).Sub(s.now)
+}
+
+// onItsWay says whether a newer version than the one that serves is on its way.
+func (s *situation) onItsWay(serves string) bool {
+	return len(s.wants) > 0 && s.wants[0].Version != serves && s.failed[install(s.wants[0])].err == nil
 }
 
 // deactivatedSuccessor finds the version that the base keeps deactivated for the one that is to go.

@@ -29,7 +29,8 @@ type model struct {
 	failed  map[attempt]failure
 	broken  map[string]bool      // versions whose installs fail
 	stuck   map[string]bool      // versions whose uninstalls fail
-	ceased  map[string]time.Time // when the base switched away from a version
+	ceased  map[string]time.Time // when requests went from a version to another
+	tick    time.Duration        // that no two records are of the same time
 
 	replacing *replacement
 	log       []string
@@ -144,7 +145,21 @@ func (m *model) set(version string, state arklet.State, reason string) {
 	if state == arklet.StateDeactivated && reason == reasonSwitched {
 		m.ceased[version] = m.now
 	}
-	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state, Latest: arklet.Record{State: state, Reason: reason}}
+	if state == arklet.StateActivated { // requests come to it
+		for _, v := range m.active() {
+			if !m.passedBy(v) {
+				m.ceased[v] = m.now
+			}
+		}
+	}
+	m.tick++
+	m.list[version] = arklet.Biz{Name: "biz", Version: version, State: state, Latest: arklet.Record{At: m.now.Add(m.tick), State: state, Reason: reason}}
+}
+
+// passedBy says whether a version is active and another became active after it.
+func (m *model) passedBy(version string) bool {
+	biz := m.list[version]
+	return biz.State == arklet.StateActivated && slices.ContainsFunc(m.active(), func(v string) bool { return m.list[v].Latest.At.After(biz.Latest.At) })
 }
 
 func (m *model) carryOut(s situation, do step) {
@@ -156,7 +171,8 @@ func (m *model) carryOut(s situation, do step) {
 	}
 	w := do.module
 	for _, goes := range []arklet.Module{do.way, do.module} {
-		works := m.list[goes.Version].State == arklet.StateDeactivated && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
+		ceased := m.list[goes.Version].State == arklet.StateDeactivated || m.passedBy(goes.Version) && !s.wanted(goes.Version)
+		works := ceased && m.now.Before(m.ceased[goes.Version].Add(modelDrain))
 		if works && (do.do == doUninstall || do.do == makeWay) {
 			m.t.Fatalf("%s is uninstalled, which may yet work on requests:\n%s", goes.Identity(), m.story())
 		}
@@ -370,6 +386,36 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 		}
 		if got := s.next(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// Where all versions are active, the one that answers stays for the newest that is wanted, long after its drain, unless
+// that can't be had.
+func TestWhatAnswersStaysForTheNewest(t *testing.T) {
+	now := time.Now()
+	serves, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
+	for name, c := range map[string]struct {
+		failed map[attempt]failure
+		came   time.Duration // after the one that serves
+		want   action
+	}{
+		"on its way":            {map[attempt]failure{}, time.Second, rest},
+		"it failed":             {map[attempt]failure{install(next): {err: errors.New("boom"), next: now.Add(time.Minute)}}, time.Second, doUninstall},
+		"the other one answers": {map[attempt]failure{}, -time.Second, doUninstall},
+	} {
+		s := situation{
+			now: now, name: "m", wants: []arklet.Module{next, serves}, drain: 2 * time.Second, failed: c.failed,
+			leaving: map[string]departure{"2": {since: now.Add(-10 * time.Second), until: now.Add(10 * time.Second), served: true}},
+			placed:  map[string]*placement{"1": {}, "2": {ceased: now.Add(-10 * time.Second)}},
+			list: map[string]arklet.Biz{
+				"1": {Name: "m", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: now}},
+				"2": {Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: now.Add(c.came)}},
+				"3": {Name: "m", Version: "3", State: arklet.StateResolved},
+			},
+		}
+		if got := s.next(); got.do != c.want {
+			t.Errorf("%s: %+v, want %d", name, got, c.want)
 		}
 	}
 }
