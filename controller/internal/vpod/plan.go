@@ -304,11 +304,11 @@ func (s *situation) answers(biz arklet.Biz) bool {
 	return true
 }
 
-// noteCeased notes since when the base does not serve what it has.
+// noteCeased notes since when the base does not serve any more what it has.
 func (s *situation) noteCeased() {
 	for version, p := range s.placed {
 		switch biz, there := s.list[version]; {
-		case !there || s.answers(biz):
+		case !there || s.answers(biz) || biz.State == arklet.StateResolved: // which has not served yet
 			p.ceased = time.Time{}
 		case p.ceased.IsZero():
 			p.ceased = s.now

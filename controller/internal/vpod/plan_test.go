@@ -420,6 +420,31 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 	}
 }
 
+// A version is drained from when another answers, also if nobody looked since it was being installed.
+func TestTheDrainBeginsWhenAnotherVersionAnswers(t *testing.T) {
+	began := time.Now()
+	serves := arklet.Module{Name: "m", Version: "3"}
+	s := situation{
+		now: began, name: "m", wants: []arklet.Module{serves}, drain: 2 * time.Second, failed: map[attempt]failure{},
+		leaving: map[string]departure{"2": {since: began.Add(-10 * time.Second), until: began.Add(10 * time.Second)}},
+		placed:  map[string]*placement{"2": {}, "3": {}},
+		list: map[string]arklet.Biz{
+			"2": {Name: "m", Version: "2", State: arklet.StateResolved},
+			"3": {Name: "m", Version: "3", State: arklet.StateResolved},
+		},
+	}
+	s.next()
+	s.list["2"] = arklet.Biz{Name: "m", Version: "2", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(time.Second)}}
+	s.list["3"] = arklet.Biz{Name: "m", Version: "3", State: arklet.StateActivated, Latest: arklet.Record{At: began.Add(5 * time.Second)}}
+	for n, want := range []action{rest, rest, doUninstall} {
+		after := time.Duration(5+n) * time.Second
+		s.now = began.Add(after)
+		if got := s.next(); got.do != want {
+			t.Errorf("%s after the beginning: %+v, want %d", after, got, want)
+		}
+	}
+}
+
 // An uninstall that failed before is forgotten when the base has what the Pod wants all the same: it crashed,
 // and installed that jar at its start.
 func TestAFailureIsForgottenOnceTheModuleServes(t *testing.T) {
