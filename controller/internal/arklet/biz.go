@@ -56,6 +56,10 @@ type Biz struct {
 // Module is the biz without its state.
 func (b Biz) Module() Module { return Module{Name: b.Name, Version: b.Version} }
 
+// Installing says whether the base has begun to install the biz and it has not served yet: nothing can be done with it
+// until that ends.
+func (b Biz) Installing() bool { return b.State == StateUnresolved || b.State == StateResolved }
+
 type wireRecord struct {
 	ChangeTime int64  `json:"changeTime"`
 	State      string `json:"state"`

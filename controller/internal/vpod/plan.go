@@ -168,7 +168,7 @@ wanted:
 			serves = w.Version
 			break
 		}
-		if there && (biz.State == arklet.StateResolved || biz.State == arklet.StateUnresolved) {
+		if there && biz.Installing() {
 			wait.within(s.speed.Of(recheckAfter))
 			look = true
 			continue
@@ -308,7 +308,7 @@ func (s *situation) answers(biz arklet.Biz) bool {
 func (s *situation) noteCeased() {
 	for version, p := range s.placed {
 		switch biz, there := s.list[version]; {
-		case !there || s.answers(biz) || biz.State == arklet.StateResolved: // which has not served yet
+		case !there || s.answers(biz) || biz.Installing():
 			p.ceased = time.Time{}
 		case p.ceased.IsZero():
 			p.ceased = s.now
@@ -360,7 +360,7 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	if p.unwanted.IsZero() {
 		p.unwanted = s.now
 	}
-	if biz.State == arklet.StateResolved || biz.State == arklet.StateUnresolved { // can't be uninstalled yet
+	if biz.Installing() { // can't be uninstalled yet
 		wait.within(s.speed.Of(recheckAfter))
 		return step{}
 	}

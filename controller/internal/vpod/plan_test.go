@@ -422,6 +422,13 @@ func TestWhatAnswersStaysForTheNewest(t *testing.T) {
 
 // A version is drained from when another answers, also if nobody looked since it was being installed.
 func TestTheDrainBeginsWhenAnotherVersionAnswers(t *testing.T) {
+	for _, state := range []arklet.State{arklet.StateUnresolved, arklet.StateResolved} {
+		t.Run(string(state), func(t *testing.T) { drainedSinceAnotherAnswers(t, state) })
+	}
+}
+
+func drainedSinceAnotherAnswers(t *testing.T, installing arklet.State) {
+	t.Helper()
 	began := time.Now()
 	serves := arklet.Module{Name: "m", Version: "3"}
 	s := situation{
@@ -429,8 +436,8 @@ func TestTheDrainBeginsWhenAnotherVersionAnswers(t *testing.T) {
 		leaving: map[string]departure{"2": {since: began.Add(-10 * time.Second), until: began.Add(10 * time.Second)}},
 		placed:  map[string]*placement{"2": {}, "3": {}},
 		list: map[string]arklet.Biz{
-			"2": {Name: "m", Version: "2", State: arklet.StateResolved},
-			"3": {Name: "m", Version: "3", State: arklet.StateResolved},
+			"2": {Name: "m", Version: "2", State: installing},
+			"3": {Name: "m", Version: "3", State: installing},
 		},
 	}
 	s.next()

@@ -273,7 +273,7 @@ func (p *Provider) writeStatus(ctx context.Context, e *entry, pod *corev1.Pod, b
 		return asPlanned, err
 	}
 	p.store.change(func() {
-		e.wasReady = e.wasReady || ready
+		e.served = e.served || ready
 		switch {
 		case gone: // the informer will say so too
 		case ready && e.deleting: // that began meanwhile, and requests may come until now

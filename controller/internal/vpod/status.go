@@ -95,7 +95,7 @@ func (s moduleState) serves() bool {
 
 // started says whether the module has been installed, whatever became of it.
 func (s moduleState) started() bool {
-	return s.current() && !s.removing && s.biz.State != arklet.StateResolved && s.biz.State != arklet.StateUnresolved
+	return s.current() && !s.removing && !s.biz.Installing()
 }
 
 // statusOf computes the status of a Pod from what its base says. before is the status that the API

@@ -42,10 +42,10 @@ type entry struct {
 	// quiet is the beginning of the first LIST of endpoints, since then, that showed none of it to which
 	// requests are sent; sent is that of the last one that showed one.
 	quiet, sent time.Time
-	// readySince is when this controller wrote that the Pod is Ready, while it is; wasReady that it was
+	// readySince is when this controller wrote that the Pod is Ready, while it is; served says that it was
 	// once, as far as anybody knows.
 	readySince time.Time
-	wasReady   bool
+	served     bool
 
 	mu     sync.Mutex
 	status *corev1.PodStatus // as the API server acknowledged it last; nil before the first write
@@ -101,7 +101,6 @@ type view struct {
 	outdated      bool
 	notReadySince time.Time
 	readySince    time.Time
-	wasReady      bool
 }
 
 // wants says whether the Pod wants its module on the base: it stays, and its module can be
@@ -203,7 +202,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		e = &entry{
 			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
 			left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
-			wasReady: pod.Status.Phase != corev1.PodPending,
+			served: pod.Status.Phase != corev1.PodPending,
 		}
 		s.byUID[pod.UID] = e
 	}
@@ -382,7 +381,7 @@ func (l *lane) views(name string) []view {
 		e := r.entry
 		views = append(views, view{
 			entry: e, pod: e.pod, module: e.modules[r.module], deleting: e.deleting, finished: e.finished, outdated: e.outdated,
-			notReadySince: e.notReadySince, readySince: e.readySince, wasReady: e.wasReady,
+			notReadySince: e.notReadySince, readySince: e.readySince,
 		})
 	}
 	return views
