@@ -270,6 +270,14 @@ func (s *fixture) noted() (events []string) {
 	}
 }
 
+// deleteNode is what somebody else does.
+func (s *fixture) deleteNode(t *testing.T) {
+	t.Helper()
+	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (s *fixture) liveNode(t *testing.T) *corev1.Node {
 	t.Helper()
 	n, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})

@@ -439,9 +439,7 @@ func TestTheLeaseOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
 	theirs.hear()
 	theirs.reconcileOnce(t)
-	if err := api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	theirs.deleteNode(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
 	s.hear()
 	s.writes()

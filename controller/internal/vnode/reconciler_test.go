@@ -208,9 +208,7 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.hear()
 	s.reconcileOnce(t)
-	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
@@ -230,9 +228,7 @@ func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T)
 	s.reconcileOnce(t)
 	s.sync(t)
 	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true}) // there is something to write
-	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.deleteNode(t)
 	if _, err := s.reconcile(t.Context(), identity); !apierrors.IsNotFound(err) {
 		t.Fatalf("reconcile: %v; want that the Node is gone", err)
 	}
@@ -251,9 +247,7 @@ func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testi
 	s.hear()
 	s.reconcileOnce(t)
 	pass(t, 60*time.Second, s)
-	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
@@ -268,9 +262,7 @@ func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.hear()
 	s.reconcileOnce(t)
-	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
