@@ -28,8 +28,8 @@ const (
 	idleTime = 10 * time.Second
 	// downTime is how long stopping may take before processes are killed, and downTimeEach how much longer for
 	// each base, whose Node, Lease and Pods have to go in a cluster that stays: twice what that took on two
-	// processors.
-	downTime, downTimeEach = 10 * time.Second, 10 * time.Millisecond
+	// processors, and the 15 s after which the Lease of a controller that was killed ends.
+	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
 	// daemonName is the name of the daemon's own run record, and of itself as a component.
 	daemonName = "daemon"
 )

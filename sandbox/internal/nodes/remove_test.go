@@ -3,6 +3,7 @@ package nodes
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,42 +123,59 @@ func TestEnded(t *testing.T) {
 }
 
 // Leases go whose Node, or whose controller, is gone; those of bases and controllers that are there, and
-// those of another environment, stay.
+// those of another environment, stay. A controller that was killed a moment ago has a Lease like one that runs,
+// whose clock may be behind ours.
 func TestRemoveLeases(t *testing.T) {
-	now := metav1.NewMicroTime(time.Now())
-	lease := func(name, component, env, holder string) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease}}
-		if component != "" {
-			l.Labels = map[string]string{labels.Component: component, labels.Env: env}
+	synctest.Test(t, func(t *testing.T) {
+		lease := func(name, component, env, holder string, renewed time.Time) *coordinationv1.Lease {
+			l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease, ResourceVersion: "1"}}
+			if component != "" {
+				l.Labels = map[string]string{labels.Component: component, labels.Env: env}
+			}
+			l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(renewed)), LeaseDurationSeconds: ptr.To[int32](15)}
+			return l
 		}
-		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: ptr.To[int32](3600)}
-		return l
-	}
-	client := fake.NewClientset(
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.there"}},
-		lease("vnode.there", labels.VnodeLease, "test", "vnode.there"),
-		lease("vnode.gone", labels.VnodeLease, "test", "vnode.gone"),
-		lease("vnode.others", labels.VnodeLease, "prod", "vnode.others"),
-		lease("controller-runs", labels.ControllerLease, "test", "me"),
-		lease("controller-ended", labels.ControllerLease, "test", ""),
-		lease("ledger-ended", labels.LedgerLease, "test", ""),
-		lease("module-controller-peer.test", "", "", ""),
-		lease("module-controller-peer.prod", "", "", ""),
-		lease("node", "", "", "node"),
-	)
-	if err := RemoveLeases(t.Context(), client, "test"); err != nil {
-		t.Fatal(err)
-	}
-	left, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, l := range left.Items {
-		got = append(got, l.Name)
-	}
-	want := []string{"controller-runs", "module-controller-peer.prod", "node", "vnode.others", "vnode.there"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
+		now, hourAgo := time.Now(), time.Now().Add(-time.Hour)
+		runs := lease("controller-runs", labels.ControllerLease, "test", "me", hourAgo)
+		client := fake.NewClientset(
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.there"}},
+			lease("vnode.there", labels.VnodeLease, "test", "vnode.there", now),
+			lease("vnode.gone", labels.VnodeLease, "test", "vnode.gone", now),
+			lease("vnode.others", labels.VnodeLease, "prod", "vnode.others", now),
+			runs,
+			lease("controller-killed", labels.ControllerLease, "test", "you", now),
+			lease("controller-ended", labels.ControllerLease, "test", "", now),
+			lease("ledger-ended", labels.LedgerLease, "test", "", now),
+			lease("module-controller-peer.test", "", "", "", now),
+			lease("module-controller-peer.prod", "", "", "", now),
+			lease("node", "", "", "node", now),
+		)
+		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		go func() {
+			time.Sleep(3 * time.Second) // in a bubble: no time passes
+			renewed := runs.DeepCopy()
+			renewed.ResourceVersion = "2"
+			if _, err := leases.Update(t.Context(), renewed, metav1.UpdateOptions{}); err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := RemoveLeases(t.Context(), client, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(now); took > 16*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		left, err := leases.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range left.Items {
+			got = append(got, l.Name)
+		}
+		want := []string{"controller-runs", "module-controller-peer.prod", "node", "vnode.others", "vnode.there"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("left (-want +got):\n%s", diff)
+		}
+	})
 }
