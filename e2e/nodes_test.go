@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/e2e-framework/pkg/features"
 
+	"github.com/koupleless/koupsandbox/e2e/internal/check"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
 )
@@ -48,21 +49,12 @@ func matching(ctx context.Context, extra ...string) error {
 		want["vnode."+identity] = true
 	}
 	for name, n := range nodes {
-		got[name] = ready(n)
+		got[name] = check.NodeReady(n)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("bases and their Ready Nodes (-bases +Nodes):\n%s", diff)
 	}
 	return nil
-}
-
-func ready(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // A base is a Ready Node that tells Kubernetes everything the documents say, and

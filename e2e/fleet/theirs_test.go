@@ -85,9 +85,7 @@ func newTheirs(t *testing.T, programs string) *theirs {
 		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		ready := 0
 		for i := range list.Items {
-			if slices.ContainsFunc(list.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-			}) {
+			if check.NodeReady(&list.Items[i]) {
 				ready++
 			}
 		}

@@ -289,11 +289,9 @@ func (s sight) count(good func(*corev1.Pod) bool) (n int) {
 }
 
 func ready(nodes *corev1.NodeList) (n int) {
-	for _, node := range nodes.Items {
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				n++
-			}
+	for i := range nodes.Items {
+		if check.NodeReady(&nodes.Items[i]) {
+			n++
 		}
 	}
 	return n

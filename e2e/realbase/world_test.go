@@ -114,15 +114,10 @@ func start(t *testing.T, o Options) *jvm {
 	must(t, made.WaitReady(starting))
 	eventually(t, "the Node is Ready", func(ctx context.Context) error {
 		n, err := client.CoreV1().Nodes().Get(ctx, "vnode."+o.Identity, metav1.GetOptions{})
-		if err != nil {
-			return err
+		if err == nil && !check.NodeReady(n) {
+			err = fmt.Errorf("the Node's conditions are %+v", n.Status.Conditions)
 		}
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("the Node's conditions are %+v", n.Status.Conditions)
+		return err
 	})
 	return b
 }

@@ -1,5 +1,5 @@
 // Package check has what every e2e test does: fail on an error, wait until
-// something is so, name a server that is not there, and find a folder for what explains a failure.
+// something is so, look whether a Node is Ready, name a server that is not there, and find a folder for what explains a failure.
 package check
 
 import (
@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -43,6 +45,13 @@ func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what 
 	if err != nil {
 		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
 	}
+}
+
+// NodeReady tells whether Kubernetes has a Node for ready.
+func NodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // ClosedPort returns an address at which nobody listens.
