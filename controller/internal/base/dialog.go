@@ -139,6 +139,8 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 			if !d.mayBeLost(identity, p) || d.Ask(ctx, identity, arklet.CommandQueryAllBiz) != nil {
 				late.Reset(pause)
 			}
+		case <-p.done: // the answer is late, or lost: the next list tells
+			late.Reset(d.registry.opts.Speed.Of(overdue))
 		case <-p.unseen:
 			if again != nil && !again() {
 				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNotAgain)

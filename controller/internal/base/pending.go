@@ -20,6 +20,7 @@ const sendAgain = 10 * time.Second
 type pending struct {
 	answer chan reply
 	unseen chan struct{} // its request is to be sent again
+	done   chan struct{} // a list shows it done
 	// look says that the next list tells whether the request has arrived, sentAgain that it has been sent
 	// more than once.
 	look, sentAgain bool
@@ -39,7 +40,7 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
 	}
-	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), before: before.State}
+	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), done: make(chan struct{}, 1), before: before.State}
 	d.waiting[identity][q] = p
 	return p, func() {
 		d.mu.Lock()
@@ -63,8 +64,8 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 
 // Listed compares a base's new list with what it has been asked for. A request or its answer can be
 // lost on its way while the controller notices nothing, as when a base alone loses its connection
-// for a moment. If the lists of 5 s show that the operation was done, whoever waits gets a success
-// that says so, and does not wait until his time is over. If there was no answer for 10 s and a list
+// for a moment. If the lists of 5 s show that the operation was done, the last of them over MQTT asked for, whoever
+// waits gets a success that says so, and does not wait until his time is over. If there was no answer for 10 s and a list
 // shows the module as it was, the request is sent again, and again after twice the pause: a base does
 // nothing twice, since it refuses what it is at (protocol 4.8) and what it has done. What failed
 // shows in no list.
@@ -80,12 +81,16 @@ func (d *Dialog) Listed(identity string) {
 		m, _ := s.Module(q.module.Name, q.module.Version)
 		switch {
 		case p.look && m.State == p.before:
-			p.look, p.sentAgain = false, true
+			p.look, p.sentAgain, p.shown = false, true, time.Time{}
 			p.unseen <- struct{}{}
 		case !q.done(s, p.before):
 			p.shown = time.Time{}
 		case p.shown.IsZero():
 			p.shown = now
+			select {
+			case p.done <- struct{}{}:
+			default:
+			}
 		case now.Sub(p.shown) >= d.registry.opts.Speed.Of(overdue):
 			offer(p.answer, reply{answer: arklet.Answer{
 				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,
