@@ -277,6 +277,12 @@ func (r *renderer) operate(m Move) {
 		r.add(m.Do, v1alpha1.Action{Scale: &v1alpha1.Scale{Ref: *r.ref(m.Workload), Replicas: c.replicas}})
 	case recreate:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{Ref: *r.ref(m.Workload)}})
+		if w.Kind == daemonSet {
+			// Kubernetes' controller keeps what it expects of a DaemonSet under its name. A Pod that it makes for the old one
+			// once the new one is there is never seen to come, and the new one has no Pods for five minutes.
+			gone := fmt.Sprintf("!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
+			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone, Reason: "until no Pod is made for it any more"}})
+		}
 		c.newest++
 		c.version, c.image = c.newest, 0
 		r.apply(m)
@@ -361,7 +367,8 @@ func (r *renderer) atRest() {
 		"has(n.status.conditions) && n.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')))"
 	var wrong []string
 	for i, w := range r.s.Workloads {
-		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED')", w.Module, version(r.now[i].version)))
+		wanted := fmt.Sprintf("pods.exists(p, p.metadata.labels['app'] == '%s' && has(p.spec.nodeName) && nodes.exists(n, n.metadata.name == p.spec.nodeName && n.metadata.labels['%s'].endsWith('-' + b)))", w.Module, labels.BaseHost)
+		wrong = append(wrong, fmt.Sprintf("m.name == '%s' && (m.version != '%s' || m.state != 'ACTIVATED' || !%s)", w.Module, version(r.now[i].version), wanted))
 	}
 	for _, w := range r.s.Workloads {
 		if w.Kind == peer {
