@@ -99,22 +99,37 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// A jar is replaced by another one of its version when no requests come any more, too.
+// A jar is replaced by another one of its version when no requests come any more, too: to the Pod that is changed
+// in place, or to the older one beside that which asks for the other jar.
 func TestReplacementFollowsEndpoints(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w, pod := serving(t)
-		live := w.pod("one")
-		live.Spec.Containers[0].Image = "file:///m/other.jar"
-		live.ResourceVersion = "100"
-		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), live, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(10*time.Second, func() { w.endpoint(pod, discoveryv1.EndpointConditions{Ready: ptr.To(false)}) })
-		if stays := w.goesAfter("biz1:1.0.0"); stays < 11*time.Second || stays > 13*time.Second {
-			t.Errorf("the old jar stays for %s, want 11 s to 13 s", stays)
-		}
-	})
+	for name, replace := range map[string]func(*world){
+		"in place": func(w *world) {
+			live := w.pod("one")
+			live.Spec.Containers[0].Image = "file:///m/other.jar"
+			live.ResourceVersion = "100"
+			if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), live, metav1.UpdateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"another Pod": func(w *world) {
+			other := container("biz1", "1.0.0")
+			other.Image = "file:///m/other.jar"
+			w.create("two", other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, pod := serving(t)
+				replace(w)
+				time.AfterFunc(10*time.Second, func() { w.endpoint(pod, discoveryv1.EndpointConditions{Ready: ptr.To(false)}) })
+				if stays := w.goesAfter("biz1:1.0.0"); stays < 11*time.Second || stays > 13*time.Second {
+					t.Errorf("the old jar stays for %s, want 11 s to 13 s", stays)
+				}
+			})
+		})
+	}
 }
 
 // One LIST serves all that wait for it, and where it is forbidden the drain has its fixed time.

@@ -114,7 +114,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		if r := l.replacing; r != nil && !r.notReady.IsZero() {
 			r.quiet = quiet{}
 			for _, v := range views {
-				if v.module.Module == r.module {
+				if v.module.Version == r.module.Version { // whichever jar it asks for: requests to it go to the one that is there
 					r.quiet = r.quiet.with(p.quietSince(v.entry, r.notReady, now, key))
 				}
 			}
