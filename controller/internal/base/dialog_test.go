@@ -310,6 +310,38 @@ func TestListed(t *testing.T) {
 	}
 }
 
+// A list that was on its way when it was asked whether a request has arrived may be older than the request.
+func TestOldListSendsNothing(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // the base's clock
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			var sent []time.Duration
+			d := newDialog(func(_ *Dialog, r arklet.Request) error {
+				if r.Command == arklet.CommandInstallBiz {
+					sent = append(sent, time.Since(start))
+				}
+				return nil
+			})
+			list := func(made time.Duration) {
+				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: start.Add(ahead + made)}, []arklet.Biz{biz("other", "1", arklet.StateActivated)})
+				d.Listed("a")
+			}
+			list(0)
+			for after, made := range map[time.Duration]time.Duration{11: 5, 12: 9, 13: 13} {
+				time.AfterFunc(after*time.Second, func() { list(made * time.Second) })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			if _, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1"}}, nil); !errors.Is(err, ErrNoAnswer) {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]time.Duration{0, 13 * time.Second}, sent); diff != "" {
+				t.Errorf("clock ahead by %v: sent at (-want +got):\n%s", ahead, diff)
+			}
+		})
+	}
+}
+
 // A list that shows an operation done while there is no answer is followed by another, which settles it: nobody
 // waits until the base is next asked for its modules anyway.
 func TestDoneWithoutAnswer(t *testing.T) {

@@ -21,11 +21,14 @@ type pending struct {
 	answer chan reply
 	unseen chan struct{} // its request is to be sent again
 	done   chan struct{} // a list shows it done
-	// look says that the next list tells whether the request has arrived, sentAgain that it has been sent
-	// more than once.
-	look, sentAgain bool
-	before          arklet.State // of the module in the base's list when it was asked; empty = it was not there
-	shown           time.Time    // since when the base's lists show the operation done; zero = the last one does not
+	// look says that the next list tells whether the request has arrived, if it was made not before asked, by the
+	// clock of the base.
+	look  bool
+	asked time.Time
+	// sentAgain says that it has been sent more than once.
+	sentAgain bool
+	before    arklet.State // of the module in the base's list when it was asked; empty = it was not there
+	shown     time.Time    // since when the base's lists show the operation done; zero = the last one does not
 }
 
 // expect notes a question. Call forget in the end.
@@ -51,14 +54,19 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	}, nil
 }
 
-// mayBeLost has the base's next list tell whether a request has arrived. Over HTTP the tunnel knows.
+// mayBeLost has the list that is asked for now tell whether a request has arrived; one that was on its way
+// already may be older than the request. Over HTTP the tunnel knows.
 func (d *Dialog) mayBeLost(identity string, p *pending) bool {
-	if s, known := d.registry.Get(identity); !known || s.Tunnel != tunnel.MQTT {
+	s, known := d.registry.Get(identity)
+	if !known || s.Tunnel != tunnel.MQTT {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p.look = true
+	if p.asked = s.ListedAt; !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
+		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt) - time.Millisecond)
+	}
 	return true
 }
 
@@ -66,7 +74,7 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 // lost on its way while the controller notices nothing, as when a base alone loses its connection
 // for a moment. If the lists of 5 s show that the operation was done, the last of them over MQTT asked for, whoever
 // waits gets a success that says so, and does not wait until his time is over. If there was no answer for 10 s and a list
-// shows the module as it was, the request is sent again, and again after twice the pause: a base does
+// that was asked for then shows the module as it was, the request is sent again, and again after twice the pause: a base does
 // nothing twice, since it refuses what it is at (protocol 4.8) and what it has done. What failed
 // shows in no list.
 func (d *Dialog) Listed(identity string) {
@@ -80,7 +88,7 @@ func (d *Dialog) Listed(identity string) {
 	for q, p := range d.waiting[identity] {
 		m, _ := s.Module(q.module.Name, q.module.Version)
 		switch {
-		case p.look && m.State == p.before:
+		case p.look && m.State == p.before && !s.ListedAt.Before(p.asked):
 			p.look, p.sentAgain, p.shown = false, true, time.Time{}
 			p.unseen <- struct{}{}
 		case !q.done(s, p.before):
