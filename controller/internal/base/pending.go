@@ -65,7 +65,7 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 	defer d.mu.Unlock()
 	p.look = true
 	if p.asked = s.ListedAt; !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
-		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt) - time.Millisecond)
+		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt)).Truncate(time.Millisecond)
 	}
 	return true
 }
