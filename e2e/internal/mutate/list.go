@@ -258,10 +258,8 @@ var All = []Mutation{
 		Edits: []Edit{{
 			pending,
 			`	p.look = true
-	return true
 `,
-			`	return false
-`,
+			``,
 		}},
 	},
 	{
