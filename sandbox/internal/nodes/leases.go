@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -62,15 +63,12 @@ func removeLease(ctx context.Context, client kubernetes.Interface, l *coordinati
 	} else if ptr.Deref(l.Spec.HolderIdentity, "") != "" {
 		// Not by the time in the Lease: that is of the clock of another machine.
 		good := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-		for began := time.Now(); time.Since(began) < good; {
-			select {
-			case <-time.After(lookPause):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if is, err := leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil || is.ResourceVersion != l.ResourceVersion {
-				return err
-			}
+		err := wait.PollUntilContextTimeout(ctx, lookPause, good, false, func(ctx context.Context) (renewed bool, err error) {
+			is, err := leases.Get(ctx, l.Name, metav1.GetOptions{})
+			return err == nil && is.ResourceVersion != l.ResourceVersion, err
+		})
+		if !wait.Interrupted(err) || ctx.Err() != nil {
+			return err
 		}
 	}
 	return leases.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})

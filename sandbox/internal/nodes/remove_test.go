@@ -151,14 +151,13 @@ func TestRemoveLeases(t *testing.T) {
 			lease("node", "", "", "node", now),
 		)
 		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		go func() {
-			time.Sleep(3 * time.Second) // in a bubble: no time passes
+		time.AfterFunc(3*time.Second, func() {
 			renewed := runs.DeepCopy()
 			renewed.ResourceVersion = "2"
 			if _, err := leases.Update(t.Context(), renewed, metav1.UpdateOptions{}); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		if err := RemoveLeases(t.Context(), client, "test"); err != nil {
 			t.Fatal(err)
 		}
