@@ -96,7 +96,11 @@ func (l *life) run() error {
 		}
 	}
 	if o := l.b.opts.MQTT; o != nil {
-		return l.runMQTT(o)
+		t, err := l.openMQTT(o)
+		if err != nil {
+			return err
+		}
+		return t.client.Run(l.ctx) // a first connection that fails ends only a faithful base
 	}
 	<-l.ctx.Done()
 	return nil

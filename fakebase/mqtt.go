@@ -25,16 +25,15 @@ type mqttTunnel struct {
 	d      dialect
 }
 
-// runMQTT connects and serves until the process ends. A first connection that
-// fails ends only a faithful base.
-func (l *life) runMQTT(o *MQTTOptions) error {
+// openMQTT prepares the tunnel, whose client connects when it is run.
+func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 	beat, err := encode(l.heartbeat(0))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	dial, err := o.dialer()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t := &mqttTunnel{
 		l: l, beat: beat, d: mqttDialect(!l.b.opts.Faithful),
@@ -57,7 +56,7 @@ func (l *life) runMQTT(o *MQTTOptions) error {
 	l.mqtt = t
 	l.b.mu.Unlock()
 	l.applyDisconnect()
-	return t.client.Run(l.ctx)
+	return t, nil
 }
 
 func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) {

@@ -74,19 +74,22 @@ func (r *Reconciler) FellSilent(identity string) {
 // readLedger reads what is kept of a base, before this controller begins to serve it: what was written last
 // counts, on the Lease of its Node or in a journal.
 func (r *Reconciler) readLedger(ctx context.Context, s *state) error {
-	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
 	var newest entry
-	switch {
-	case apierrors.IsNotFound(err):
-		l = nil
-	case err != nil:
-		return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
-	default:
-		if newest = onLease(l); r.isForeign(l) {
-			l, newest.Ledger = nil, ""
+	s.lease, s.leaseDue = nil, time.Time{}
+	if !s.leaseless { // who made one since then had made the Node before, which would have been there
+		l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)
+		default:
+			if newest = onLease(l); r.isForeign(l) {
+				newest.Ledger = ""
+			} else {
+				s.lease = l
+			}
 		}
 	}
-	s.lease, s.leaseDue = l, time.Time{}
 	for _, read := range []func(context.Context, string) (entry, error){r.journal.own, r.journal.newest} {
 		noted, err := read(ctx, s.identity)
 		if err != nil {

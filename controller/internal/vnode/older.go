@@ -76,11 +76,12 @@ func (r *Reconciler) isForeign(l *coordinationv1.Lease) bool {
 }
 
 // foreignLeaseLeft is for how long the Lease of a Node that is not there holds in another environment:
-// a controller there is about to make the Node anew.
+// a controller there is about to make the Node anew. It notes when there is no Lease.
 func (r *Reconciler) foreignLeaseLeft(ctx context.Context, s *state) (time.Duration, error) {
 	l, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
+		s.leaseless = true
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("reading the lease of node %q: %w", s.nodeName, err)

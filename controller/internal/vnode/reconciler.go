@@ -109,8 +109,9 @@ type state struct {
 	looked bool      // it was taken once, or another controller has it: only its end makes it free
 	after  time.Time // when the workload delay ends; zero before it began
 
-	lease    *coordinationv1.Lease // of the Node, as last written; nil before
-	leaseDue time.Time
+	lease     *coordinationv1.Lease // of the Node, as last written; nil before
+	leaseDue  time.Time
+	leaseless bool // there was neither Node nor Lease just before this controller made the Node
 
 	older seenLease
 	told  standing // of which a person was told
@@ -305,6 +306,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 // returns when to look again.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	is := r.standing(s)
+	s.leaseless = false
 	if remade := s.node == nil && s.deleted; is != mine && !remade {
 		r.setOwned(identity, s, false)
 	}

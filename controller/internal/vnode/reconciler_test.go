@@ -24,6 +24,15 @@ func TestABaseBecomesANode(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.hear()
 	wait := s.reconcileOnce(t)
+	asked := 0
+	for _, a := range s.api.Actions() {
+		if a.Matches("get", "leases") && a.(clienttesting.GetAction).GetName() == nodeName {
+			asked++
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the Lease of a new base was asked for %d times, want once", asked)
+	}
 	s.wantWrites(t, "for a new base", "create nodes", "create leases")
 	if wait != 20*time.Second {
 		t.Errorf("looks again after %s, want when the Node's Lease is due", wait)
@@ -33,6 +42,9 @@ func TestABaseBecomesANode(t *testing.T) {
 	}
 	if a := s.liveNode(t).Annotations; a[labels.Holder] != "me" || a[labels.Fence] != "1" {
 		t.Errorf("the Node says that %q serves it, fence %q", a[labels.Holder], a[labels.Fence])
+	}
+	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{{}}, s.liveNode(t).ManagedFields); diff != "" { // what clears them
+		t.Errorf("managed fields of a new Node (-want +got):\n%s", diff)
 	}
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when nothing changed")

@@ -263,6 +263,16 @@ var All = []Mutation{
 		}},
 	},
 	{
+		Name: "wait-for-answer", What: "An answer that got lost is waited for until the base is next asked for its modules",
+		Rare: "bases are asked often, and an answer must be lost whose Pod goes before that",
+		Edits: []Edit{{
+			dialog,
+			`			late.Reset(d.registry.opts.Speed.Of(overdue))
+`,
+			``,
+		}},
+	},
+	{
 		Name: "never-retry", What: "What has failed is not tried again",
 		Edits: []Edit{{
 			operate,

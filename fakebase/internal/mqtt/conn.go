@@ -96,50 +96,68 @@ func (cn *conn) handshake() error {
 	return nil
 }
 
-// read handles packets until the connection breaks.
+// read handles packets until the connection breaks. A client waits here for most of its life, so that what
+// is on the stack here counts thousands of times: packets are large, and not among it.
 func (cn *conn) read(onMessage func(string, []byte)) error {
 	for {
-		pk, err := cn.next()
+		head, err := cn.br.ReadByte()
+		if err == nil {
+			err = cn.handle(head, onMessage)
+		}
 		if err != nil {
 			return err
-		}
-		cn.heard.Store(cn.opts.Clock.Now().UnixNano())
-		switch pk.FixedHeader.Type {
-		case packets.Publish:
-			if pk.FixedHeader.Qos == 1 {
-				ack := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: pk.PacketID}
-				if err := cn.send(ack.PubackEncode); err != nil {
-					return err
-				}
-			}
-			onMessage(pk.TopicName, pk.Payload)
-		case packets.Puback:
-			cn.mu.Lock()
-			delete(cn.flying, pk.PacketID)
-			if len(cn.flying) == 0 {
-				cn.flying = nil
-			}
-			cn.mu.Unlock()
-		case packets.Suback:
-			for _, code := range pk.ReasonCodes {
-				if code >= 0x80 {
-					cn.opts.Logger.Warn("broker refused a subscription", "client", cn.opts.ClientID, "code", code)
-				}
-			}
-		case packets.Pingresp:
-		default:
-			return fmt.Errorf("unexpected packet type %d from broker", pk.FixedHeader.Type)
 		}
 	}
 }
 
+// handle reads the rest of a packet, and does what it asks for.
+func (cn *conn) handle(head byte, onMessage func(string, []byte)) error {
+	pk, err := cn.rest(head)
+	if err != nil {
+		return err
+	}
+	cn.heard.Store(cn.opts.Clock.Now().UnixNano())
+	switch pk.FixedHeader.Type {
+	case packets.Publish:
+		if pk.FixedHeader.Qos == 1 {
+			ack := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}, PacketID: pk.PacketID}
+			if err := cn.send(ack.PubackEncode); err != nil {
+				return err
+			}
+		}
+		onMessage(pk.TopicName, pk.Payload)
+	case packets.Puback:
+		cn.mu.Lock()
+		delete(cn.flying, pk.PacketID)
+		if len(cn.flying) == 0 {
+			cn.flying = nil
+		}
+		cn.mu.Unlock()
+	case packets.Suback:
+		for _, code := range pk.ReasonCodes {
+			if code >= 0x80 {
+				cn.opts.Logger.Warn("broker refused a subscription", "client", cn.opts.ClientID, "code", code)
+			}
+		}
+	case packets.Pingresp:
+	default:
+		return fmt.Errorf("unexpected packet type %d from broker", pk.FixedHeader.Type)
+	}
+	return nil
+}
+
 // next reads and decodes one packet.
 func (cn *conn) next() (packets.Packet, error) {
-	pk := packets.Packet{ProtocolVersion: 4}
 	head, err := cn.br.ReadByte()
 	if err != nil {
-		return pk, err
+		return packets.Packet{}, err
 	}
+	return cn.rest(head)
+}
+
+// rest reads what follows the first byte of a packet, and decodes it.
+func (cn *conn) rest(head byte) (packets.Packet, error) {
+	pk := packets.Packet{ProtocolVersion: 4}
 	if err := pk.FixedHeader.Decode(head); err != nil {
 		return pk, fmt.Errorf("decoding packet header: %w", err)
 	}

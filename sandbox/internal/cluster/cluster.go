@@ -39,6 +39,9 @@ const (
 	Complete graph.Condition = "the cluster is complete"
 )
 
+// Populated is what the rest of a cluster may need that is to be complete only then.
+const Populated graph.Condition = "the Nodes of the bases are there"
+
 // Nodes are the nodes of a cluster whose nodes are containers of this machine.
 type Nodes interface {
 	// Load gives an image to every node. Call it when the cluster is Prepared; it waits for the nodes.

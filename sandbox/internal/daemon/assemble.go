@@ -317,6 +317,16 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
 		func(err error) { d.log.Error("a part of the sandbox ended", "part", "the fleet", "err", err) })
 	var prepared *fleet.Prepared // nil before it is, and once they have started
+	wait := graph.Step{Name: waitingForNodes(number), Needs: []graph.Condition{connected}, Run: func(ctx context.Context) error {
+		err := d.waitNodes(ctx, s)
+		if err == nil && a.populated != nil {
+			close(a.populated)
+		}
+		return err
+	}}
+	if a.populated == nil {
+		wait.Needs = append(wait.Needs, cluster.Complete)
+	}
 	return append(a.podsSteps(client, number), start,
 		graph.Step{Name: prepare, Needs: []graph.Condition{basesMayCome}, Gives: []graph.Condition{basesPrepared},
 			Run: func(ctx context.Context) (err error) {
@@ -341,8 +351,7 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 				return s.fleet.WaitConnected(ctx, members...)
 			},
 		},
-		graph.Step{Name: waitingForNodes(number), Needs: []graph.Condition{connected, cluster.Complete},
-			Run: func(ctx context.Context) error { return d.waitNodes(ctx, s) }},
+		wait,
 	)
 }
 

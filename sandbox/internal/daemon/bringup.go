@@ -43,7 +43,7 @@ const (
 //	   └─ the rest of the cluster ────────────────────────────────────────────────────────────────┘
 //
 // The bases connect when the controllers are ready and listen: what a base says on connecting, it
-// says once.
+// says once. Where they are a crowd, the rest of the cluster waits for their Nodes.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	config := r.Config
 	if config.Spec.Controller.Location == "" && EffectiveProvider(config) != v1alpha1.ProviderKind {
@@ -53,7 +53,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 		return err
 	}
 	c, err := d.o.open(clusterOptions{
-		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: d.crowded(config), note: steps.Note, log: d.log,
 	})
 	if err != nil {
 		return err
@@ -71,6 +71,15 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	})
 }
 
+// crowd is from how many bases on an embedded cluster is complete only when their Nodes are there. While 10,000 came, an
+// eighth of all processor time went into what Kubernetes' controller of EndpointSlices does for each new Node: it
+// looks at all of them.
+const crowd = 2000
+
+func (d *Daemon) crowded(config *v1alpha1.Sandbox) bool {
+	return EffectiveProvider(config) == v1alpha1.ProviderEmbedded && *config.Spec.Bases.Count >= d.o.crowd
+}
+
 // firstUp is what the steps of one bring-up share. Each field is written by one step, and read by
 // those that need what it gives.
 type firstUp struct {
@@ -81,6 +90,8 @@ type firstUp struct {
 	external *broker.External // the user's broker, if there is one
 	link     *broker.Link
 	ways     *mqttview.View
+	// populated is closed when the bases have their Nodes; nil where nothing of the cluster waits for that.
+	populated chan struct{}
 }
 
 // first are the steps before it is known where the controllers run.
@@ -96,6 +107,17 @@ func (b *firstUp) first() []graph.Step {
 				return undo(ctx)
 			}
 		}
+	}
+	if d.crowded(b.request.Config) {
+		b.populated = make(chan struct{})
+		all = append(all, graph.Step{Gives: []graph.Condition{cluster.Populated}, Run: func(ctx context.Context) error {
+			select {
+			case <-b.populated:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}})
 	}
 	linkNeeds := []graph.Condition{cluster.Answers}
 	if url := b.request.Config.Spec.Broker.URL; url != "" {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,8 @@ type Options struct {
 
 	// open makes the cluster; tests replace it. Default: by the provider.
 	open func(clusterOptions) (Cluster, error)
+	// crowd is from how many bases on the rest of a cluster waits for their Nodes; tests have few. Default: crowd.
+	crowd int
 }
 
 // Daemon runs one sandbox.
@@ -126,6 +129,7 @@ func New(o Options) *Daemon {
 	if o.open == nil {
 		o.open = openCluster
 	}
+	o.crowd = cmp.Or(o.crowd, crowd)
 	d := &Daemon{
 		o:         o,
 		log:       o.Logger,

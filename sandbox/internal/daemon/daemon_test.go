@@ -68,6 +68,7 @@ type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
 	adopted bool
+	late    bool
 
 	mu    sync.Mutex
 	calls []string
@@ -83,10 +84,14 @@ func (c *fakeCluster) call(name string) func(context.Context) error {
 }
 
 func (c *fakeCluster) Steps() []graph.Step {
+	var late []graph.Condition
+	if c.late {
+		late = append(late, cluster.Populated)
+	}
 	return graph.Chain(
 		graph.Step{Name: "Preparing", Run: c.call("prepare"), Gives: []graph.Condition{cluster.Prepared}, Undo: c.call("down")},
 		graph.Step{Name: "Starting API", Run: c.call("api"), Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Starting the rest", Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
+		graph.Step{Name: "Starting the rest", Needs: late, Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
 	)
 }
 func (c *fakeCluster) Part() component.Part { return component.None{} }
@@ -143,7 +148,11 @@ func newBench(t *testing.T) *bench {
 	listening := make(chan struct{})
 	d := New(Options{
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
-		open: func(clusterOptions) (Cluster, error) { return b.cluster, nil },
+		open: func(o clusterOptions) (Cluster, error) {
+			b.cluster.late = o.late
+			return b.cluster, nil
+		},
+		crowd: 3,
 	})
 	b.daemon = d
 	ctx, cancel := context.WithCancel(context.Background())
@@ -234,6 +243,9 @@ func components(s *control.Status) map[string]string {
 func TestUpAndDown(t *testing.T) {
 	b := newBench(t)
 	result, steps := b.up(request("good", 3))
+	if n := len(steps); n < 2 || steps[n-2] != "Waiting for 3 Nodes to be Ready" || steps[n-1] != "Starting the rest" {
+		t.Errorf("of a crowd the Nodes come first, and then the rest of the cluster; the steps ended so: %q", steps)
+	}
 	slices.Sort(steps) // what overlaps has no order
 	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API", "Starting broker",
 		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}

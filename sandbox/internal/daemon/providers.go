@@ -41,6 +41,8 @@ type clusterOptions struct {
 	config     *v1alpha1.Sandbox
 	programs   Programs
 	supervisor *supervise.Supervisor
+	// late says that what the Nodes of bases do not need starts when they are there, where that can be.
+	late bool
 	// note is told what a person should know.
 	note func(string)
 	log  *slog.Logger
@@ -94,6 +96,7 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		Supervisor: o.supervisor,
 		Durable:    o.config.Spec.Durable,
 		Speed:      o.config.Spec.Speed,
+		Late:       o.late,
 		Listen:     listen,
 		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
 		LogDir:     o.dir.Logs(),
