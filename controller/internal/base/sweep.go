@@ -19,6 +19,8 @@ type Probe struct {
 type Swept struct {
 	// Probes are the questions that are due now.
 	Probes []Probe
+	// Bases is how many there are.
+	Bases int
 	// Missed is how many bases missed a heartbeat since the last sweep.
 	Missed int
 	// News tells which blindness began or ended.
@@ -58,6 +60,7 @@ func (r *Registry) Sweep() Swept {
 			found.News = append(found.News, n)
 		}
 	}
+	found.Bases = len(r.bases)
 	r.mu.Unlock()
 	r.tell(changes)
 	return found

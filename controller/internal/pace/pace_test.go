@@ -62,7 +62,7 @@ var undivided = map[string][]string{
 	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost"},
 	"what somebody else's Lease says": {"vnode.Seen", "vnode.seeLease"},
 	"spares the API, the processor or somebody else's service work": {
-		"apiwait.pause", "controller.sweepAtMost", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
+		"apiwait.pause", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter",
 	},
