@@ -34,7 +34,6 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	want.Annotations[labels.Fence] = strconv.FormatInt(fence, 10)
 	fresh := s.node == nil
 	if fresh {
-		want.ManagedFields = clearedManagedFields
 		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return r.readAnew(ctx, s)
