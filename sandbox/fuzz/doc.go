@@ -16,6 +16,7 @@
 //	pool.go      the sandboxes that schedules run in
 //	growth.go    the memory of controllers over many schedules
 //	group.go     failures of the same kind
+//	kubernetes.go  what Kubernetes does by itself
 //	report.go    the files of a corpus
 //	html.go      a result as a page, with a map of the pairs of moves (index.html, index.css)
 //	junit.go     a result as JUnit XML

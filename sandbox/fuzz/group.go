@@ -75,6 +75,11 @@ func judge(r *scenario.Report) outcome {
 				break
 			}
 		}
+		if o.invariant == "requests" {
+			if why := takenTooSoon(run); why != "" {
+				return outcome{unclear: true, seen: why + ": " + o.seen}
+			}
+		}
 		return o
 	}
 	return outcome{}

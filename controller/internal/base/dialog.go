@@ -135,12 +135,14 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 			}
 			return got.answer, nil
 		case <-late.C():
-			// What cannot be sent now is sent when the pause is over once more: the base may be at it.
-			if !d.mayBeLost(identity, p) || d.Ask(ctx, identity, arklet.CommandQueryAllBiz) != nil {
-				late.Reset(pause)
+			if d.mayBeLost(identity, p) { // what cannot be asked now, or gets lost, is asked once more
+				_ = d.Ask(ctx, identity, arklet.CommandQueryAllBiz)
 			}
+			late.Reset(pause)
 		case <-p.done: // the answer is late, or lost: the next list tells
 			late.Reset(d.registry.opts.Speed.Of(overdue))
+		case <-p.missed:
+			late.Reset(d.registry.opts.Speed.Of(missedTwice))
 		case <-p.unseen:
 			if again != nil && !again() {
 				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNotAgain)

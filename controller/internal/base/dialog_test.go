@@ -327,15 +327,15 @@ func TestOldListSendsNothing(t *testing.T) {
 				d.Listed("a")
 			}
 			list(0)
-			for after, made := range map[time.Duration]time.Duration{11: 5, 12: 9, 13: 13} {
+			for after, made := range map[time.Duration]time.Duration{11: 5, 12: 9, 13: 13, 15: 15} {
 				time.AfterFunc(after*time.Second, func() { list(made * time.Second) })
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 17*time.Second)
 			defer cancel()
 			if _, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "1"}}, nil); !errors.Is(err, ErrNoAnswer) {
 				t.Error(err)
 			}
-			if diff := cmp.Diff([]time.Duration{0, 13 * time.Second}, sent); diff != "" {
+			if diff := cmp.Diff([]time.Duration{0, 15 * time.Second}, sent); diff != "" {
 				t.Errorf("clock ahead by %v: sent at (-want +got):\n%s", ahead, diff)
 			}
 		})
@@ -386,12 +386,12 @@ func TestSendsAgain(t *testing.T) {
 		sent    []time.Duration
 		want    arklet.Answer // zero: none within a minute
 	}{
-		"it got lost":                            {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false, seconds(0, 10), success},
-		"it got lost, and failed":                {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, false, seconds(0, 10), other},
-		"it is under way":                        {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 10), success},
+		"it got lost":                            {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false, seconds(0, 11), success},
+		"it got lost, and failed":                {tunnel.MQTT, none, map[int][]arklet.Answer{1: {other}}, nil, false, seconds(0, 11), other},
+		"it is under way":                        {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}}, map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 11), success},
 		"somebody else's is under way":           {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil, false, seconds(0), conflict},
 		"a list shows that it is under way":      {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
-		"the base says nothing":                  {tunnel.MQTT, none, nil, nil, false, seconds(0, 10, 30), arklet.Answer{}},
+		"the base says nothing":                  {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32), arklet.Answer{}},
 		"the controller may not act for a while": {tunnel.MQTT, none, nil, map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
 		"over HTTP the tunnel tells":             {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
 	} {
@@ -469,8 +469,57 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 		if !errors.Is(err, ErrNotAgain) {
 			t.Errorf("it ends with %v", err)
 		}
-		if diff := cmp.Diff([]time.Duration{0, 10 * time.Second}, sent); diff != "" {
+		if diff := cmp.Diff([]time.Duration{0, 11 * time.Second}, sent); diff != "" {
 			t.Errorf("sent at (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// What the lists that are asked for say decides when a request is sent again: one of them may overtake the request in
+// the base, and one may get lost.
+func TestListsThatAreAskedFor(t *testing.T) {
+	const lost = arklet.State("lost")
+	m := arklet.Module{Name: "biz1", Version: "1"}
+	for name, c := range map[string]struct {
+		lists []arklet.State // one after the other; the last one stays
+		sent  []time.Duration
+		took  time.Duration // zero: a minute, without an answer
+	}{
+		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0}, sendAgain + missedTwice + overdue},
+		"the first gets lost":             {[]arklet.State{lost, arklet.StateActivated}, []time.Duration{0}, 2*sendAgain + overdue},
+		"the second gets lost":            {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*sendAgain + missedTwice}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start, asked := time.Now(), 0
+				var sent []time.Duration
+				d := newDialog(func(d *Dialog, r arklet.Request) error {
+					if r.Command != arklet.CommandQueryAllBiz {
+						sent = append(sent, time.Since(start))
+						return nil
+					}
+					shows := c.lists[min(asked, len(c.lists)-1)]
+					if asked++; shows == lost {
+						return nil
+					}
+					all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
+					if shows != "" {
+						all = append(all, biz(m.Name, m.Version, shows))
+					}
+					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
+					d.Listed("a")
+					return nil
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := d.Do(ctx, "a", arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, nil)
+				if took := time.Since(start); (err == nil) != (c.took > 0) || err == nil && took != c.took {
+					t.Errorf("error %v after %v, want an answer after %v", err, took, c.took)
+				}
+				if diff := cmp.Diff(c.sent, sent); diff != "" {
+					t.Errorf("sent at (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }

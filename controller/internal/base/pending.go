@@ -16,15 +16,21 @@ const overdue = 5 * time.Second
 // the request has arrived: as long as a base's pause between two heartbeats (protocol 3.1).
 const sendAgain = 10 * time.Second
 
+// missedTwice is how long after a list that does not show a request another one is asked for. Only then is it
+// sent again: where both were held up on their way, a base may make its list before it takes the request up.
+const missedTwice = time.Second
+
 // pending is a question that waits for its answer.
 type pending struct {
 	answer chan reply
 	unseen chan struct{} // its request is to be sent again
 	done   chan struct{} // a list shows it done
+	missed chan struct{} // a list does not show that it has arrived
 	// look says that the next list tells whether the request has arrived, if it was made not before asked, by the
-	// clock of the base.
-	look  bool
-	asked time.Time
+	// clock of the base; misses is how many lists have not shown it.
+	look   bool
+	asked  time.Time
+	misses int
 	// sentAgain says that it has been sent more than once.
 	sentAgain bool
 	before    arklet.State // of the module in the base's list when it was asked; empty = it was not there
@@ -43,7 +49,7 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
 	}
-	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), done: make(chan struct{}, 1), before: before.State}
+	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), done: make(chan struct{}, 1), missed: make(chan struct{}, 1), before: before.State}
 	d.waiting[identity][q] = p
 	return p, func() {
 		d.mu.Lock()
@@ -63,6 +69,9 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if p.look { // the list that was asked for then is late, or lost
+		return true
+	}
 	p.look = true
 	if p.asked = s.ListedAt; !s.HeardAt.IsZero() { // both are of the last list; bases tell whole milliseconds
 		p.asked = s.ListedAt.Add(d.registry.opts.Clock.Since(s.HeardAt)).Truncate(time.Millisecond)
@@ -73,8 +82,8 @@ func (d *Dialog) mayBeLost(identity string, p *pending) bool {
 // Listed compares a base's new list with what it has been asked for. A request or its answer can be
 // lost on its way while the controller notices nothing, as when a base alone loses its connection
 // for a moment. If the lists of 5 s show that the operation was done, the last of them over MQTT asked for, whoever
-// waits gets a success that says so, and does not wait until his time is over. If there was no answer for 10 s and a list
-// that was asked for then shows the module as it was, the request is sent again, and again after twice the pause: a base does
+// waits gets a success that says so, and does not wait until his time is over. If there was no answer for 10 s and two lists
+// that were asked for then show the module as it was, the request is sent again, and again after twice the pause: a base does
 // nothing twice, since it refuses what it is at (protocol 4.8) and what it has done. What failed
 // shows in no list.
 func (d *Dialog) Listed(identity string) {
@@ -89,7 +98,15 @@ func (d *Dialog) Listed(identity string) {
 		m, _ := s.Module(q.module.Name, q.module.Version)
 		switch {
 		case p.look && m.State == p.before && !s.ListedAt.Before(p.asked):
-			p.look, p.sentAgain, p.shown = false, true, time.Time{}
+			p.look, p.shown = false, time.Time{}
+			if p.misses++; p.misses == 1 {
+				select {
+				case p.missed <- struct{}{}:
+				default:
+				}
+				continue
+			}
+			p.misses, p.sentAgain = 0, true
 			p.unseen <- struct{}{}
 		case !q.done(s, p.before):
 			p.shown = time.Time{}

@@ -429,6 +429,29 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 	})
 }
 
+// A jar that was installed and whose answer got lost is there: the next base may replace its own.
+func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
+	in(t, "the connection was lost", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", jar("1", "v0"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.hang = arklet.CommandInstallBiz })
+		w.setImage("p1", "v1")
+		w.pass(10 * time.Second)
+		w.base.with(func(b *fakeBase) {
+			b.hang = ""
+			b.install(arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/v1.jar"})
+		})
+		w.dialog.Lost("a", "the connection was lost")
+		synctest.Wait()
+		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before it is tried again
+		w.pass(time.Minute)
+		w.wantShow("p1", "Running Ready")
+		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+			t.Error("another base does not get the turn")
+		}
+	})
+}
+
 func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
 	var ts turns
 	noon := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)

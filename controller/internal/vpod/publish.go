@@ -222,14 +222,20 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 		return ok
 	})
 	defer func() { leave() }()
+	marked := false
 	for _, s := range steps {
 		v := byKey[s.Key]
 		if s.PreferDeletion {
 			if err := p.writer.preferDeletion(ctx, v.entry, v.pod); err != nil {
 				return false, err
 			}
+			marked = true
 			continue
 		}
+		if marked && p.gaps.elsewhere(p, v.pod.Namespace, key.module, v.pod.Spec.NodeName) {
+			return false, nil // since this Pod was marked: what turns Not Ready comes first again
+		}
+		marked = false
 		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
 			return false, err
 		}

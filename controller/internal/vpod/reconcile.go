@@ -129,11 +129,11 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
 			l.replacing = nil
 		}
+		s.replacing = l.replacing
+		do = s.next()                            // it forgets what failed and is there now
 		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
 			p.turns.leave(turnIn(views, key.module))
 		}
-		s.replacing = l.replacing
-		do = s.next()
 		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
 			p.publishers.trigger(key)
 		}

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
@@ -19,15 +22,18 @@ import (
 // elsewhere gives another base a Ready Pod of the module.
 func (w *world) elsewhere() {
 	w.t.Helper()
-	pod := &corev1.Pod{
+	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), podElsewhere(), metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pass(time.Second)
+}
+
+func podElsewhere() *corev1.Pod {
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "default", UID: types.UID("elsewhere"), Labels: map[string]string{labels.Component: labels.Module}},
 		Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}},
 		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
-	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	w.pass(time.Second)
 }
 
 func TestRollingUpdate(t *testing.T) {
@@ -58,6 +64,18 @@ func TestRollingUpdate(t *testing.T) {
 			if got := w.pod("old").Annotations[corev1.PodDeletionCost]; got != "-1" {
 				t.Errorf("the old Pod's deletion cost is %q, want -1", got)
 			}
+		})
+		in(t, name+": another base's turns Ready while the only Ready Pod is marked", Options{}, func(t *testing.T, w *world) {
+			w.base.with(func(b *fakeBase) { b.mode = m })
+			w.api.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if err := w.api.Tracker().Add(podElsewhere()); err != nil && !apierrors.IsAlreadyExists(err) {
+					t.Error(err)
+				}
+				time.Sleep(100 * time.Millisecond) // in the bubble: a slow API server
+				return false, nil, nil
+			})
+			roll(w)
+			wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
 		})
 	}
 	in(t, "default base over HTTP: the new version is switched to", Options{}, func(t *testing.T, w *world) {

@@ -1,0 +1,50 @@
+package fuzz
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/sandbox/scenario"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
+)
+
+// takenTooSoon tells when Kubernetes deleted the last Pod of a module that served, though its Deployment allows none
+// to be missing; empty = it did not. Its controller of Deployments goes by what the status of a ReplicaSet says of
+// Pods that are available, which may be older than the number of them that it has asked for since. A
+// Deployment that is rolled back while its old Pods begin to be deleted thus finds them there, and takes the new ones
+// away at once. Whoever runs the Pods can do nothing about it.
+// https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go, reconcileOldReplicaSets
+func takenTooSoon(run *scenario.Run) string {
+	for _, s := range run.Steps {
+		_, to, is := strings.Cut(s.Name, rollback+": ")
+		module, version, named := strings.Cut(to, " ")
+		if !is || !named {
+			continue
+		}
+		var state timeline.State
+		for _, e := range run.Timeline {
+			served := false
+			if e.Kind == timeline.Pod {
+				before := state.Pods.Get(e.Pod.PodKey())
+				served = before != nil && before.Serves()
+			}
+			state.Apply(e)
+			if !served || !e.Pod.Deleting || e.Time.Before(s.Started) || !strings.HasPrefix(e.Pod.Owner, "ReplicaSet/") || !e.Pod.Has(module) || e.Pod.Version(module) == version {
+				continue
+			}
+			if !serves(&state, module) {
+				return fmt.Sprintf("Kubernetes deleted Pod %s, the last one that served %s, when that was rolled back to %s", e.Pod.Name, module, version)
+			}
+		}
+	}
+	return ""
+}
+
+func serves(state *timeline.State, module string) bool {
+	for p := range state.Pods.All() {
+		if p.Has(module) && p.Serves() {
+			return true
+		}
+	}
+	return false
+}
