@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
-	"github.com/koupleless/koupsandbox/sandbox/timeline"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
 // serial is a run in sandboxes that each have one schedule at a time.

@@ -263,13 +263,13 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "wait-for-answer", What: "An answer that got lost is waited for until the base is next asked for its modules",
-		Rare: "bases are asked often, and an answer must be lost whose Pod goes before that",
+		Name: "ask-once", What: "A list that gets lost is not asked for again",
+		Rare: "bases are asked for their modules often, and an answer and a list must get lost one after the other",
 		Edits: []Edit{{
 			dialog,
-			`			late.Reset(d.registry.opts.Speed.Of(overdue))
-`,
-			``,
+			`			late.Reset(pause)
+		case <-p.done:`,
+			`		case <-p.done:`,
 		}},
 	},
 	{
