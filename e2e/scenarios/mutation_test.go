@@ -29,7 +29,7 @@ func TestMutations(t *testing.T) {
 	noticed(t, []broken{
 		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil, "regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
 		{"a command that got lost is not sent again", "never-send-again", nil, "lost-command", "the rollout ends"},
-		{"a list that got lost is not asked for again", "ask-once", nil, "regressions/list-lost-after-answer", "10 s after that list"},
+		{"a list that got lost is not asked for again", "ask-once", nil, "regressions/gone-after-lost-answer", "10 s after that list"},
 		{"bases are never asked for their modules", "no-lists", nil, "uninstalled-by-others", "truth"},
 		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update", "order"},
 		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
