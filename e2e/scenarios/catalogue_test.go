@@ -77,7 +77,7 @@ func TestCatalogue(t *testing.T) {
 
 // forgotten is for how long a base that ended may have a Node: one that spoke just before has it for a minute. A base
 // that a controller finds when it starts has it for two, and scenarios that set the controller's variables start it
-// again, just before their bases end, or when others have ended.
+// again, just before their bases end or when others have ended.
 const forgotten = 130 * time.Second
 
 // noNodeIsLeft waits until every Node of a base is that of a base that runs.
