@@ -123,6 +123,8 @@ func TestHabits(t *testing.T) {
 				cordoned = there
 			case "kubectl drain NODE", "kubectl uncordon NODE":
 				there = cordoned // the Pods may be on another Node
+			case "kubectl rollout restart deployment/DEPLOYMENT":
+				stayWherePodsAre(t)
 			}
 			args := there(strings.Fields(r.Command)[1:])
 			if r.Verdict == "refused" {
@@ -177,6 +179,33 @@ func current(t *testing.T) func([]string) []string {
 			list = append(list, names.Replace(w))
 		}
 		return list
+	}
+}
+
+// stayWherePodsAre keeps new Pods off the Nodes that have none, until the test ends.
+func stayWherePodsAre(t *testing.T) {
+	t.Helper()
+	_, all := typed(t.Context(), t, "get", "pods", "-l", "app="+deployment, "-o",
+		`jsonpath={range .items[*]}{.spec.nodeName} {.metadata.deletionTimestamp}{"\n"}{end}`)
+	var with []string
+	for line := range strings.Lines(all) {
+		if f := strings.Fields(line); len(f) == 1 { // it stays
+			with = append(with, f[0])
+		}
+	}
+	_, nodes := typed(t.Context(), t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+	for _, n := range strings.Fields(nodes) {
+		if slices.Contains(with, n) {
+			continue
+		}
+		if status, out := typed(t.Context(), t, "cordon", n); status != 0 {
+			t.Fatal(out)
+		}
+		t.Cleanup(func() {
+			if status, out := typed(context.WithoutCancel(t.Context()), t, "uncordon", n); status != 0 {
+				t.Error(out)
+			}
+		})
 	}
 }
 
