@@ -139,10 +139,8 @@ func (d *Dialog) Do(ctx context.Context, identity string, r arklet.Request, agai
 				_ = d.Ask(ctx, identity, arklet.CommandQueryAllBiz)
 			}
 			late.Reset(pause)
-		case <-p.done: // the answer is late, or lost: the next list tells
-			late.Reset(d.registry.opts.Speed.Of(overdue))
-		case <-p.missed:
-			late.Reset(d.registry.opts.Speed.Of(missedTwice))
+		case wait := <-p.sooner:
+			late.Reset(wait)
 		case <-p.unseen:
 			if again != nil && !again() {
 				return arklet.Answer{}, fmt.Errorf("%s of %s on base %q: %w", r.Command, q.module.Identity(), d.registry.Called(identity), ErrNotAgain)
@@ -182,10 +180,10 @@ func (d *Dialog) Answered(identity string, a arklet.Answer) bool {
 	return waiting && offer(p.answer, reply{answer: a})
 }
 
-// offer gives a reply to one who waits for a single one; false means that it has one already.
-func offer(c chan reply, r reply) bool {
+// offer gives something to one who waits for a single one; false means that it has one already.
+func offer[T any](c chan T, v T) bool {
 	select {
-	case c <- r:
+	case c <- v:
 		return true
 	default:
 		return false

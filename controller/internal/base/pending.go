@@ -24,8 +24,9 @@ const missedTwice = time.Second
 type pending struct {
 	answer chan reply
 	unseen chan struct{} // its request is to be sent again
-	done   chan struct{} // a list shows it done
-	missed chan struct{} // a list does not show that it has arrived
+	// sooner is when another list is to be asked for: one has shown it done while its answer is late or lost, or
+	// has not shown that it has arrived.
+	sooner chan time.Duration
 	// look says that the next list tells whether the request has arrived, if it was made not before asked, by the
 	// clock of the base; misses is how many lists have not shown it.
 	look   bool
@@ -49,7 +50,7 @@ func (d *Dialog) expect(identity string, q question) (p *pending, forget func(),
 	if d.waiting[identity] == nil {
 		d.waiting[identity] = map[question]*pending{}
 	}
-	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), done: make(chan struct{}, 1), missed: make(chan struct{}, 1), before: before.State}
+	p = &pending{answer: make(chan reply, 1), unseen: make(chan struct{}, 1), sooner: make(chan time.Duration, 1), before: before.State}
 	d.waiting[identity][q] = p
 	return p, func() {
 		d.mu.Lock()
@@ -100,10 +101,7 @@ func (d *Dialog) Listed(identity string) {
 		case p.look && m.State == p.before && !s.ListedAt.Before(p.asked):
 			p.look, p.shown = false, time.Time{}
 			if p.misses++; p.misses == 1 {
-				select {
-				case p.missed <- struct{}{}:
-				default:
-				}
+				offer(p.sooner, d.registry.opts.Speed.Of(missedTwice))
 				continue
 			}
 			p.misses, p.sentAgain = 0, true
@@ -112,10 +110,7 @@ func (d *Dialog) Listed(identity string) {
 			p.shown = time.Time{}
 		case p.shown.IsZero():
 			p.shown = now
-			select {
-			case p.done <- struct{}{}:
-			default:
-			}
+			offer(p.sooner, d.registry.opts.Speed.Of(overdue))
 		case now.Sub(p.shown) >= d.registry.opts.Speed.Of(overdue):
 			offer(p.answer, reply{answer: arklet.Answer{
 				Command: q.command, Module: q.module, PublishedAt: s.ListedAt, Code: arklet.CodeSuccess,

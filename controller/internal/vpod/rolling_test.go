@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,7 @@ func TestRollingUpdate(t *testing.T) {
 				if err := w.api.Tracker().Add(podElsewhere()); err != nil && !apierrors.IsAlreadyExists(err) {
 					t.Error(err)
 				}
-				time.Sleep(100 * time.Millisecond) // in the bubble: a slow API server
+				synctest.Wait() // until the controller has seen it
 				return false, nil, nil
 			})
 			roll(w)

@@ -268,8 +268,8 @@ var All = []Mutation{
 		Edits: []Edit{{
 			dialog,
 			`			late.Reset(pause)
-		case <-p.done:`,
-			`		case <-p.done:`,
+		case wait := <-p.sooner:`,
+			`		case wait := <-p.sooner:`,
 		}},
 	},
 	{

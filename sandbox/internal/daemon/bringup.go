@@ -52,14 +52,19 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	if err := d.saveConfig(config); err != nil {
 		return err
 	}
+	b := &firstUp{d: d, steps: steps, request: r}
+	var late []graph.Condition
+	if d.crowded(config) {
+		b.populated, late = make(chan struct{}), []graph.Condition{cluster.Populated}
+	}
 	c, err := d.o.open(clusterOptions{
-		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: d.crowded(config), note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: late, note: steps.Note, log: d.log,
 	})
 	if err != nil {
 		return err
 	}
 	d.show(clusterPart, c.Part())
-	b := &firstUp{d: d, steps: steps, request: r, cluster: c}
+	b.cluster = c
 	if err := d.graph.Add(b.first()...); err != nil {
 		return err
 	}
@@ -108,8 +113,7 @@ func (b *firstUp) first() []graph.Step {
 			}
 		}
 	}
-	if d.crowded(b.request.Config) {
-		b.populated = make(chan struct{})
+	if b.populated != nil {
 		all = append(all, graph.Step{Gives: []graph.Condition{cluster.Populated}, Run: func(ctx context.Context) error {
 			select {
 			case <-b.populated:

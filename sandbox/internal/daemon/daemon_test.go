@@ -68,7 +68,7 @@ type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
 	adopted bool
-	late    bool
+	late    []graph.Condition
 
 	mu    sync.Mutex
 	calls []string
@@ -84,14 +84,10 @@ func (c *fakeCluster) call(name string) func(context.Context) error {
 }
 
 func (c *fakeCluster) Steps() []graph.Step {
-	var late []graph.Condition
-	if c.late {
-		late = append(late, cluster.Populated)
-	}
 	return graph.Chain(
 		graph.Step{Name: "Preparing", Run: c.call("prepare"), Gives: []graph.Condition{cluster.Prepared}, Undo: c.call("down")},
 		graph.Step{Name: "Starting API", Run: c.call("api"), Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Starting the rest", Needs: late, Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
+		graph.Step{Name: "Starting the rest", Needs: c.late, Run: c.rest, Gives: []graph.Condition{cluster.Complete}},
 	)
 }
 func (c *fakeCluster) Part() component.Part { return component.None{} }

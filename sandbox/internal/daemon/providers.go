@@ -14,6 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
 	"github.com/koupleless/koupsandbox/sandbox/internal/container"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -41,8 +42,8 @@ type clusterOptions struct {
 	config     *v1alpha1.Sandbox
 	programs   Programs
 	supervisor *supervise.Supervisor
-	// late says that what the Nodes of bases do not need starts when they are there, where that can be.
-	late bool
+	// late is what the parts wait for that the Nodes of bases do not need, where they can.
+	late []graph.Condition
 	// note is told what a person should know.
 	note func(string)
 	log  *slog.Logger

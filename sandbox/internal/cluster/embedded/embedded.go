@@ -46,9 +46,9 @@ type Options struct {
 	Listen netip.AddrPort
 	// Speed divides the periods of the node lifecycle; 0 means 1.
 	Speed int
-	// Late starts kube-controller-manager and kube-scheduler when cluster.Populated holds. Of each Node that comes later
-	// the controller of EndpointSlices has a look at all Nodes.
-	Late bool
+	// Late is what kube-controller-manager and kube-scheduler wait for besides: for each Node that comes when they run, the controller
+	// of EndpointSlices looks at all Nodes. Default: nothing.
+	Late []graph.Condition
 	// Wipe throws the data of an earlier start away; false keeps it.
 	Wipe bool
 	// LogDir receives <component>.log; empty means Dir/logs.
@@ -128,15 +128,11 @@ func New(o Options) (*ControlPlane, error) {
 // kubeconfig works and Cluster may be used; the fourth waits for the default roles and the
 // controllers.
 func (c *ControlPlane) Steps() []graph.Step {
-	var late []graph.Condition
-	if c.o.Late {
-		late = append(late, cluster.Populated)
-	}
 	return graph.Chain(
 		graph.Step{Name: "Preparing certificates", Run: c.prepare, Gives: []graph.Condition{cluster.Prepared}, Undo: c.Down},
 		graph.Step{Name: "Starting etcd", Run: c.startEtcd},
 		graph.Step{Name: "Starting kube-apiserver", Run: c.startAPIServer, Gives: []graph.Condition{cluster.Answers}},
-		graph.Step{Name: "Starting kube-controller-manager and kube-scheduler", Needs: late, Run: c.startControllers, Gives: []graph.Condition{cluster.Complete}},
+		graph.Step{Name: "Starting kube-controller-manager and kube-scheduler", Needs: c.o.Late, Run: c.startControllers, Gives: []graph.Condition{cluster.Complete}},
 	)
 }
 
