@@ -103,10 +103,15 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		byKey[string(v.uid)] = v
 		pods = append(pods, handover.Pod{Key: string(v.uid), IsReady: isReady(&before), Ready: isReady(&target), Yields: gaveWay(&target)})
 	}
-	// What its workload does not want any more turns Ready beside no other version that is wanted.
+	// Beside another version's Pod that stays Ready, none turns Ready that its workload does not want any
+	// more, nor one whose version is yet to come again.
 	pods = slices.DeleteFunc(pods, func(up handover.Pod) bool {
-		return !up.IsReady && up.Ready && byKey[up.Key].outdated && slices.ContainsFunc(pods, func(stays handover.Pod) bool {
-			return stays.IsReady && stays.Ready && !byKey[stays.Key].outdated && byKey[stays.Key].module.Version != byKey[up.Key].module.Version
+		v := byKey[up.Key]
+		biz, _ := b.Module(key.module, v.module.Version)
+		return !up.IsReady && up.Ready && slices.ContainsFunc(pods, func(stays handover.Pod) bool {
+			beside := byKey[stays.Key]
+			return stays.IsReady && stays.Ready && beside.module.Version != v.module.Version &&
+				(v.outdated && !beside.outdated || biz.State != arklet.StateActivated)
 		})
 	})
 	pods = slices.DeleteFunc(pods, func(down handover.Pod) bool {

@@ -49,6 +49,22 @@ func TestARolloutIsTakenBack(t *testing.T) {
 	}
 }
 
+// A rollout is taken back, and the version that is wanted again takes its time to come: its Pod turns
+// Ready only then, for the other one serves.
+func TestARolloutIsTakenBackSlowly(t *testing.T) {
+	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
+		w.elsewhere()
+		w.halfWay(activateNew)
+		w.base.with(func(b *fakeBase) { b.delay = 5 * time.Second })
+		before := len(w.readiness())
+		w.wants("1")
+		w.pass(4 * time.Second)
+		wantDiff(t, "readiness meanwhile", []string{}, w.readiness()[before:])
+		w.pass(20 * time.Second)
+		wantDiff(t, "order", []string{"new=NotReady", "old=Ready"}, w.readiness()[before:])
+	})
+}
+
 // A rollout is taken back during the install: the base switches to what nobody wants any more, and the
 // old Pod stays Ready meanwhile. The new one does not turn Ready beside it.
 func TestARolloutIsTakenBackDuringTheInstall(t *testing.T) {
