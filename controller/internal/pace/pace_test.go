@@ -55,7 +55,7 @@ var undivided = map[string][]string{
 		"controller.minLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
 	},
 	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
-	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline"},
+	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "vpod.yieldAfter"},
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
 		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.timeout",
 	},

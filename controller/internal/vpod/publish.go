@@ -131,7 +131,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 	}
 	p.noteDrain(key)
 	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Yields }) {
-		wait.within(p.opts.Speed.Of(yieldAfter))
+		wait.within(yieldAfter)
 	}
 	return wait.d, nil
 }
@@ -151,7 +151,8 @@ func (p *Provider) untilListed(ctx context.Context, views []view, b base.Snapsho
 // yieldAfter is how long a Pod stays Ready beside the one that serves in its place. Its workload
 // deletes it within that time, and its status is written but once. If a release comes at that moment,
 // the workload deletes the newer one instead: the older one would be Not Ready, and kube-proxy, for
-// which both are one address, takes that for the state of the base.
+// which both are one address, takes that for the state of the base. It is the time that the workload's
+// controller takes, whatever the speed is.
 const yieldAfter = time.Second
 
 // yieldsIn says how long a Pod stays Ready yet that only yields to another one.
@@ -165,7 +166,7 @@ func (p *Provider) yieldsIn(down handover.Pod, pods []handover.Pod, byKey map[st
 			since = v.readySince
 		}
 	}
-	return since.Add(p.opts.Speed.Of(yieldAfter)).Sub(now)
+	return since.Add(yieldAfter).Sub(now)
 }
 
 // switchedFor is how long a Pod stays Ready at most after its base has switched to a version that no

@@ -79,6 +79,17 @@ func TestRollingUpdate(t *testing.T) {
 			wantDiff(t, "order", []string{"old=Ready", "old=NotReady", "new=Ready"}, w.readiness())
 		})
 	}
+	in(t, "the only Ready Pod yields after a second at any speed", Options{Speed: 10}, func(_ *testing.T, w *world) {
+		w.base.with(func(b *fakeBase) { b.mode = activateNew })
+		w.create("old", container("biz1", "1"))
+		w.pass(2 * time.Second)
+		w.create("new", container("biz1", "2"))
+		w.pass(700 * time.Millisecond)
+		w.wantShow("new", "Running Ready")
+		w.wantShow("old", "Running Ready")
+		w.pass(700 * time.Millisecond)
+		w.wantShow("old", "Running BizDeactivate")
+	})
 	in(t, "default base over HTTP: the new version is switched to", Options{}, func(t *testing.T, w *world) {
 		w.overHTTP()
 		w.base.with(func(b *fakeBase) { b.mode = keepOld })
