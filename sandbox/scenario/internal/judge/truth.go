@@ -193,14 +193,19 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 		}
 		b, ended := w.Bases.Get(k.base), w.ended(k.base)
 		missing, names := missing(b, p)
-		l := c.open[k]
 		if missing == "" {
 			c.close(k, e)
 			continue
 		}
+		bare := !servesAll(b, p)
+		l, own := c.open[k], c.open[claim{"", k.pod, k.uid, k.base}]
+		if l != nil && bare && l.bare.since.IsZero() && !ended { // what served in its place has gone: that has a cause of its own
+			c.close(k, e)
+			l, own = nil, nil
+		}
 		if l == nil {
 			l = &mismatch{claim: k, from: now, missing: missing, modules: names}
-			if own := c.open[claim{"", k.pod, k.uid, k.base}]; own != nil {
+			if own != nil {
 				l.cause = own.cause
 			} else if !ended {
 				l.vanished = c.wentSince(k.base, names, now.Add(-e.Late))
@@ -210,7 +215,7 @@ func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(clai
 		if ended && !l.silent {
 			l.ended, l.silent, l.known = true, true, now.Add(o.silent())
 		}
-		l.bare.note(!servesAll(b, p), now)
+		l.bare.note(bare, now)
 		l.overtaken.note(w.overtaken(b, p), now)
 	}
 }

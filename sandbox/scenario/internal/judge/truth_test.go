@@ -123,6 +123,19 @@ var truthCases = map[string]checkCase{
 		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 5.001s, where another version serves"}, nil,
 			"1 time something became Ready; Ready without its module 1 time, the longest 5.001s" + allowed, nil},
 	},
+	"truth: what serves in its place is gone by itself": {
+		check: Truth, events: script(up, switched(1000, "a"), removed(1200, "2@a"), lost(1250, "a"), vpod(1300, "p1", "1@a")),
+		want: want{1, nil, []string{
+			"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 200ms, where another version serves",
+			"1.2s a p1: Pod p1 is Ready, and a has no active biz:1 for 100ms, in which 1 request was lost (the controller could know within 17.5s)",
+		}, "1 time something became Ready; Ready without its module 2 times, the longest 200ms" + allowed, nil},
+	},
+	"truth: what serves in its place is uninstalled": {
+		check: Truth, events: script(up, switched(1000, "a"), uninstalled(1200, "2@a"), lost(1250, "a"), vpod(1300, "p1", "1@a")),
+		want: want{1, []string{"1.2s a p1: Pod p1 is Ready, and a has no active biz:1 for 100ms, in which 1 request was lost"},
+			[]string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 200ms, where another version serves"},
+			"1 time something became Ready; Ready without its module 2 times, the longest 200ms" + allowed, nil},
+	},
 	"truth: overtaken, while an install takes long": {
 		check: Truth, events: script(up, vpod(900, "p2", "2@a"), switched(1000, "a"), vpod(1000, "p2", "2@a", "deleting"), vpod(36_000, "p1", "1@a")),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 35s, where another version serves"},
@@ -140,8 +153,9 @@ var truthCases = map[string]checkCase{
 	},
 	"truth: after a while no version serves": {
 		check: Truth, events: script(up, switched(1000, "a"), uninstalled(1500, "2@a"), vpod(2501, "p1", "1@a")),
-		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.501s"}, nil,
-			"1 time something became Ready; Ready without its module 1 time, the longest 1.501s" + allowed, nil},
+		want: want{1, []string{"1.5s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.001s"},
+			[]string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 500ms, where another version serves"},
+			"1 time something became Ready; Ready without its module 2 times, the longest 1.001s" + allowed, nil},
 	},
 	"truth: the controller is away": {
 		check: Truth, events: script(up, component(500, "module-controller", "exited"), uninstalled(1000, "1@a"), component(3000, "module-controller", "running"), vpod(53_500, "p1", "1@a")),
