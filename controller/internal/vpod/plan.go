@@ -379,7 +379,14 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 	}
 	left := p.idle.Add(s.drain).Sub(s.now)
 	if leaves {
-		left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)
+		left = s.leavesIn(l)
+	}
+	if s.answers(biz) { // also those that come by the Pods of other versions
+		for _, other := range s.leaving {
+			if other.served {
+				left = max(left, s.leavesIn(other))
+			}
+		}
 	}
 	way, kept := s.deactivatedSuccessor(biz)
 	left = max(left, s.worksFor(biz))
@@ -400,6 +407,11 @@ func (s *situation) unwanted(version, serves string, wait *soonest) step {
 		return step{do: makeWay, module: m, way: way}
 	}
 	return step{do: doUninstall, module: m}
+}
+
+// leavesIn is for how long requests may yet come by Pods that are being deleted.
+func (s *situation) leavesIn(l departure) time.Duration {
+	return s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)
 }
 
 // intrudes says whether requests come to a version beside the newest one that is wanted and active, on a base that

@@ -390,6 +390,37 @@ func TestAnIntruderIsNotDrained(t *testing.T) {
 	}
 }
 
+// All Pods of a base go, and the version that answers came when its own Pod was leaving already: requests come to it by
+// the Pod of the version that it has taken the place of.
+func TestWhatAnswersIsDrainedOfThePodsOfOtherVersions(t *testing.T) {
+	now := time.Now()
+	gone := step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2"}}
+	for name, c := range map[string]struct {
+		served bool // the Pod of version 1
+		since  time.Duration
+		state  arklet.State // of version 2
+		want   step
+	}{
+		"it was Ready until now":        {true, 0, arklet.StateActivated, step{wait: 2 * time.Second}},
+		"it was Ready a while ago":      {true, -2 * time.Second, arklet.StateActivated, gone},
+		"it was never Ready":            {false, 0, arklet.StateActivated, gone},
+		"what its Pod had does not run": {true, 0, arklet.StateBroken, gone},
+	} {
+		s := situation{
+			now: now, name: "m", drain: 2 * time.Second, failed: map[attempt]failure{},
+			leaving: map[string]departure{"1": {since: now.Add(c.since), served: c.served}, "2": {since: now.Add(-2 * time.Second)}},
+			placed:  map[string]*placement{"2": {}},
+			list: map[string]arklet.Biz{
+				"1": {Name: "m", Version: "1", State: arklet.StateDeactivated, Latest: arklet.Record{At: now, Reason: reasonSwitched}},
+				"2": {Name: "m", Version: "2", State: c.state, Latest: arklet.Record{At: now}},
+			},
+		}
+		if got := s.next(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // Where all versions are active, the one that answers stays for the newest that is wanted, long after its drain, unless
 // that can't be had.
 func TestWhatAnswersStaysForTheNewest(t *testing.T) {
