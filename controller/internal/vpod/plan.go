@@ -142,8 +142,9 @@ const sameAgain = 5 * time.Minute
 //   - The newest Pod's version is made active, or, while that can't be had, the next older one's.
 //   - An active version is not uninstalled while another one that a Pod wants is on its way: it is
 //     switched, or installed, first. The base goes from one to the other directly.
-//   - What Pods had put there and none wants any more is uninstalled once it is drained; what came when
-//     they were leaving already, beside the version that serves, at once.
+//   - What Pods had put there and none wants any more is uninstalled once it is drained; the version that
+//     requests come to, once all Pods that leave are. What came when they were leaving already, beside the
+//     version that serves, goes at once.
 //   - What requests have gone from to another version is uninstalled once those that it works on have had the time of
 //     a drain.
 //   - What no Pod ever asked for is left alone.
