@@ -21,7 +21,8 @@ import (
 //     when it is back under its identity, within Options.listed of its first word.
 //
 // An endpoint that turns ready while its Pod is Ready without the module counts from the same moment
-// as the Pod: Kubernetes makes endpoints of what Pods say, at its own pace.
+// as the Pod: Kubernetes makes endpoints of what Pods say, at its own pace. So a request that is lost after the Pod has
+// turned Not Ready is none of the controller's, unless its command took the module away.
 //
 // It is a violation if it goes on for longer than Options.TruthWithin from then, or, as long as
 // another version serves, than Options.SwitchWithin, and than overtakenFor besides where no Pod that

@@ -58,6 +58,18 @@ var truthCases = map[string]checkCase{
 			"1.2s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1.81s, in which 1 request was lost, since its process ended (the controller could know within 17.4s)",
 		}, "2 times something became Ready, always with its module; where a process ended, up to 2s" + allowedEnded, nil},
 	},
+	"truth: the Pod turns Not Ready in time, and its endpoint follows": {
+		check: Truth, events: script(up, endpoints(50, "p1@a"), host(1000, "a", "down"), host(1100, "a", "ready"), vpod(18_000, "p1", "1@a"), lost(18_800, "a"), endpoints(19_000)),
+		want: want{2, nil, []string{
+			"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 17s, since its process ended (the controller could know within 17.6s)",
+			"1s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 18s, in which 1 request was lost, since its process ended (the controller could know within 17.6s)",
+		}, "2 times something became Ready, always with its module; where a process ended, up to 18s" + allowedEnded, nil},
+	},
+	"truth: a command takes the module of an endpoint": {
+		check: Truth, events: script(up, endpoints(50, "p1@a"), vpod(990, "p1", "1@a"), uninstalled(1000, "1@a"), lost(1100, "a"), endpoints(1200)),
+		want: want{2, []string{"1s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 200ms, in which 1 request was lost"}, nil,
+			"2 times something became Ready; Ready without its module 1 time, the longest 200ms" + allowed, nil},
+	},
 	"truth: an endpoint is made when the base has lost its module": {
 		check: Truth, events: script(up, uninstalled(1000, "1@a"), endpoints(1500, "p1@a"), vpod(1900, "p1", "1@a"), endpoints(2600)),
 		want: want{2, []string{"1.5s a p1: the endpoint of Pod p1 in Service svc is ready, and a has no active biz:1 for 1.1s"},

@@ -48,9 +48,28 @@ func (c *truthCheck) long(w *world, l *mismatch, known, to time.Time, o *Options
 	return counted > o.SwitchWithin+overtaken || counted > o.TruthWithin && l.bare.within(known, to) > o.TruthWithin
 }
 
-// harmful tells whether requests were lost by it, and no outage.
+// harmful tells whether requests were lost by it, and no outage. Where a controller had to find out by itself, an
+// endpoint counts no longer than its Pod.
 func (c *truthCheck) harmful(w *world, l *mismatch, known, to time.Time) bool {
+	if l.service != "" && known.After(l.from) {
+		to = earlier(to, c.podUntil(l))
+	}
 	return c.lostIn(l, known, to) > 0 && w.outages.countable(l.base, known, to) == to.Sub(known)
+}
+
+// podUntil is until when the Pod of an endpoint said the same as that.
+func (c *truthCheck) podUntil(l *mismatch) time.Time {
+	own := claim{"", l.pod, l.uid, l.base}
+	if c.open[own] != nil {
+		return l.to
+	}
+	until := l.from
+	for i := range c.mismatches {
+		if m := &c.mismatches[i]; m.claim == own && m.from.Before(l.to) && m.to.After(until) {
+			until = m.to
+		}
+	}
+	return until
 }
 
 // lostIn counts the requests for what is missing that were lost on the base within a time.
