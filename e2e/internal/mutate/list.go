@@ -331,9 +331,14 @@ var All = []Mutation{
 	{
 		Name: "no-drain", What: "A module goes while requests to it may be under way",
 		Edits: []Edit{
-			{plan, `left = s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)`, `left = 0`},
+			{plan, `return s.drains(l.since, max(s.drain, l.preStop), l.quiet, l.until)`, `return 0`},
 			{plan, `	left = max(left, s.worksFor(biz))`, ``},
 		},
+	},
+	{
+		Name: "drain-alone", What: "The version that answers goes while requests come to it by the Pod of another",
+		Rare:  "a Pod must go while its version is being installed, and the one before it just after that",
+		Edits: []Edit{{plan, `	if s.answers(biz) { // also`, `	if s.answers(biz) && s.name == "" { // also`}},
 	},
 	{
 		Name: "believe-the-drain", What: "A module goes after MODULE_DRAIN though a Service still sends requests to its Pod",
