@@ -106,9 +106,12 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 	// Beside another version's Pod that stays Ready, none turns Ready that its workload does not want any
 	// more, nor one whose version is yet to come again.
 	pods = slices.DeleteFunc(pods, func(up handover.Pod) bool {
+		if up.IsReady || !up.Ready {
+			return false
+		}
 		v := byKey[up.Key]
 		biz, _ := b.Module(key.module, v.module.Version)
-		return !up.IsReady && up.Ready && slices.ContainsFunc(pods, func(stays handover.Pod) bool {
+		return slices.ContainsFunc(pods, func(stays handover.Pod) bool {
 			beside := byKey[stays.Key]
 			return stays.IsReady && stays.Ready && beside.module.Version != v.module.Version &&
 				(v.outdated && !beside.outdated || biz.State != arklet.StateActivated)
