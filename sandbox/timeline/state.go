@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -32,9 +33,10 @@ type State struct {
 	// Streams of requests that have lost some, by name.
 	Streams Table[StreamStatus]
 
-	hosts    Table[string] // bases by the names of their Nodes
-	pods     int           // that were ever seen
-	unplaced int           // Pods on a Node whose base is not known
+	hosts    Table[string]   // bases by the names of their Nodes
+	on       Table[[]string] // keys of Pods, by the base that they are on
+	pods     int             // that were ever seen
+	unplaced int             // Pods on a Node whose base is not known
 }
 
 // Copy returns a State of its own with the same content. It takes the time of a dozen words,
@@ -43,7 +45,7 @@ type State struct {
 func (s *State) Copy() *State {
 	return &State{
 		Bases: s.Bases.copy(), Pods: s.Pods.copy(), Nodes: s.Nodes.copy(), Services: s.Services.copy(), Components: s.Components.copy(),
-		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), pods: s.pods, unplaced: s.unplaced,
+		Faults: s.Faults.copy(), Streams: s.Streams.copy(), hosts: s.hosts.copy(), on: s.on.copy(), pods: s.pods, unplaced: s.unplaced,
 	}
 }
 
@@ -161,7 +163,7 @@ func (s *State) host(node, base string) {
 		if p.Base == "" && p.Node == node {
 			known := *p
 			known.Base = base
-			s.Pods.put(key, &known)
+			s.putPod(key, &known)
 			s.unplaced--
 		}
 	}
@@ -184,7 +186,7 @@ func (s *State) pod(e Event) {
 	}
 	switch {
 	case e.Pod.Gone:
-		s.Pods.put(key, nil)
+		s.putPod(key, nil)
 		return
 	case before == nil:
 		s.pods++
@@ -205,7 +207,58 @@ func (s *State) pod(e Event) {
 	if p.unplaced() {
 		s.unplaced++
 	}
+	s.putPod(key, p)
+}
+
+// putPod makes a Pod that of its key, and files it under its base; nil = there is none any more.
+func (s *State) putPod(key string, p *PodStatus) {
+	was, is := baseOf(s.Pods.Get(key)), baseOf(p)
 	s.Pods.put(key, p)
+	if was == is {
+		return
+	}
+	if was != "" {
+		s.file(was, func(keys []string) []string { return slices.DeleteFunc(keys, func(k string) bool { return k == key }) })
+	}
+	if is != "" {
+		s.file(is, func(keys []string) []string { return append(keys, key) })
+	}
+}
+
+// file changes which Pods are on a base. A copy of the State keeps what it has.
+func (s *State) file(base string, change func([]string) []string) {
+	var keys []string
+	if before := s.on.Get(base); before != nil {
+		keys = slices.Clone(*before)
+	}
+	if keys = change(keys); len(keys) == 0 {
+		s.on.put(base, nil)
+		return
+	}
+	s.on.put(base, &keys)
+}
+
+func baseOf(p *PodStatus) string {
+	if p == nil {
+		return ""
+	}
+	return p.Base
+}
+
+// PodsOn returns the Pods on a base in the order in which they came there. The State must not change while they
+// are looked at.
+func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
+	return func(yield func(*PodStatus) bool) {
+		keys := s.on.Get(base)
+		if keys == nil {
+			return
+		}
+		for _, key := range *keys {
+			if !yield(s.Pods.Get(key)) {
+				return
+			}
+		}
+	}
 }
 
 func (s *State) node(e Event) {

@@ -63,8 +63,10 @@ type Options struct {
 
 const (
 	defaultMaxLevel = 3
-	// workers is how many Nodes and Leases are written at once.
-	workers = 48
+	// workers is how many Nodes and Leases are written at once: enough to renew those of ten thousand bases in time
+	// (nodeLeaseEvery) with an API server that takes a quarter of a second for each write, beside a release. One that
+	// is late makes its Node Not Ready, and has a DaemonSet delete the Pod there.
+	workers = 144
 	// afterConflict is when a Node is looked at again that somebody else wrote.
 	afterConflict = 20 * time.Millisecond
 	// retryAtMost is the longest pause between two attempts to write a Node.

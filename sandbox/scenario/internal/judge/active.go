@@ -32,8 +32,8 @@ import (
 // command has an answer or is given up. No other fault takes a module away by itself: what an error
 // or a delay makes of a rollout counts.
 type activeCheck struct {
-	tracks map[track]*served
-	ever   map[track]struct{} // that have been looked at
+	tracks map[string]map[string]*served // by base and module
+	ever   map[track]struct{}            // that have been looked at
 	found  []*gap
 	// overlaps are the times in which the old and the new version were both active.
 	overlaps []time.Duration
@@ -69,9 +69,9 @@ type gap struct {
 
 func (c *activeCheck) note(w *world, e change, o *Options) {
 	if c.tracks == nil {
-		c.tracks, c.ever = map[track]*served{}, map[track]struct{}{}
+		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
 	}
-	c.overdue(w, e.Time)
+	c.overdue(w, cmp.Or(e.Base, baseOf(e.pod)), e.Time)
 	defer c.bind(w, e, o)
 	switch e.Kind {
 	case timeline.Fault:
@@ -91,11 +91,9 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 		default:
 			return
 		}
-		for t, s := range c.tracks {
-			if t.base == e.Base {
-				clear(s.active)
-				c.look(w, t, e, o, true)
-			}
+		for module, s := range c.tracks[e.Base] {
+			clear(s.active)
+			c.look(w, track{e.Base, module}, e, o, true)
 		}
 	case timeline.Module:
 		c.module(w, e, o)
@@ -105,7 +103,7 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 		}
 		for _, m := range e.pod.Modules {
 			t := track{e.pod.Base, m.Name}
-			s := c.tracks[t]
+			s := c.tracks[t.base][t.module]
 			if s == nil {
 				continue
 			}
@@ -121,8 +119,8 @@ func (c *activeCheck) note(w *world, e change, o *Options) {
 
 // back notes that a base whose process had ended speaks again.
 func (c *activeCheck) back(e change, o *Options) {
-	for t, s := range c.tracks {
-		if g := s.gap; t.base == e.Base && g != nil && g.excused && g.since.IsZero() {
+	for _, s := range c.tracks[e.Base] {
+		if g := s.gap; g != nil && g.excused && g.since.IsZero() {
 			g.since, g.within = e.Time, o.listed()+o.TruthWithin
 		}
 	}
@@ -133,12 +131,13 @@ func (c *activeCheck) bind(w *world, e change, o *Options) {
 	if e.Kind != timeline.Pod && e.Kind != timeline.Base {
 		return
 	}
-	for t, s := range c.tracks {
+	base := cmp.Or(e.Base, baseOf(e.pod))
+	for module, s := range c.tracks[base] {
 		g := s.gap
-		if t.base != cmp.Or(e.Base, baseOf(e.pod)) || g == nil || !g.excused {
+		if g == nil || !g.excused {
 			continue
 		}
-		is := w.wantedNow(t.base, t.module)
+		is := w.wantedNow(base, module)
 		if is && !g.bound && !g.since.IsZero() && !g.idle {
 			g.since, g.within = e.Time, o.listed()+o.TruthWithin
 		}
@@ -155,17 +154,17 @@ func baseOf(p *timeline.PodStatus) string {
 
 // began notes that an installation has begun, or, without a module, that a fault has struck.
 func (c *activeCheck) began(on track, now time.Time, o *Options) {
-	for t, s := range c.tracks {
-		if g := s.gap; t.base == on.base && (on.module == "" || t.module == on.module) && g != nil && !g.since.IsZero() {
+	for module, s := range c.tracks[on.base] {
+		if g := s.gap; (on.module == "" || module == on.module) && g != nil && !g.since.IsZero() {
 			g.since, g.within = now, o.InstallWithin
 		}
 	}
 }
 
-// overdue notes where no installation has begun in time.
-func (c *activeCheck) overdue(w *world, now time.Time) {
-	for t, s := range c.tracks {
-		if g := s.gap; g != nil && g.excused && g.bound && !g.since.IsZero() && w.outages.countable(t.base, g.since, now) > g.within {
+// overdue notes where on a base no installation has begun in time.
+func (c *activeCheck) overdue(w *world, base string, now time.Time) {
+	for _, s := range c.tracks[base] {
+		if g := s.gap; g != nil && g.excused && g.bound && !g.since.IsZero() && w.outages.countable(base, g.since, now) > g.within {
 			g.idle = true
 		}
 	}
@@ -206,14 +205,16 @@ func (c *activeCheck) withdraw(s *served, e change, o *Options) {
 
 func (c *activeCheck) module(w *world, e change, o *Options) {
 	t := track{e.Base, e.Module}
-	s := c.tracks[t]
+	s := c.tracks[t.base][t.module]
 	if timeline.ModuleState(e.State) == timeline.ModuleResolved {
 		c.began(t, e.Time, o)
 	}
 	if timeline.ModuleState(e.State) == timeline.ModuleActivated {
 		if s == nil {
-			s = &served{active: map[string]time.Time{}}
-			c.tracks[t], c.ever[t] = s, struct{}{}
+			if s = (&served{active: map[string]time.Time{}}); c.tracks[t.base] == nil {
+				c.tracks[t.base] = map[string]*served{}
+			}
+			c.tracks[t.base][t.module], c.ever[t] = s, struct{}{}
 		}
 		if _, ok := s.active[e.Version]; !ok {
 			s.active[e.Version] = e.Time
@@ -235,7 +236,7 @@ func (c *activeCheck) module(w *world, e change, o *Options) {
 
 // look opens, closes and judges the gap of a track.
 func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) {
-	s, now := c.tracks[t], e.Time
+	s, now := c.tracks[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
 		if g := s.gap; g != nil && now.Equal(g.from) && !g.excused {
@@ -262,7 +263,7 @@ func (c *activeCheck) look(w *world, t track, e change, o *Options, ended bool) 
 	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, o, now):
 		g.free = false
 	case g.free && wanted:
-		delete(c.tracks, t) // a first installation begins
+		delete(c.tracks[t.base], t.module) // a first installation begins
 	case !g.free && !wanted:
 		switch meant := !g.from.Before(now.Add(-e.Late)); { // the Pod's deletion may have come first
 		case !meant || g.excused:
@@ -291,8 +292,8 @@ func (s *served) justBound(w *world, g *gap, o *Options) bool {
 		return false
 	}
 	deleted := w.ending[s.last.PodKey()]
-	for p := range w.Pods.All() {
-		if p.Base != g.base || !p.Wants(g.module) {
+	for p := range w.PodsOn(g.base) {
+		if !p.Wants(g.module) {
 			continue
 		}
 		bound := w.bound[p.PodKey()]
@@ -319,7 +320,6 @@ func (s *served) replacedBy(w *world, p *timeline.PodStatus, g *gap, o *Options,
 func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.ever), Figures: map[string]float64{}}
 	var longest, longestExcused time.Duration
-	c.overdue(w, end)
 	add := func(g gap, open bool) {
 		v := Violation{
 			Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
@@ -349,11 +349,14 @@ func (c *activeCheck) result(w *world, end time.Time, o *Options) Result {
 		r.Doubtful = append(r.Doubtful, Violation{Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
 			Message: fmt.Sprintf("%s has no active version of %s for %v; its Pod may have been deleted before, for the watch was late", g.base, g.module, brief(g.to.Sub(g.from)))})
 	}
-	for _, s := range c.tracks {
-		if g := s.gap; g != nil && !g.free {
-			last := *g
-			last.to = end
-			add(last, true)
+	for base, modules := range c.tracks {
+		c.overdue(w, base, end)
+		for _, s := range modules {
+			if g := s.gap; g != nil && !g.free {
+				last := *g
+				last.to = end
+				add(last, true)
+			}
 		}
 	}
 	r.Violations, r.Doubtful, r.Excused = sorted(r.Violations), sorted(r.Doubtful), sorted(r.Excused)

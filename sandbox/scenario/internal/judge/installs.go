@@ -18,7 +18,7 @@ import (
 // meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
 // away later had the answer: a controller that comes back asks before it commands.
 type installCheck struct {
-	lives    map[install]*life
+	lives    map[string]map[timeline.ModuleRef]*life // by base
 	installs int
 	repeats  []Violation
 	excused  []Violation
@@ -38,23 +38,19 @@ type life struct {
 
 func (c *installCheck) note(w *world, e change, o *Options) {
 	if c.lives == nil {
-		c.lives = map[install]*life{}
+		c.lives = map[string]map[timeline.ModuleRef]*life{}
 	}
 	key := install{e.Base, timeline.ModuleRef{Name: e.Module, Version: e.Version}}
 	switch e.Kind {
 	case timeline.Base:
 		switch timeline.BaseChange(e.State) {
 		case timeline.BaseUp, timeline.BaseDown:
-			for k := range c.lives {
-				if k.base == e.Base {
-					delete(c.lives, k)
-				}
-			}
+			delete(c.lives, e.Base)
 		}
 	case timeline.Module:
 		c.module(w, key, e, o)
 	case timeline.Command:
-		l := c.lives[key]
+		l := c.lives[e.Base][key.ModuleRef]
 		if e.Name != timeline.CommandInstall || l == nil || l.broken {
 			return
 		}
@@ -69,20 +65,25 @@ func (c *installCheck) note(w *world, e change, o *Options) {
 }
 
 func (c *installCheck) module(w *world, key install, e change, o *Options) {
-	l := c.lives[key]
+	on := c.lives[key.base]
+	if on == nil {
+		on = map[timeline.ModuleRef]*life{}
+		c.lives[key.base] = on
+	}
+	l := on[key.ModuleRef]
 	switch state := timeline.ModuleState(e.State); {
 	case state.Gone():
-		delete(c.lives, key)
+		delete(on, key.ModuleRef)
 	case state == timeline.ModuleResolved:
 		if l != nil && !l.broken {
 			c.repeated(w, o, key, l, e.Time, "was resolved again after %v")
 		}
 		c.installs++
-		c.lives[key] = &life{since: e.Time}
+		on[key.ModuleRef] = &life{since: e.Time}
 	default:
 		if l == nil { // from before the run
 			l = &life{since: e.Time}
-			c.lives[key] = l
+			on[key.ModuleRef] = l
 		}
 		l.broken = state == timeline.ModuleBroken
 	}

@@ -59,8 +59,8 @@ func (c *orderCheck) note(w *world, e change, o *Options) {
 }
 
 func (c *orderCheck) turnedReady(w *world, p *timeline.PodStatus, m timeline.ModuleRef, now time.Time, o *Options) {
-	for old := range w.Pods.All() {
-		if !older(old, p) || old.Base != p.Base || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
+	for old := range w.PodsOn(p.Base) {
+		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) || old.Version(m.Name) == m.Version {
 			continue
 		}
 		c.compared++

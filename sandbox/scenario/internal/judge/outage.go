@@ -50,26 +50,36 @@ type outage struct {
 	heard bool
 }
 
-// outages are in the order of their beginnings.
-type outages []outage
+// outages are those of each base, and, without a name, those of all, in the order of their beginnings.
+type outages map[string][]*outage
+
+// about are the outages that concern a base.
+func (all outages) about(base string) []*outage {
+	if base == "" {
+		return all[""]
+	}
+	return slices.Concat(all[""], all[base])
+}
+
+func (all outages) add(o outage) { all[o.base] = append(all[o.base], &o) }
 
 // begin notes an outage, unless it lasts already.
-func (all *outages) begin(o outage) {
+func (all outages) begin(o outage) {
 	if all.lasting(o.what, o.base) == nil {
-		*all = append(*all, o)
+		all.add(o)
 	}
 }
 
 // end notes that an outage is over, if there is one.
-func (all *outages) end(what, base string, now time.Time) {
+func (all outages) end(what, base string, now time.Time) {
 	if o := all.lasting(what, base); o != nil {
 		o.to = now
 	}
 }
 
-func (all *outages) lasting(what, base string) *outage {
-	for i := range *all {
-		if o := &(*all)[i]; o.what == what && o.base == base && o.to.IsZero() {
+func (all outages) lasting(what, base string) *outage {
+	for _, o := range all[base] {
+		if o.what == what && o.to.IsZero() {
 			return o
 		}
 	}
@@ -78,8 +88,8 @@ func (all *outages) lasting(what, base string) *outage {
 
 // told notes that a base has told a list.
 func (all outages) told(base string, now time.Time) {
-	for i := range all {
-		if o := &all[i]; o.listed != nil && !o.to.IsZero() && o.listed[base].IsZero() {
+	for _, o := range all.about(base) {
+		if o.listed != nil && !o.to.IsZero() && o.listed[base].IsZero() {
 			o.listed[base] = now
 		}
 	}
@@ -109,8 +119,8 @@ func (o *outage) excuses(base string, end time.Time) [][2]time.Time {
 // countable is how much of a time on a base lies in nothing that hides it.
 func (all outages) countable(base string, from, to time.Time) time.Duration {
 	var hidden [][2]time.Time
-	for i := range all {
-		if o := &all[i]; o.hides && (o.base == "" || o.base == base) {
+	for _, o := range all.about(base) {
+		if o.hides {
 			hidden = append(hidden, o.excuses(base, to)...)
 		}
 	}
@@ -130,16 +140,16 @@ func (all outages) countable(base string, from, to time.Time) time.Duration {
 
 // away tells whether a base was away by itself within a time. The zero time is never.
 func (all outages) away(base string, from, to time.Time) bool {
-	return !from.IsZero() && slices.ContainsFunc(all, func(o outage) bool {
-		return o.hides && o.base == base && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
+	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
+		return o.hides && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
 // swallowed tells whether an answer of a base, given since then, may not have been known yet at a
 // later moment. Without an outage it was known by then.
 func (all outages) swallowed(base string, since, known, at time.Time) bool {
-	return slices.ContainsFunc(all, func(o outage) bool {
-		return !o.heard && (o.base == "" || o.base == base) && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
+	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
+		return !o.heard && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
 			slices.ContainsFunc(o.excuses(base, at), func(t [2]time.Time) bool { return !at.Before(t[0]) && !at.After(t[1]) })
 	})
 }
@@ -156,7 +166,7 @@ func (w *world) disturb(e change, o *Options) {
 	case timeline.Fault:
 		switch change := timeline.FaultChange(e.State); {
 		case change == timeline.FaultFired:
-			w.outages = append(w.outages, outage{what: e.Name, base: e.Base, from: e.Time, to: e.Time, recovery: o.listed()})
+			w.outages.add(outage{what: e.Name, base: e.Base, from: e.Time, to: e.Time, recovery: o.listed()})
 		case change == timeline.FaultSet && fault.Kind(e.Message).Lasts():
 			w.outages.begin(outage{what: e.Name, base: e.Base, from: e.Time, recovery: o.listed()})
 		case change == timeline.FaultCleared:
@@ -180,7 +190,7 @@ func (w *world) disturb(e change, o *Options) {
 		case timeline.BaseConnected:
 			w.outages.end(connection, e.Base, e.Time)
 		}
-		w.silence(e.Time, o)
+		w.silence(e.Base, e.Time, o)
 	}
 }
 
@@ -227,7 +237,7 @@ func (w *world) view(e change, o *Options) {
 		w.outages.begin(x)
 	case change == timeline.FaultFired && !lasts:
 		x.to = e.Time
-		w.outages = append(w.outages, x)
+		w.outages.add(x)
 	case change == timeline.FaultCleared:
 		w.outages.end(x.what, "", e.Time)
 	}
@@ -246,7 +256,7 @@ func (w *world) way(e change, o *Options) {
 		w.outages.begin(x)
 	case change == timeline.FaultFired && !kind.Lasts():
 		x.to = e.Time
-		w.outages = append(w.outages, x)
+		w.outages.add(x)
 	case change == timeline.FaultCleared:
 		w.outages.end(x.what, e.Base, e.Time)
 	}
@@ -257,8 +267,7 @@ func (w *world) way(e change, o *Options) {
 func (w *world) knownAt(now time.Time, o *Options) time.Time {
 	decided := now.Add(-o.DecidedWithin)
 	known, atMost := decided, decided.Add(-settling)
-	for i := range w.outages {
-		x := &w.outages[i]
+	for _, x := range w.outages[""] {
 		if since := x.from.Add(-o.DecidedWithin); strings.HasPrefix(x.what, viewRule) && (x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
 			known = since
 		}
@@ -269,31 +278,47 @@ func (w *world) knownAt(now time.Time, o *Options) time.Time {
 	return known
 }
 
+// silentBases are the bases that are silent, and those that were removed.
+type silentBases struct {
+	now, removed map[string]bool
+	mass         bool // so many are silent that it may be the way to them
+}
+
 // silence notes since when a base is silent together with so many that a controller may take it for
 // a fault of the way to them, and leave everything as it is: half or more of at least three. When
-// others are back, the silence of those that are not counts from then.
-func (w *world) silence(now time.Time, o *Options) {
-	var silent []string
-	all := 0
-	for b := range w.Bases.All() {
-		switch {
-		case b.Removed:
-			w.outages.end(silence, b.Name, now)
-			continue
-		case !b.Running || w.outages.lasting(connection, b.Name) != nil:
-			silent = append(silent, b.Name)
-		default:
-			w.outages.end(silence, b.Name, now)
-		}
-		all++
+// others are back, the silence of those that are not counts from then. It looks at the base of which something
+// was told.
+func (w *world) silence(base string, now time.Time, o *Options) {
+	b := w.Bases.Get(base)
+	if b == nil {
+		return
 	}
-	for _, name := range silent {
-		x := w.outages.lasting(silence, name)
-		switch mass := all >= 3 && 2*len(silent) >= all; {
-		case mass:
+	delete(w.silent.now, base)
+	delete(w.silent.removed, base)
+	switch {
+	case b.Removed:
+		w.silent.removed[base] = true
+		w.outages.end(silence, base, now)
+	case !b.Running || w.outages.lasting(connection, base) != nil:
+		w.silent.now[base] = true
+	default:
+		w.outages.end(silence, base, now)
+	}
+	all := w.Bases.Len() - len(w.silent.removed)
+	was := w.silent.mass
+	w.silent.mass = all >= 3 && 2*len(w.silent.now) >= all
+	switch {
+	case w.silent.mass && was && w.silent.now[base]:
+		w.outages.begin(outage{what: silence, base: base, from: now, hides: true})
+	case w.silent.mass && !was:
+		for name := range w.silent.now {
 			w.outages.begin(outage{what: silence, base: name, from: now, hides: true})
-		case x != nil:
-			x.to, x.recovery = now, o.silent()
+		}
+	case was && !w.silent.mass:
+		for name := range w.silent.now {
+			if x := w.outages.lasting(silence, name); x != nil {
+				x.to, x.recovery = now, o.silent()
+			}
 		}
 	}
 }

@@ -38,12 +38,13 @@ import (
 // take for its own blindness.
 type truthCheck struct {
 	open  map[claim]*mismatch
-	known map[claim]struct{} // claims that hold at present
+	known map[string]map[claim]struct{} // claims that hold at present, by base
 	// compared counts how often something became Ready.
 	compared   int
 	mismatches []mismatch
-	lost       []loss
-	told       []order                   // commands that may have taken a module away
+	closed     map[claim][]span // mismatches of a claim
+	lost       map[track][]loss
+	told       map[track][]order         // commands that may have taken a module away
 	active     map[track]map[string]bool // versions
 	went       map[track]time.Time       // when the last one that was active ceased to be so
 }
@@ -117,42 +118,45 @@ func (l *mismatch) end(now time.Time) {
 // timedOut is the result of a request that nobody answered: a base without the module answers.
 const timedOut = "timeout"
 
-// loss is a request that was lost on a base.
-type loss struct {
-	track
-	from, to time.Time
-}
+// loss is a request that was lost.
+type loss span
 
-// order is a command that a base answered.
+// order is a command that was answered.
 type order struct {
-	track
 	install  bool
 	from, to time.Time
 }
 
 func (c *truthCheck) note(w *world, e change, o *Options) {
 	if c.open == nil {
-		c.open, c.known, c.active, c.went = map[claim]*mismatch{}, map[claim]struct{}{}, map[track]map[string]bool{}, map[track]time.Time{}
+		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
+		c.lost, c.told = map[track][]loss{}, map[track][]order{}
+		c.active, c.went = map[track]map[string]bool{}, map[track]time.Time{}
 	}
+	on := track{e.Base, e.Module}
 	switch e.Kind {
 	case timeline.Request:
 		if e.Base != "" && e.State != timedOut {
-			c.lost = append(c.lost, loss{track{e.Base, e.Module}, e.Time.Add(-e.Elapsed), e.Time})
+			c.lost[on] = append(c.lost[on], loss{e.Time.Add(-e.Elapsed), e.Time})
 		}
 	case timeline.Command:
-		c.told = append(c.told, order{track{e.Base, e.Module}, e.Name == timeline.CommandInstall, e.Time.Add(-e.Elapsed), e.Time})
+		if e.Module != "" {
+			c.told[on] = append(c.told[on], order{e.Name == timeline.CommandInstall, e.Time.Add(-e.Elapsed), e.Time})
+		}
 	case timeline.Base:
-		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
+		c.compare(w, e, o, e.Base, func(claim) bool { return true })
 		c.heard(w, e, o)
 	case timeline.Module:
 		c.noteActive(e)
-		c.compare(w, e, o, func(k claim) bool { return k.base == e.Base })
+		c.compare(w, e, o, e.Base, func(claim) bool { return true })
 	case timeline.Pod:
-		if e.pod != nil {
-			c.compare(w, e, o, func(k claim) bool { return k.uid == e.Pod.UID || k.base == e.pod.Base && c.open[k] != nil })
+		if e.pod != nil && e.pod.Base != "" {
+			c.compare(w, e, o, e.pod.Base, func(k claim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
 		}
 	case timeline.Endpoints:
-		c.compare(w, e, o, func(k claim) bool { return k.service == e.Name })
+		for base := range e.bases {
+			c.compare(w, e, o, base, func(k claim) bool { return k.service == e.Name })
+		}
 	}
 }
 
@@ -175,21 +179,24 @@ func (c *truthCheck) heard(w *world, e change, o *Options) {
 	}
 }
 
-// compare looks at the claims that may be concerned.
-func (c *truthCheck) compare(w *world, e change, o *Options, concerned func(claim) bool) {
+// compare looks at the claims about a base that may be concerned.
+func (c *truthCheck) compare(w *world, e change, o *Options, base string, concerned func(claim) bool) {
 	now := e.Time
-	claims := w.claims(concerned)
-	for k := range c.known {
+	claims, known := w.claims(base, concerned), c.known[base]
+	for k := range known {
 		if _, ok := claims[k]; !ok && concerned(k) {
-			delete(c.known, k)
+			delete(known, k)
 			c.close(k, e)
 			c.withdrawn(k, e)
 		}
 	}
 	for k, p := range claims {
-		_, held := c.known[k]
-		if !held {
-			c.known[k] = struct{}{}
+		if _, held := known[k]; !held {
+			if known == nil {
+				known = map[claim]struct{}{}
+				c.known[base] = known
+			}
+			known[k] = struct{}{}
 			c.compared++
 		}
 		b, ended := w.Bases.Get(k.base), w.ended(k.base)
@@ -226,6 +233,7 @@ func (c *truthCheck) close(k claim, e change) {
 		l.to, l.late = e.Time, e.Late
 		l.end(e.Time)
 		c.mismatches = append(c.mismatches, *l)
+		c.closed[k] = append(c.closed[k], span{l.from, l.to})
 		delete(c.open, k)
 	}
 }
@@ -267,25 +275,16 @@ func (c *truthCheck) withdrawn(k claim, e change) {
 	}
 }
 
-// claims are the Pods that are Ready and the endpoints that are ready.
-func (w *world) claims(concerned func(claim) bool) map[claim]*timeline.PodStatus {
+// claims are the Pods on a base that are Ready, and the endpoints there that are ready.
+func (w *world) claims(base string, concerned func(claim) bool) map[claim]*timeline.PodStatus {
 	out := map[claim]*timeline.PodStatus{}
-	byName := map[string]*timeline.PodStatus{}
-	for p := range w.Pods.All() {
-		if p.Base == "" {
-			continue
-		}
-		byName[p.Name] = p
-		if k := (claim{"", p.Name, p.UID, p.Base}); p.Serves() && concerned(k) {
+	for p := range w.PodsOn(base) {
+		if k := (claim{"", p.Name, p.UID, base}); p.Serves() && concerned(k) {
 			out[k] = p
 		}
-	}
-	for service := range w.Services.All() {
-		for _, e := range service.Endpoints {
-			if p := byName[e.Pod]; e.Ready && p != nil {
-				if k := (claim{service.Name, p.Name, p.UID, p.Base}); concerned(k) {
-					out[k] = p
-				}
+		for service, ready := range w.ready {
+			if k := (claim{service, p.Name, p.UID, base}); ready[p.Name] && concerned(k) {
+				out[k] = p
 			}
 		}
 	}
@@ -310,9 +309,10 @@ func missing(b *timeline.BaseStatus, p *timeline.PodStatus) (text string, names 
 func (w *world) overtaken(b *timeline.BaseStatus, p *timeline.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
-		for _, other := range w.ever {
+		for _, key := range w.everOn[p.Base] {
+			other := w.ever[key]
 			for _, m := range other.Modules {
-				if other.Base == p.Base && m.Name == name && b.Active(name, m.Version) {
+				if m.Name == name && b.Active(name, m.Version) {
 					wanted, stays = true, stays || !other.Gone && !other.Deleting
 				}
 			}

@@ -21,8 +21,11 @@ type world struct {
 	timeline.State
 	worked map[string]bool                // bases that have had a module
 	ever   map[string]*timeline.PodStatus // all Pods, as they were last
+	everOn map[string][]string            // their keys, by base
+	ready  map[string]map[string]bool     // Pods with a ready endpoint, by Service
 	// outages so far.
 	outages outages
+	silent  silentBases
 	// ending is since when a Pod is being deleted, and bound since when it has a Node, by its key.
 	ending, bound map[string]time.Time
 }
@@ -34,10 +37,16 @@ type change struct {
 	pod *timeline.PodStatus
 	// stayed tells whether it was there before and was not being deleted, served whether it served.
 	stayed, served bool
+	// bases are those where an endpoint became ready, or ceased to be, if the event is about endpoints.
+	bases map[string]bool
 }
 
 func newWorld() world {
-	return world{worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, ending: map[string]time.Time{}, bound: map[string]time.Time{}}
+	return world{
+		worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{},
+		outages: outages{}, silent: silentBases{now: map[string]bool{}, removed: map[string]bool{}},
+		ending: map[string]time.Time{}, bound: map[string]time.Time{},
+	}
 }
 
 func (w *world) apply(e timeline.Event) change {
@@ -46,6 +55,19 @@ func (w *world) apply(e timeline.Event) change {
 	switch {
 	case e.Kind == timeline.Module:
 		w.worked[e.Base] = w.worked[e.Base] || !timeline.ModuleState(e.State).Gone()
+	case e.Kind == timeline.Endpoints:
+		before, ready := w.ready[e.Name], map[string]bool{}
+		for _, p := range e.Endpoints {
+			if p.Ready {
+				ready[p.Pod] = true
+			}
+		}
+		w.ready[e.Name], c.bases = ready, map[string]bool{}
+		for p := range w.Pods.All() {
+			if p.Base != "" && before[p.Name] != ready[p.Name] {
+				c.bases[p.Base] = true
+			}
+		}
 	case e.Kind == timeline.Pod && e.Pod != nil:
 		key := e.Pod.PodKey()
 		before := w.ever[key]
@@ -54,9 +76,12 @@ func (w *world) apply(e timeline.Event) change {
 		}
 		c.stayed, c.served = !before.Gone && !before.Deleting, before.Serves()
 		if c.pod = w.Pods.Get(key); c.pod == nil {
-			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base)}
+			c.pod = &timeline.PodStatus{PodState: *e.Pod, Base: cmp.Or(e.Base, before.Base, w.BaseOf(e.Pod.Node))}
 		}
 		w.ever[key] = c.pod
+		if c.pod.Base != before.Base {
+			w.everOn[c.pod.Base] = append(w.everOn[c.pod.Base], key)
+		}
 		if _, known := w.bound[key]; c.pod.Base != "" && !known {
 			w.bound[key] = e.Time
 		}
@@ -86,8 +111,8 @@ func (w *world) wanted(base, module string) bool { return len(w.wanting(base, mo
 // wanting are the Pods on the base that want the module.
 func (w *world) wanting(base, module string) map[string]bool {
 	keys := map[string]bool{}
-	for p := range w.Pods.All() {
-		if p.Base == base && p.Wants(module) {
+	for p := range w.PodsOn(base) {
+		if p.Wants(module) {
 			keys[p.PodKey()] = true
 		}
 	}
@@ -96,8 +121,8 @@ func (w *world) wanting(base, module string) map[string]bool {
 
 // wantedNow tells whether one does that is bound to the process which the base has now.
 func (w *world) wantedNow(base, module string) bool {
-	for p := range w.Pods.All() {
-		if p.Base == base && p.Wants(module) && !w.another(p) {
+	for p := range w.PodsOn(base) {
+		if p.Wants(module) && !w.another(p) {
 			return true
 		}
 	}

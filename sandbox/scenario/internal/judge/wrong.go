@@ -24,15 +24,17 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 		known = l.known
 	case !l.vanished.IsZero():
 		known = l.vanished.Add(o.listed())
-		for _, x := range c.told {
-			if x.base != l.base || !slices.Contains(l.modules, x.module) || x.from.After(l.vanished) || x.to.Before(l.vanished) {
-				continue
+		for _, module := range l.modules {
+			for _, x := range c.told[track{l.base, module}] {
+				if x.from.After(l.vanished) || x.to.Before(l.vanished) {
+					continue
+				}
+				at := l.from
+				if x.install && x.to.Sub(l.vanished) > taking {
+					at = x.to // it has not taken the module away, but its answer tells what is there
+				}
+				known = earlier(known, at)
 			}
-			at := l.from
-			if x.install && x.to.Sub(l.vanished) > taking {
-				at = x.to // it has not taken the module away, but its answer tells what is there
-			}
-			known = earlier(known, at)
 		}
 	}
 	if known.Before(l.from) {
@@ -64,8 +66,8 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 		return l.to
 	}
 	until := l.from
-	for i := range c.mismatches {
-		if m := &c.mismatches[i]; m.claim == own && m.from.Before(l.to) && m.to.After(until) {
+	for _, m := range c.closed[own] {
+		if m.from.Before(l.to) && m.to.After(until) {
 			until = m.to
 		}
 	}
@@ -75,9 +77,11 @@ func (c *truthCheck) podUntil(l *mismatch) time.Time {
 // lostIn counts the requests for what is missing that were lost on the base within a time.
 func (c *truthCheck) lostIn(l *mismatch, from, to time.Time) int {
 	n := 0
-	for _, q := range c.lost {
-		if q.base == l.base && slices.Contains(l.modules, q.module) && !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
-			n++
+	for _, module := range l.modules {
+		for _, q := range c.lost[track{l.base, module}] {
+			if !q.from.After(to) && !q.to.Before(from) && !to.Before(from) {
+				n++
+			}
 		}
 	}
 	return n
