@@ -31,10 +31,7 @@ const (
 // watch for each spelling of the label, only the Pods of Nodes that this controller serves, and
 // added anew when it begins to serve a Node.
 //
-// It gives PodController the Pods in a form that keeps it from a habit: a Pod that is deleted while
-// its containers wait (a module that a newer version replaced) would be taken out of the API at
-// once, before its module is uninstalled. Such Pods are shown as running until the provider lets
-// go.
+// PodController gets to see no more of a Pod than it needs: see outline.
 type Informer struct {
 	cache.SharedIndexInformer // the first watch: what PodController does not use of it stays as it is
 	watches                   []cache.SharedIndexInformer
@@ -197,7 +194,7 @@ func (i *Informer) deliver(pod, before *corev1.Pod) {
 	}
 	key := nameOf(pod)
 	if i.delivered[key] && before != nil {
-		i.handler.OnUpdate(before, pod)
+		i.handler.OnUpdate(outline(before), outline(pod))
 		return
 	}
 	i.delivered[key] = true
@@ -321,10 +318,24 @@ func (l namespaceLister) Get(name string) (*corev1.Pod, error) {
 	if !ok || !l.informer.serves(pod.Spec.NodeName) { // PodController deletes Pods when their grace period is over
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
-	if pod.DeletionTimestamp == nil {
-		return pod, nil
-	}
-	shown := pod.DeepCopy()
-	shown.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	return shown, nil
+	return outline(pod), nil
 }
+
+// outline is what PodController gets to see of a Pod: which one it is, and whether it ends. It keeps, compares and
+// copies each Pod that it sees, and would keep the Pod as it was first. The provider looks for all else itself.
+//
+// Each Pod is shown as running until the provider lets go: one that is deleted while its containers
+// wait (a module that a newer version replaced) would be taken out of the API at once, before its
+// module is uninstalled.
+func outline(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, ContainerStatuses: running},
+	}
+}
+
+var running = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}

@@ -269,7 +269,7 @@ func (p *Provider) Serve(identity, nodeName, ledger string) {
 		p.tolerate(pod)
 	}
 	for _, pod := range pods { // one that went meanwhile was not known yet
-		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
+		if p.live(pod) == nil {
 			p.beginDeletion(pod.UID)
 		}
 	}
@@ -428,7 +428,7 @@ func (p *Provider) Unpublished() int { return p.publishers.depth() }
 // all. So Pods are taken up and given up here, by their UID; what PodController says of them besides
 // is the same once more.
 func (p *Provider) podChanged(pod *corev1.Pod) {
-	if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
+	if p.live(pod) == nil {
 		p.beginDeletion(pod.UID)
 		return
 	}
@@ -471,28 +471,37 @@ func (p *Provider) takeUp(pod *corev1.Pod) {
 // ended says that a Pod will never want anything again.
 func ended(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
-// CreatePod implements node.PodLifecycleHandler.
+// CreatePod implements node.PodLifecycleHandler. It takes up the Pod as the informer has it, for it is given
+// no more than an outline.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
-	p.takeUp(pod)
+	if live := p.live(pod); live != nil {
+		p.takeUp(live)
+	}
 	return nil
 }
 
-// UpdatePod implements node.PodLifecycleHandler.
-func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
-	p.takeUp(pod)
-	return nil
-}
+// UpdatePod implements node.PodLifecycleHandler. What changes of a Pod is heard of in podChanged.
+func (p *Provider) UpdatePod(context.Context, *corev1.Pod) error { return nil }
 
 // DeletePod implements node.PodLifecycleHandler. It returns at once; the Pod leaves the API when
 // its modules are uninstalled.
 func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	if _, known := p.store.get(pod.UID); !known {
-		if live, there := p.informer.Get(nameOf(pod)); !there || live.UID != pod.UID {
+		live := p.live(pod)
+		if live == nil {
 			return errdefs.NotFoundf("pod %s is not served here", nameOf(pod))
 		}
-		p.takeUp(pod) // deleted before this controller took it up: its modules may be there
+		p.takeUp(live) // deleted before this controller took it up: its modules may be there
 	}
 	p.beginDeletion(pod.UID)
+	return nil
+}
+
+// live is a Pod as the informer has it; nil if that has none, or another one of that name.
+func (p *Provider) live(pod *corev1.Pod) *corev1.Pod {
+	if live, there := p.informer.Get(nameOf(pod)); there && live.UID == pod.UID {
+		return live
+	}
 	return nil
 }
 
@@ -511,7 +520,7 @@ func (p *Provider) GetPod(_ context.Context, namespace, name string) (*corev1.Po
 	live, there := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
 	if there {
 		if _, known := p.store.get(live.UID); known {
-			return live, nil
+			return outline(live), nil
 		}
 	}
 	return nil, errdefs.NotFoundf("pod %s/%s is not served here", namespace, name)

@@ -167,7 +167,7 @@ func (s *situation) add(v view, p *Provider, key workerKey) {
 			l.since = v.notReadySince
 		}
 		l.served = l.served || v.served
-		if pod, there := p.informer.Get(nameOf(v.pod)); there && pod.UID == v.uid && pod.DeletionTimestamp != nil {
+		if pod := p.live(v.pod); pod != nil && pod.DeletionTimestamp != nil {
 			if until := pod.DeletionTimestamp.Add(-lastMoment); until.After(l.until) {
 				l.until = until
 			}
