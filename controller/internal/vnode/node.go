@@ -122,7 +122,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		if s.moved.IsZero() {
 			s.moved = now
 		}
-		if now.Sub(s.moved) < r.opts.Speed.Of(memoryEvery) {
+		if now.Sub(s.moved) < r.opts.Speed.Of(memoryEvery) || r.queue.Len() > workers { // Leases come first
 			return nil // a later look writes it
 		}
 	}

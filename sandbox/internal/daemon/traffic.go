@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
@@ -137,7 +139,8 @@ type targets struct {
 	ctx   context.Context // of listeners that are opened at their first use
 	fleet *fleet.Fleet
 
-	mu     sync.Mutex // never held while a base is asked
+	making singleflight.Group // of lists: every request asks for one
+	mu     sync.Mutex         // never held while a base is asked
 	groups map[string]targetList
 }
 
@@ -164,8 +167,14 @@ func (t *targets) Group(group string) []traffic.Target {
 	if ok && list.changes == changes {
 		return list.all
 	}
+	all, _, _ := t.making.Do(fmt.Sprint(changes, " ", group), func() (any, error) { return t.list(group, changes), nil })
+	return all.([]traffic.Target)
+}
+
+// list makes the list of a group, and keeps it unless somebody has kept a newer one.
+func (t *targets) list(group string, changes uint64) []traffic.Target {
 	members := t.fleet.Group(group)
-	list = targetList{changes: changes, all: make([]traffic.Target, len(members))}
+	list := targetList{changes: changes, all: make([]traffic.Target, len(members))}
 	for i, m := range members { // which takes seconds if a base in a container does not answer
 		list.all[i] = t.target(m)
 	}

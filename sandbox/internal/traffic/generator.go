@@ -75,7 +75,7 @@ const settleTime = 2 * time.Second
 // gateway knows the Services, bounded by ctx; and for up to 2 s until the Service has an
 // endpoint, or the module answers at its Address, to a request that the ledger does not
 // have: a Pod is Ready some moments before its Service knows, and those are no loss of
-// the rollout's. A run has each name once, stopped ones too.
+// the rollout's. Via bases, it waits until each listens. A run has each name once, stopped ones too.
 func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
 	return g.BeginWith(ctx, group, spec, nil)
 }
@@ -133,6 +133,8 @@ func (g *Generator) settle(ctx context.Context, r *requester, told *Picks) error
 	}
 	switch {
 	case told != nil:
+	case p.Route() == RouteBases:
+		g.o.Targets.Group(r.group) // a base begins to listen when it is first asked where
 	case p.Route() == RouteKubeProxy:
 		settling, cancel := context.WithTimeout(ctx, settleTime)
 		defer cancel()
