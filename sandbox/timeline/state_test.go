@@ -50,6 +50,7 @@ type content struct {
 	Faults     map[string]FaultStatus
 	Streams    map[string]StreamStatus
 	Hosts      map[string]string // of the Nodes that the tests name
+	Misfiled   []string          // bases of which PodsOn tells anything but the Pods there
 }
 
 func valuesOf[T any](t Table[T]) map[string]T {
@@ -62,7 +63,23 @@ func valuesOf[T any](t Table[T]) map[string]T {
 
 func contentOf(s *State) content {
 	c := content{valuesOf(s.Bases), valuesOf(s.Pods), valuesOf(s.Nodes), valuesOf(s.Services), valuesOf(s.Components),
-		valuesOf(s.Faults), valuesOf(s.Streams), map[string]string{}}
+		valuesOf(s.Faults), valuesOf(s.Streams), map[string]string{}, nil}
+	for _, base := range []string{"a", "b"} {
+		var on, there []*PodStatus
+		for p := range s.PodsOn(base) {
+			on = append(on, p)
+		}
+		for p := range s.Pods.All() {
+			if p.Base == base {
+				there = append(there, p)
+			}
+		}
+		byNumber := func(p, q *PodStatus) int { return p.Number - q.Number }
+		slices.SortFunc(on, byNumber)
+		if slices.SortFunc(there, byNumber); !slices.Equal(on, there) {
+			c.Misfiled = append(c.Misfiled, base)
+		}
+	}
 	for _, node := range []string{"vnode.1", "vnode.2", "other"} {
 		if host := s.BaseOf(node); host != "" {
 			c.Hosts[node] = host

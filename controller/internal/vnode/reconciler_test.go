@@ -3,6 +3,7 @@ package vnode
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,32 @@ func TestMetaspaceIsWrittenWithTheMemory(t *testing.T) {
 	if got, still := s.liveNode(t).Annotations[labels.MetaspaceInUse]; still {
 		t.Errorf("the Node says that %q are in use, though nobody serves the metrics API", got)
 	}
+}
+
+// While more bases wait than are written at once, Leases come before free memory.
+func TestLeasesComeBeforeMemory(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	grow := func() {
+		s.hear()
+		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
+		s.reconcileOnce(t)
+	}
+	s.hear()
+	s.reconcileOnce(t)
+	grow()
+	pass(t, 31*time.Second, s)
+	for i := range workers + 1 {
+		s.queue.Add(strconv.Itoa(i))
+	}
+	s.writes()
+	grow()
+	s.wantWrites(t, "while many wait", "update leases")
+	for s.queue.Len() > 0 {
+		waiting, _ := s.queue.Get()
+		s.queue.Done(waiting)
+	}
+	grow()
+	s.wantWrites(t, "when nobody waits", "update nodes/status")
 }
 
 func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
