@@ -239,6 +239,37 @@ func TestWorkersAtOnce(t *testing.T) {
 	})
 }
 
+// What cannot wait comes before what has waited longer, in the order in which it was asked for.
+func TestHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []string
+		ws := &workers[podKey]{
+			atOnce: 1, atMost: time.Second, logger: slog.New(slog.DiscardHandler), byKey: map[podKey]*worker{},
+			work: func(_ context.Context, key podKey) (time.Duration, error) {
+				<-time.After(time.Second)
+				order = append(order, key.Name)
+				return 0, nil
+			},
+		}
+		ws.start(t.Context())
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			ws.trigger(podKey{Name: name})
+		}
+		for _, name := range []string{"d", "c", "f", "d"} {
+			ws.hurry(podKey{Name: name})
+		}
+		if ws.depth() != 6 {
+			t.Errorf("%d are known, want 6", ws.depth())
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "a d c f b e" {
+			t.Errorf("their order is %s", got)
+		}
+		ws.stop()
+	})
+}
+
 // A lane that waits for a slot has no goroutine; its turn comes, and goes on if it has no use for it.
 func TestSlots(t *testing.T) {
 	var called []string

@@ -19,7 +19,7 @@ import (
 // server is asked for at once. It is enough for thousands a second, and leaves room beside them, in a
 // connection and in what the API server grants one client, for the Leases: a controller that can't
 // renew its own serves nobody.
-const publishAtOnce = 24
+const publishAtOnce = 32
 
 // publish is what a publisher does: it takes the Pods of a module on a base out of the API of which
 // nothing is left there, and brings the status of the others to what the base says now. It asks the base

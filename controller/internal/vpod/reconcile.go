@@ -275,7 +275,7 @@ func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot,
 		err = nil
 	}
 	p.note(key, failed, b, err)
-	p.publishers.trigger(key)
+	p.publishers.hurry(key) // what Pods say is not true any more
 	return nil
 }
 

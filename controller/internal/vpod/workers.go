@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type workers[K named] struct {
 	spawn func(f func(ctx context.Context)) // nil before start and after stop
 	byKey map[K]*worker
 	due   []K // wait their turn
+	first []K // theirs comes before that of the others
 	busy  int // have a goroutine
 	wg    sync.WaitGroup
 }
@@ -93,6 +95,17 @@ func (ws *workers[K]) trigger(key K) {
 	}
 }
 
+// hurry is trigger for a worker whose turn is to come before that of others. It does not block.
+func (ws *workers[K]) hurry(key K) {
+	ws.trigger(key)
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if i := slices.Index(ws.due, key); i >= 0 {
+		ws.due = slices.Delete(ws.due, i, i+1)
+		ws.first = append(ws.first, key)
+	}
+}
+
 // launch gives a worker its goroutine, or has it wait its turn. The caller holds the lock.
 func (ws *workers[K]) launch(key K, w *worker) {
 	w.running = true
@@ -112,11 +125,15 @@ func (ws *workers[K]) launch(key K, w *worker) {
 func (ws *workers[K]) next() (key K, more bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(ws.due) == 0 || ws.spawn == nil {
+	waiting := &ws.first
+	if len(ws.first) == 0 {
+		waiting = &ws.due
+	}
+	if len(*waiting) == 0 || ws.spawn == nil {
 		ws.busy--
 		return key, false
 	}
-	key, ws.due = ws.due[0], ws.due[1:]
+	key, *waiting = (*waiting)[0], (*waiting)[1:]
 	return key, true
 }
 
@@ -172,7 +189,7 @@ func (ws *workers[K]) runOnce(ctx context.Context, key K, w *worker) bool {
 func (ws *workers[K]) depth() int {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	return ws.busy + len(ws.due)
+	return ws.busy + len(ws.due) + len(ws.first)
 }
 
 // firstPause is the pause after the first failure.
