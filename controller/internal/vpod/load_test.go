@@ -270,6 +270,23 @@ func TestHurry(t *testing.T) {
 	})
 }
 
+// While other writes wait, a Pod is not written for nothing but that its module is being installed.
+func TestAcceptedLaterUnderLoad(t *testing.T) {
+	for name, tc := range map[string]struct {
+		publishers *workers[workerKey]
+		want       time.Duration
+	}{
+		"nobody waits":        {&workers[workerKey]{busy: publishAtOnce}, acceptAfter},
+		"somebody waits":      {&workers[workerKey]{due: []workerKey{{}}}, acceptLater},
+		"somebody in a hurry": {&workers[workerKey]{first: []workerKey{{}}}, acceptLater},
+	} {
+		p := &Provider{publishers: tc.publishers, opts: Options{Speed: 1}}
+		if got := p.acceptWithin(); got != tc.want {
+			t.Errorf("%s: after %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
 // A lane that waits for a slot has no goroutine; its turn comes, and goes on if it has no use for it.
 func TestSlots(t *testing.T) {
 	var called []string

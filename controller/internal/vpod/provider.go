@@ -92,8 +92,11 @@ const (
 )
 
 // acceptAfter is how long an install may take before the Pod is written as accepted and waiting; a
-// quicker one saves that write.
-const acceptAfter = time.Second
+// quicker one saves that write. It is acceptLater while other writes wait for their turn: what serves comes first.
+const (
+	acceptAfter = time.Second
+	acceptLater = 10 * time.Second
+)
 
 // Provider serves the Pods of all bases of this controller. PodController calls it; the rest of the
 // controller tells it of bases. Its methods may be called concurrently.

@@ -96,7 +96,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		if b.Modules == nil && b.Liveness == base.Alive && isReady(&before) {
 			continue // it has said nothing yet since this controller knows it
 		}
-		if left := v.came.Add(p.opts.Speed.Of(acceptAfter)).Sub(now); left > 0 && onlyAccepted(&before, &target) {
+		if left := v.came.Add(p.acceptWithin()).Sub(now); left > 0 && onlyAccepted(&before, &target) {
 			wait.within(left)
 			continue
 		}
@@ -203,6 +203,14 @@ func (p *Provider) noteSwitches(key workerKey, b base.Snapshot) (again time.Dura
 		}
 	})
 	return again
+}
+
+// acceptWithin is how long an install may take before the Pod is written as accepted and waiting.
+func (p *Provider) acceptWithin() time.Duration {
+	if p.publishers.behind() {
+		return p.opts.Speed.Of(acceptLater)
+	}
+	return p.opts.Speed.Of(acceptAfter)
 }
 
 // onlyAccepted says whether a status tells no more than that a new Pod is waited for: most are Ready

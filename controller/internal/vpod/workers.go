@@ -192,6 +192,13 @@ func (ws *workers[K]) depth() int {
 	return ws.busy + len(ws.due) + len(ws.first)
 }
 
+// behind says whether any worker waits for its turn.
+func (ws *workers[K]) behind() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return len(ws.due)+len(ws.first) > 0
+}
+
 // firstPause is the pause after the first failure.
 const firstPause = 500 * time.Millisecond
 
