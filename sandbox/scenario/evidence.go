@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -79,11 +78,7 @@ func (e *execution) lastBases() string {
 	var lines []string
 	e.world.Look(func(v observe.View) {
 		bases := v.Bases()
-		states := map[string]timeline.NodeState{} // by identity
-		nodes, _ := v.Objects(observe.NodesOf(e.in.name), "", nil)
-		for _, n := range nodes {
-			states[n.GetAnnotations()[labels.Identity]] = observe.NodeStateOf(n)
-		}
+		nodes := v.NodesByIdentity(e.in.name)
 		for _, name := range slices.Sorted(maps.Keys(bases)) {
 			b := bases[name]
 			text := fmt.Sprintf("%s  version %s", name, b.Version)
@@ -94,8 +89,8 @@ func (e *execution) lastBases() string {
 				text += ", " + map[bool]string{true: is.yes, false: is.no}[is.so]
 			}
 			state := "no Node"
-			if is, there := states[b.Identity]; there {
-				state = "Node " + string(is)
+			if n := nodes[b.Identity]; n != nil {
+				state = "Node " + string(observe.NodeStateOf(n))
 			}
 			text += ", " + state + ";"
 			for _, m := range b.Modules {

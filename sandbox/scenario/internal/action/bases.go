@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
@@ -126,18 +125,12 @@ func (s *Stage) nodesReady(ctx context.Context, names []string) error {
 // untilNone waits until nobody is left by the Nodes of the group, which it gives by identity. why
 // says what it means that somebody is.
 func (s *Stage) untilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string, why func([]string) *Failure) error {
-	subject := observe.NodesOf(s.o.Group)
-	if err := s.o.World.Follow(ctx, subject); err != nil {
+	if err := s.o.World.Follow(ctx, observe.NodesOf(s.o.Group)); err != nil {
 		return err
 	}
 	var left []string
 	err := s.o.World.Until(ctx, func(v observe.View) (bool, error) {
-		nodes := map[string]*unstructured.Unstructured{}
-		found, _ := v.Objects(subject, "", nil)
-		for _, o := range found {
-			nodes[o.GetAnnotations()[labels.Identity]] = o
-		}
-		left = who(v, nodes)
+		left = who(v, v.NodesByIdentity(s.o.Group))
 		return len(left) == 0, nil
 	})
 	return ended(ctx, err, func() *Failure { return why(left) })

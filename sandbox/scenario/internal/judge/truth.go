@@ -42,8 +42,8 @@ type truthCheck struct {
 	// compared counts how often something became Ready.
 	compared   int
 	mismatches []mismatch
-	closed     map[claim][]span // mismatches of a claim
-	lost       map[track][]loss
+	closed     map[claim][]span          // mismatches of a claim
+	lost       map[track][]span          // requests
 	told       map[track][]order         // commands that may have taken a module away
 	active     map[track]map[string]bool // versions
 	went       map[track]time.Time       // when the last one that was active ceased to be so
@@ -118,9 +118,6 @@ func (l *mismatch) end(now time.Time) {
 // timedOut is the result of a request that nobody answered: a base without the module answers.
 const timedOut = "timeout"
 
-// loss is a request that was lost.
-type loss span
-
 // order is a command that was answered.
 type order struct {
 	install  bool
@@ -130,14 +127,14 @@ type order struct {
 func (c *truthCheck) note(w *world, e change, o *Options) {
 	if c.open == nil {
 		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
-		c.lost, c.told = map[track][]loss{}, map[track][]order{}
+		c.lost, c.told = map[track][]span{}, map[track][]order{}
 		c.active, c.went = map[track]map[string]bool{}, map[track]time.Time{}
 	}
 	on := track{e.Base, e.Module}
 	switch e.Kind {
 	case timeline.Request:
 		if e.Base != "" && e.State != timedOut {
-			c.lost[on] = append(c.lost[on], loss{e.Time.Add(-e.Elapsed), e.Time})
+			c.lost[on] = append(c.lost[on], span{e.Time.Add(-e.Elapsed), e.Time})
 		}
 	case timeline.Command:
 		if e.Module != "" {

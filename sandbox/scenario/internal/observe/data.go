@@ -57,6 +57,17 @@ func NodesOf(group string) Subject {
 	return Subject{Resource: Nodes, Selector: labels.BaseCluster + "=" + group}
 }
 
+// NodesByIdentity returns the Nodes of a group by the identities of their bases. It is empty unless NodesOf the
+// group is followed.
+func (v View) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
+	nodes := map[string]*unstructured.Unstructured{}
+	found, _ := v.Objects(NodesOf(group), "", nil)
+	for _, n := range found {
+		nodes[n.GetAnnotations()[labels.Identity]] = n
+	}
+	return nodes
+}
+
 // Data returns what expressions see under the names. Its values stay as they are.
 func (v View) Data(names []string) map[string]any {
 	data := make(map[string]any, len(names))
