@@ -35,7 +35,7 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	e.stage, err = action.New(action.Options{
 		Sandbox: sandboxOf{e.r.o.Sandbox.Client}, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars, Matrix: e.in.Cell.Values,
 		Run: e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
-		Kubeconfig: kubeconfig, Seed: e.in.seed,
+		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime,
 	})
 	if err != nil {
 		return err

@@ -16,10 +16,11 @@ import (
 const (
 	maxRate    = 5000
 	maxTimeout = time.Minute
-	// MaxDuration is how long a stream runs at most, MaxTotal how many requests it
-	// sends: somebody has forgotten it.
-	MaxDuration = 15 * time.Minute
-	MaxTotal    = 2_000_000
+	// DefaultDuration is how long a stream runs unless told, MaxDuration at most, MaxTotal how many
+	// requests it sends: somebody has forgotten it.
+	DefaultDuration = 15 * time.Minute
+	MaxDuration     = 24 * time.Hour
+	MaxTotal        = 2_000_000
 	// MaxOpen is how many requests may wait for their answers. Each holds two open
 	// files of the process, one on each side. A request beyond is not sent and is lost
 	// with the result Other.
@@ -44,8 +45,8 @@ type Spec struct {
 	Inside bool `json:"inside,omitempty"`
 	// Seed makes the choice of endpoints repeatable. Default: that of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
-	// Duration and Total bound the stream. Default, and at most: MaxDuration and
-	// MaxTotal.
+	// Duration and Total bound the stream. Default: DefaultDuration and MaxTotal; at most: MaxDuration
+	// and MaxTotal.
 	Duration time.Duration `json:"duration,omitempty"`
 	Total    int           `json:"total,omitempty"`
 	// MaxOpen bounds the requests without an answer. Default, and at most: MaxOpen.
@@ -63,7 +64,7 @@ type plan struct {
 func (s Spec) plan() (plan, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
-	orDefault(&s.Duration, MaxDuration)
+	orDefault(&s.Duration, DefaultDuration)
 	orDefault(&s.Total, MaxTotal)
 	orDefault(&s.MaxOpen, MaxOpen)
 	p := plan{s, ptr.Deref(s.Rate, 100), ptr.Deref(s.Timeout, metav1.Duration{Duration: 2 * time.Second}).Duration}

@@ -114,7 +114,7 @@ func TestStreamEndsByItself(t *testing.T) {
 		start := time.Now()
 		<-s.done
 		sum := s.summary()
-		if sum.Sent != 900 || sum.Note != "stopped by itself after 15m0s" || time.Since(start) > MaxDuration {
+		if sum.Sent != 900 || sum.Note != "stopped by itself after 15m0s" || time.Since(start) > DefaultDuration {
 			t.Errorf("after %v: %+v", time.Since(start), sum)
 		}
 	})

@@ -301,8 +301,8 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	})
 	r.agents[0].end()
 
-	const why = "cut off: the traffic agent has ended: the node went away"
-	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other, Error: "the stream was " + why}}
+	const why = "was cut off: the traffic agent has ended: the node went away"
+	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Record: traffic.Record{Result: traffic.Other, Error: "the stream " + why}}
 	if diff := cmp.Diff(want, <-r.lost, timesAside); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

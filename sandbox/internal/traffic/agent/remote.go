@@ -145,9 +145,9 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 			if x.on != s || !x.begun || x.over {
 				continue
 			}
-			x.last.Ended, x.last.Note = now, fmt.Sprintf("cut off: %v", err)
+			x.last.Ended, x.last.Note = now, fmt.Sprintf("was cut off: %v", err)
 			cut = append(cut, traffic.LostRequest{Group: group, Stream: x.name, Route: x.last.Route, Record: traffic.Record{
-				Due: now, Sent: now, Done: now, Result: traffic.Other, Error: "the stream was " + x.last.Note,
+				Due: now, Sent: now, Done: now, Result: traffic.Other, Error: "the stream " + x.last.Note,
 			}})
 		}
 	}

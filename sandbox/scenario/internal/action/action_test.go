@@ -397,6 +397,8 @@ func TestTraffic(t *testing.T) {
 		}
 		return e
 	}
+	short := end(10, 0)
+	short.Note = "stopped by itself after 15m0s"
 	tests := []struct {
 		name, judge string
 		end         traffic.End
@@ -406,6 +408,7 @@ func TestTraffic(t *testing.T) {
 		{"lost", "lost == 0", end(10, 1), "traffic s: lost == 0 is not true: 10 requests sent, 1 lost (notFound 1)"},
 		{"must lose", "notFound > 0", end(10, 1), ""},
 		{"nothing sent", "lost == 0", end(0, 0), "traffic s sent nothing, so it proves nothing"},
+		{"not to the end", "lost == 0", short, "traffic s stopped by itself after 15m0s while the run went on: nothing is known of what came after that"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -427,7 +430,7 @@ func TestTraffic(t *testing.T) {
 			if err := r.StopAll(t.Context()); err != nil {
 				t.Errorf("stopping what has been stopped: %v", err)
 			}
-			r.wantCalls("start run-x s run-x stock", "stop s")
+			r.wantCalls("start run-x s run-x stock for 1h0m0s", "stop s")
 		})
 	}
 }

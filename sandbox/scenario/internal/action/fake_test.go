@@ -181,7 +181,7 @@ func (f *fakeSandbox) Repair(_ context.Context, group string) error {
 func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("start %s %s %s %s", group, s.Name, s.Namespace, s.Module)
+	return f.note("start %s %s %s %s for %v", group, s.Name, s.Namespace, s.Module, s.Duration)
 }
 
 func (f *fakeSandbox) Traffic(context.Context, string) ([]traffic.Summary, error) {
@@ -225,7 +225,7 @@ func newRig(t *testing.T) *rig {
 	r.Stage, err = New(Options{
 		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
 		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}}, Vars: map[string]any{"module": "stock"},
-		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7,
+		Run: expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig", Seed: 7, TrafficFor: time.Hour,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -75,6 +75,9 @@ type Options struct {
 	Kubeconfig string
 	// Seed for what is random.
 	Seed uint64
+	// TrafficFor is how long a stream of requests that is not stopped goes on. It must be no less than the run takes. Default:
+	// traffic.DefaultDuration.
+	TrafficFor time.Duration
 }
 
 // Stage is where the actions of one run happen. Do may be called concurrently.

@@ -65,7 +65,8 @@ func (s *Stage) startTraffic(ctx context.Context, t v1alpha1.Traffic) (string, e
 	if err := s.known(ctx, t.Service); err != nil {
 		return "", err
 	}
-	if err := s.o.Sandbox.StartTraffic(ctx, s.o.Group, traffic.Spec{Traffic: t, Namespace: s.o.Namespace, Seed: s.o.Seed}); err != nil {
+	spec := traffic.Spec{Traffic: t, Namespace: s.o.Namespace, Seed: s.o.Seed, Duration: min(s.o.TrafficFor, traffic.MaxDuration)}
+	if err := s.o.Sandbox.StartTraffic(ctx, s.o.Group, spec); err != nil {
 		return "", fmt.Errorf("starting traffic %s: %w", t.Name, err)
 	}
 	s.mu.Lock()
@@ -197,6 +198,8 @@ func (s *Stage) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	switch {
 	case err != nil:
 		return fail("traffic %s: %v", t.Name, err)
+	case r.True() && end.Note != "":
+		return fail("traffic %s %s while the run went on: nothing is known of what came after that", t.Name, end.Note)
 	case r.True():
 		return nil
 	case r.Value == true:
