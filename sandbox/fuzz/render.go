@@ -279,7 +279,9 @@ func (r *renderer) operate(m Move) {
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{Ref: *r.ref(m.Workload)}})
 		if w.Kind == daemonSet {
 			// Kubernetes' controller keeps what it expects of a DaemonSet under its name. A Pod that it makes for the old one
-			// once the new one is there is never seen to come, and the new one has no Pods for five minutes.
+			// once the new one is there is never seen to come, and the new one has no Pods for five minutes. It may not have made
+			// any yet, and then there is nothing to wait for but the time that it takes.
+			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(noticed)}, Reason: "until Kubernetes' controller knows that it is gone"}})
 			gone := fmt.Sprintf("!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
 			r.add("", v1alpha1.Action{Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone, Reason: "until no Pod is made for it any more"}})
 		}

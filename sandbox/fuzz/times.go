@@ -15,6 +15,8 @@ const (
 	MaxSpeed = 10
 	// patience is how long a trigger is waited for.
 	patience = 2 * time.Second
+	// noticed is how long Kubernetes' own controllers may take to know that something is gone.
+	noticed = time.Second
 	// lived is how long bases have been there before they are upgraded: 12.5 s at speed 1 and some more.
 	// Before that a controller cannot tell who replaces them from who came with them.
 	lived = 3 * time.Second
