@@ -59,6 +59,7 @@ type Broker struct {
 	server    *mqtt.Server
 	tcp       *gate
 	memory    *gate
+	lobby     *lobby
 	valve     *valve.Valve
 	passwords Passwords
 }
@@ -100,18 +101,21 @@ func New(o Options) (*Broker, error) {
 	handle := *server
 	handle.Options = &small
 
+	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
+	earlier := &takeover{clients: server.Clients}
+	inMemory := newLobby(&handle, hook, earlier)
 	v := valve.New(nil)
 	b := &Broker{
 		valve:     v,
+		lobby:     inMemory,
 		server:    server,
-		tcp:       newGate("tcp", server, listener, through(v, o.View), log),
-		memory:    newGate("memory", &handle, nil, through(v, o.View), log),
+		tcp:       newGate("tcp", server.EstablishConnection, listener, through(v, o.View), log),
+		memory:    newGate("memory", inMemory.establish, nil, through(v, o.View), log),
 		passwords: passwords,
 	}
-	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: log}
 	err = server.AddHook(hook, nil)
 	if err == nil {
-		err = server.AddHook(&takeover{clients: server.Clients}, nil)
+		err = server.AddHook(earlier, nil)
 	}
 	for _, g := range []*gate{b.tcp, b.memory} {
 		if err == nil {
@@ -145,6 +149,7 @@ func (b *Broker) Start(ctx context.Context) error {
 	if closeErr := b.server.Close(); err == nil {
 		err = closeErr
 	}
+	b.lobby.close()
 	if err != nil {
 		return fmt.Errorf("running the broker: %w", err)
 	}

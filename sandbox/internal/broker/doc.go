@@ -7,6 +7,7 @@
 //	access.go     who may connect, publish and subscribe
 //	takeover.go   a connection with the client id of an earlier one
 //	listener.go   the listeners behind mochi: TCP, and memory for bases of the same process
+//	memory.go     lets bases in memory in, and serves thousands of them on small stacks
 //	accept.go     accepting connections, whatever becomes of one
 //	pipe.go       a connection in memory
 //	external.go   External: the user's broker, its certificates, what its errors mean

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 
-	mqtt "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/listeners"
 )
 
@@ -32,8 +31,8 @@ type gate struct {
 
 var _ listeners.Listener = (*gate)(nil)
 
-func newGate(id string, server *mqtt.Server, accept net.Listener, through func(net.Conn) net.Conn, log *slog.Logger) *gate {
-	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: server.EstablishConnection, through: through, log: log, conns: map[net.Conn]struct{}{}}
+func newGate(id string, establish func(string, net.Conn) error, accept net.Listener, through func(net.Conn) net.Conn, log *slog.Logger) *gate {
+	g := &gate{id: id, addr: pipeAddr(id), accept: accept, establish: establish, through: through, log: log, conns: map[net.Conn]struct{}{}}
 	if accept != nil {
 		g.addr = accept.Addr()
 	}
