@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
@@ -57,7 +58,7 @@ func NewInformer(client kubernetes.Interface, serves func(nodeName string) bool)
 	for _, selector := range selectors {
 		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector = selector
-		}), informers.WithTransform(slim))
+		}), informers.WithTransform(slim()))
 		watch := factory.Core().V1().Pods().Informer()
 		// Neither fails before the informer runs.
 		_ = watch.AddIndexers(cache.Indexers{
@@ -76,19 +77,37 @@ func NewInformer(client kubernetes.Interface, serves func(nodeName string) bool)
 	return i
 }
 
-// slim drops what nobody here reads: it is most of a Pod's size.
-func slim(obj any) (any, error) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
+// slim returns a transformation that drops what nobody here reads, which is most of a Pod's size, and has
+// Pods share what is the same in the one that came before, as most of a workload is. For one watch.
+func slim() cache.TransformFunc {
+	var before corev1.PodSpec
+	return func(obj any) (any, error) {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			drop(pod)
+			before.Containers = shared(before.Containers, pod.Spec.Containers)
+			before.Tolerations = shared(before.Tolerations, pod.Spec.Tolerations)
+			pod.Spec.Containers, pod.Spec.Tolerations = before.Containers, before.Tolerations
+		}
 		return obj, nil
 	}
+}
+
+func shared[T any](before, now T) T {
+	if equality.Semantic.DeepEqual(before, now) {
+		return before
+	}
+	return now
+}
+
+func drop(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	pod.Spec.Affinity = nil
 	pod.Spec.Volumes = unsupported.Asked(pod.Spec.Volumes)
 	for c := range pod.Spec.Containers {
-		pod.Spec.Containers[c].VolumeMounts = nil
+		if pod.Spec.Containers[c].VolumeMounts != nil { // else they may be shared already
+			pod.Spec.Containers[c].VolumeMounts = nil
+		}
 	}
-	return pod, nil
 }
 
 // Informer implements corev1informers.PodInformer.

@@ -454,10 +454,11 @@ func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l depa
 	if next, there := s.list[s.wants[0].Version]; there && next.State == arklet.StateDeactivated && !s.canSwitch && !s.mayReinstall(next) {
 		return 0 // which is active only after this one
 	}
+	works := s.worksFor(s.list[s.wants[0].Version]) // another jar of it is uninstalled first
 	if leaves {
-		return l.until.Sub(s.now)
+		return max(works, l.until.Sub(s.now))
 	}
-	return p.unwanted.Add(expectedFor).Sub(s.now)
+	return max(works, p.unwanted.Add(expectedFor).Sub(s.now))
 }
 
 // onItsWay says whether a newer version than the one that serves is on its way.

@@ -334,6 +334,33 @@ func (m *model) atTheEnd() {
 	}
 }
 
+// The grace of the version that answers is over, and the one that is wanted has to be installed from another jar:
+// what is there of it may work on requests yet, as far as a controller knows that has just begun.
+func TestWhatAnswersStaysWhileItsSuccessorDrains(t *testing.T) {
+	now := time.Now()
+	s := situation{
+		now: now, name: "m", wants: []arklet.Module{{Name: "m", Version: "2", URL: "b"}}, canSwitch: true, drain: 2 * time.Second, failed: map[attempt]failure{},
+		leaving: map[string]departure{"1": {since: now.Add(-25 * time.Second), until: now}},
+		placed:  map[string]*placement{"1": {url: "a"}, "2": {url: "a"}},
+		list: map[string]arklet.Biz{
+			"1": {Name: "m", Version: "1", State: arklet.StateActivated},
+			"2": {Name: "m", Version: "2", State: arklet.StateDeactivated, Latest: arklet.Record{Reason: reasonSwitched}},
+		},
+	}
+	for _, tc := range []struct {
+		after time.Duration
+		want  step
+	}{
+		{0, step{wait: time.Second}},
+		{2 * time.Second, step{do: doUninstall, module: arklet.Module{Name: "m", Version: "2", URL: "b"}}},
+	} {
+		s.now = now.Add(tc.after)
+		if got := s.next(); got != tc.want {
+			t.Errorf("after %s: %+v, want %+v", tc.after, got, tc.want)
+		}
+	}
+}
+
 // Requests may go to an active version for as long as endpoints are out of date.
 func TestNothingActiveGoesWhileEndpointsAreOutOfDate(t *testing.T) {
 	now := time.Now()

@@ -37,7 +37,7 @@ func newStrangers(p *Provider, client kubernetes.Interface) *strangers {
 			fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)),
 			fields.OneTermNotEqualSelector("spec.nodeName", ""),
 		).String()
-	}), informers.WithTransform(slim))
+	}), informers.WithTransform(slim()))
 	s := &strangers{p: p, watch: factory.Core().V1().Pods().Informer(), told: map[types.UID]bool{}}
 	// Neither fails before the informer runs.
 	_ = s.watch.AddIndexers(cache.Indexers{indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil }})
