@@ -451,10 +451,11 @@ func (s *situation) staysFor(biz arklet.Biz, serves string, p *placement, l depa
 		}
 		return 0
 	}
-	if next, there := s.list[s.wants[0].Version]; there && next.State == arklet.StateDeactivated && !s.canSwitch && !s.mayReinstall(next) {
+	next, there := s.list[s.wants[0].Version]
+	if there && next.State == arklet.StateDeactivated && !s.canSwitch && !s.mayReinstall(next) {
 		return 0 // which is active only after this one
 	}
-	works := s.worksFor(s.list[s.wants[0].Version]) // another jar of it is uninstalled first
+	works := s.worksFor(next) // another jar of it is uninstalled first
 	if leaves {
 		return max(works, l.until.Sub(s.now))
 	}
