@@ -85,7 +85,7 @@ func New(o Options) (*Broker, error) {
 
 	limits := mqtt.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = queueTCP
-	limits.MaximumInflight = math.MaxUint16
+	limits.MaximumInflight = maxInflight
 	limits.ReceiveMaximum = math.MaxUint16
 	limits.MaximumPacketSize = largestPacket
 	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: log, SysTopicResendInterval: statisticsSeconds})
@@ -116,6 +116,9 @@ func New(o Options) (*Broker, error) {
 	err = server.AddHook(hook, nil)
 	if err == nil {
 		err = server.AddHook(earlier, nil)
+	}
+	if err == nil {
+		err = server.AddHook(&inflight{}, nil)
 	}
 	for _, g := range []*gate{b.tcp, b.memory} {
 		if err == nil {

@@ -62,6 +62,12 @@ func (t *Tunnel) Start(ctx context.Context) error {
 	}
 }
 
+// connection is one that stands.
+type connection struct {
+	client         paho.Client
+	unacknowledged *unacknowledged
+}
+
 // serve makes one connection and holds it until it is lost or ctx ends; served says that it stood
 // and bases could be heard. Each connection is a client of its own: whatever CleanSession says, the
 // library sends again, on the next connection of the same client, what was not acknowledged on the
@@ -73,8 +79,8 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	if err := wait(ctx, client.Connect(), handshake); err != nil {
 		return false, fmt.Errorf("connecting: %w", err)
 	}
-	t.client.Store(&client)
-	defer t.client.Store(nil)
+	t.conn.Store(&connection{client, newUnacknowledged()})
+	defer t.conn.Store(nil)
 	filter := t.prefix + "+/base/+"
 	if err := subscribe(ctx, client, filter, t.receive); err != nil {
 		return false, err

@@ -36,11 +36,11 @@ func (d *doorman) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 	return write || !d.shut.Load()
 }
 
-// serveBroker runs a broker with an ACL until the test ends.
-func serveBroker(t *testing.T, d *doorman) (*broker.Server, string) {
+// serveBroker runs a broker with a hook until the test ends.
+func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
 	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
-	if err := s.AddHook(d, nil); err != nil {
+	if err := s.AddHook(hook, nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

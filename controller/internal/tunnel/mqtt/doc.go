@@ -1,9 +1,10 @@
 // Package mqtt carries arklet messages over an MQTT broker (protocol 3).
 //
-//	mqtt.go        what bases say, and what they are told
-//	connection.go  one connection after the other
-//	inbox.go       messages that wait to be worked on, apart from the connection
-//	retained.go    removes what a controller before this one left with the broker
+//	mqtt.go            what bases say, and what they are told
+//	connection.go      one connection after the other
+//	unacknowledged.go  bounds what is on its way to a broker that is behind
+//	inbox.go           messages that wait to be worked on, apart from the connection
+//	retained.go        removes what a controller before this one left with the broker
 //
 // One connection serves all bases. It subscribes with one wildcard, again on every connect, so that
 // no base is lost when the broker comes back. Commands go out with QoS 1 and are never retained: a

@@ -58,9 +58,9 @@ type Tunnel struct {
 	inbox   *inbox
 	queries *inbox // of baselines, which block
 
-	client  atomic.Pointer[paho.Client] // of the connection that stands, nil without one
-	trouble atomic.Pointer[error]       // nil while connected and subscribed
-	cleared bool                        // retained commands; only Start's goroutine uses it
+	conn    atomic.Pointer[connection] // that stands, nil without one
+	trouble atomic.Pointer[error]      // nil while connected and subscribed
+	cleared bool                       // retained commands; only Start's goroutine uses it
 }
 
 // New prepares a tunnel that tells handler what bases say. Nothing is dialled before Start.
@@ -88,7 +88,8 @@ func (t *Tunnel) Trouble() error {
 
 // Send publishes a command for a base and returns when it is handed to the connection; the answer
 // comes through the Handler. Without a connection it fails with ErrNotConnected: a command must not
-// wait in a queue for a base that is another one by then.
+// wait in a queue for a base that is another one by then. A question that is still on its way to the broker
+// after a second is not sent once more; when too much is on its way, nothing is.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if r.Command == arklet.CommandSwitchBiz {
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
@@ -100,15 +101,22 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	if !t.Connected() {
 		return ErrNotConnected
 	}
-	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), body)
+	question := r.Command == arklet.CommandHealth || r.Command == arklet.CommandQueryAllBiz
+	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), question, body)
 }
 
-func (t *Tunnel) publish(topic string, body []byte) error {
-	client := t.client.Load()
-	if client == nil || !(*client).IsConnectionOpen() {
+func (t *Tunnel) publish(topic string, question bool, body []byte) error {
+	c := t.conn.Load()
+	if c == nil || !c.client.IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	token := (*client).Publish(topic, 1, false, body)
+	if may, err := c.unacknowledged.admit(topic, question, time.Now()); err != nil {
+		return fmt.Errorf("publishing to %s: %w", topic, err)
+	} else if !may {
+		return nil
+	}
+	token := c.client.Publish(topic, 1, false, body)
+	c.unacknowledged.note(topic, question, token, time.Now())
 	select {
 	case <-token.Done():
 		if err := token.Error(); err != nil {
@@ -245,7 +253,7 @@ func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.R
 	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))
 		if err == nil {
-			err = t.publish(t.prefix+from.Identity+"/base/baseline", body)
+			err = t.publish(t.prefix+from.Identity+"/base/baseline", false, body)
 		}
 		if err != nil {
 			t.opts.Logger.Warn("could not answer a baseline query", "base", from.Identity, "err", err)
