@@ -73,7 +73,6 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 		return code
 	}
 	l.takeover.OnSessionEstablish(cl, pk)
-	(&inflight{}).OnSessionEstablish(cl, pk)
 	atomic.AddInt64(&l.server.Info.ClientsConnected, 1)
 	l.server.Clients.Add(cl)
 	answered := make(chan error)

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"testing"
 	"time"
 
@@ -75,22 +74,5 @@ func TestAClientThatIsBehind(t *testing.T) {
 	wait(t, base.Publish("koupleless_dev/b/base/heart", 1, false, "last"))
 	if m := <-heard; string(m.Payload()) != "last" {
 		t.Errorf("heard %s after everything was acknowledged, want the next message", m.Payload())
-	}
-}
-
-// A quota makes mochi go through all that is not acknowledged for each packet of the client.
-func TestClientsBeforeMQTT5HaveNoSendQuota(t *testing.T) {
-	b, _, _ := open(t)
-	for _, id := range []string{"c", "koupleless@@@b"} {
-		cl, there := b.server.Clients.Get(id)
-		if !there {
-			t.Fatalf("%s is not connected", id)
-		}
-		state := reflect.ValueOf(cl.State.Inflight).Elem()
-		for _, field := range []string{"sendQuota", "maximumSendQuota"} {
-			if got := state.FieldByName(field).Int(); got != 0 {
-				t.Errorf("%s of %s: %d, want none", field, id, got)
-			}
-		}
 	}
 }
