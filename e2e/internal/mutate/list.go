@@ -222,8 +222,8 @@ var All = []Mutation{
 		Rare: "a base must be cut off after an uninstall, and come back to a broker that has stayed",
 		Edits: []Edit{{
 			"controller/internal/tunnel/mqtt/mqtt.go",
-			`(*client).Publish(topic, 1, false, body)`,
-			`(*client).Publish(topic, 1, true, body)`,
+			`c.client.Publish(topic, 1, false, body)`,
+			`c.client.Publish(topic, 1, true, body)`,
 		}},
 	},
 	{
