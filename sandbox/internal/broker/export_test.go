@@ -1,0 +1,4 @@
+package broker
+
+// MaxInflight is how many messages a client may leave unacknowledged.
+const MaxInflight = maxInflight
