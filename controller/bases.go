@@ -192,7 +192,7 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 // done all the same.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
-	if !l.dialog.Unanswered(from.Identity, r, err) && r.Command != arklet.CommandHealth && r.Command != arklet.CommandQueryAllBiz {
+	if !l.dialog.Unanswered(from.Identity, r, err) && !r.Command.IsQuestion() {
 		l.registry.AskModules(from.Identity)
 	}
 }

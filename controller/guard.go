@@ -41,9 +41,7 @@ var errNotServed = errors.New("this controller does not serve the base, and anot
 func (g guarded) Key() tunnel.Key { return g.tunnel.Key() }
 
 func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
-	switch r.Command {
-	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
-	default:
+	if !r.Command.IsQuestion() {
 		if err := g.mayOperate(to.Identity); err != nil {
 			return err
 		}

@@ -21,6 +21,9 @@ const (
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
+// IsQuestion says that the command only asks, and changes nothing on the base.
+func (c Command) IsQuestion() bool { return c == CommandHealth || c == CommandQueryAllBiz }
+
 // Module is a biz at a version and the URL of its jar. In a request for installBiz all three are
 // set; uninstallBiz and switchBiz leave URL empty.
 type Module struct {

@@ -23,14 +23,14 @@ const (
 	// The controller is such a client: all answers of 10,000 bases to one round
 	// of questions, and then some, must fit. mochi reserves 8 bytes for each.
 	queueTCP = 1 << 16
+	// queueMemory is the same for a base in memory, which gets only what the
+	// controller sends to it: commands for 256 modules at once fit, and what it is asked in half an hour
+	// in which it reads nothing; 2 KiB for each base.
+	queueMemory = 1 << 8
 	// maxInflight is how many messages a client may leave unacknowledged; what comes then is dropped, as other
 	// brokers do it earlier. mochi copies and sorts all of them every second: 60,000, which a controller had
 	// that was short of processor time, kept the broker from everything else.
 	maxInflight = 1 << 15
-	// queueMemory is queueTCP for a base in memory, which gets only what the
-	// controller sends to it: commands for 256 modules at once fit, and what it is asked in half an hour
-	// in which it reads nothing; 2 KiB for each base.
-	queueMemory = 1 << 8
 	// readBufferMemory suffices for a usual command; a longer one takes two reads.
 	readBufferMemory = 512
 	// largestPacket is the most that one MQTT packet may have, in bytes: enough to see what a controller

@@ -101,8 +101,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	if !t.Connected() {
 		return ErrNotConnected
 	}
-	question := r.Command == arklet.CommandHealth || r.Command == arklet.CommandQueryAllBiz
-	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), question, body)
+	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuestion(), body)
 }
 
 func (t *Tunnel) publish(topic string, question bool, body []byte) error {

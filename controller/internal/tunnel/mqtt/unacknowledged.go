@@ -27,8 +27,6 @@ const (
 // again while no answer comes: without a bound, one moment in which the broker is behind would become all
 // that there is. It may be used concurrently.
 type unacknowledged struct {
-	most int
-
 	mu        sync.Mutex
 	messages  []sent          // in the order in which they were; a broker acknowledges in it
 	questions map[string]sent // the last of each topic among them
@@ -41,7 +39,7 @@ type sent struct {
 }
 
 func newUnacknowledged() *unacknowledged {
-	return &unacknowledged{most: mostUnacknowledged, questions: map[string]sent{}}
+	return &unacknowledged{questions: map[string]sent{}}
 }
 
 // admit says whether a message may be sent. It may not if it is a question that is on its way already, and
@@ -59,7 +57,7 @@ func (u *unacknowledged) admit(topic string, question bool, now time.Time) (bool
 	if last, asked := u.questions[topic]; question && asked && !last.over(now) && now.Sub(last.at) >= behindAfter {
 		return false, nil
 	}
-	if len(u.messages) >= u.most {
+	if len(u.messages) >= mostUnacknowledged {
 		return false, fmt.Errorf("%w: %d messages", errBehind, len(u.messages))
 	}
 	return true, nil
