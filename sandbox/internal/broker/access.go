@@ -102,7 +102,7 @@ func (a *access) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 
 // OnPublishDropped logs a message that a slow client did not get.
 func (a *access) OnPublishDropped(cl *mqtt.Client, pk packets.Packet) {
-	a.log.Warn("message dropped: the client reads too slowly", "clientID", cl.ID, "topic", pk.TopicName)
+	a.log.Warn(dropped, "clientID", cl.ID, "topic", pk.TopicName)
 }
 
 func identityOf(clientID string) (string, bool) {

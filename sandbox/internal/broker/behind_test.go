@@ -1,7 +1,10 @@
 package broker_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"testing"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -9,12 +12,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 )
 
-// A client that acknowledges nothing for a while is sent so much and no more, and then what comes next.
+// told counts the lines about messages that were dropped.
+type told struct{ lines atomic.Int64 }
+
+func (d *told) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("quota reached")) {
+		d.lines.Add(1)
+	}
+	return len(line), nil
+}
+
+// A client that acknowledges nothing for a while is sent so much and no more, and then what comes next. The log does
+// not grow by each message that is dropped.
 func TestAClientThatIsBehind(t *testing.T) {
-	b := run(t, broker.Options{})
+	const most, more = 1000, 100
+	var log told
+	b := run(t, broker.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}.WithInflight(most))
 	behind, sender := connect(t, options(b, controller(b)).SetAutoAckDisabled(true)), connect(t, options(b, base(b, "b")))
-	const more = 100
-	heard := make(chan paho.Message, broker.MaxInflight+more+1)
+	heard := make(chan paho.Message, most+more+1)
 	must := func(token paho.Token) {
 		t.Helper()
 		if err := done(token); err != nil {
@@ -22,17 +37,20 @@ func TestAClientThatIsBehind(t *testing.T) {
 		}
 	}
 	must(behind.Subscribe("koupleless_dev/+/base/heart", 1, func(_ paho.Client, m paho.Message) { heard <- m }))
-	tokens := make([]paho.Token, 0, broker.MaxInflight+more)
-	for i := range broker.MaxInflight + more {
+	tokens := make([]paho.Token, 0, most+more)
+	for i := range most + more {
 		tokens = append(tokens, sender.Publish("koupleless_dev/b/base/heart", 1, false, fmt.Sprint(i)))
 	}
 	for _, token := range tokens {
 		must(token)
 	}
-	if got := b.Stats().Inflight; got != broker.MaxInflight {
-		t.Errorf("%d messages wait for an acknowledgement, want %d", got, broker.MaxInflight)
+	if got := b.Stats().Inflight; got != most {
+		t.Errorf("%d messages wait for an acknowledgement, want %d", got, most)
 	}
-	for i := range broker.MaxInflight {
+	if lines := log.lines.Load(); lines == 0 || lines >= more {
+		t.Errorf("%d lines tell of %d messages that were dropped, want one a second", lines, more)
+	}
+	for i := range most {
 		m := <-heard
 		if got := string(m.Payload()); got != fmt.Sprint(i) {
 			t.Fatalf("message %d is %s", i, got)

@@ -56,6 +56,9 @@ type Options struct {
 	View *mqttview.View
 	// Logger for what the broker has to say. Default: nothing is logged.
 	Logger *slog.Logger
+
+	// inflight is how many messages a client may leave unacknowledged; tests have few. Default: maxInflight.
+	inflight uint16
 }
 
 // Broker is an MQTT broker. All methods may be called concurrently.
@@ -71,10 +74,7 @@ type Broker struct {
 // New opens the listening socket, so that Addr is known; nothing is served
 // before Start. An address in use is an error that says so.
 func New(o Options) (*Broker, error) {
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log := slog.New(newSeldom(cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).Handler()))
 	passwords := o.Passwords
 	if passwords == (Passwords{}) {
 		passwords = NewPasswords()
@@ -89,7 +89,7 @@ func New(o Options) (*Broker, error) {
 
 	limits := mqtt.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = queueTCP
-	limits.MaximumInflight = maxInflight
+	limits.MaximumInflight = cmp.Or(o.inflight, maxInflight)
 	limits.ReceiveMaximum = math.MaxUint16
 	limits.MaximumPacketSize = largestPacket
 	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: log, SysTopicResendInterval: statisticsSeconds})

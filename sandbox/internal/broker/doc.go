@@ -5,6 +5,7 @@
 //	link.go       Link: either of the two as one component that scenarios stop and start
 //	broker.go     Broker: New, Start(ctx), Dial, Stats
 //	access.go     who may connect, publish and subscribe
+//	seldom.go     what is logged of a client that is behind
 //	takeover.go   a connection with the client id of an earlier one
 //	listener.go   the listeners behind mochi: TCP, and memory for bases of the same process
 //	memory.go     lets bases in memory in, and serves thousands of them on small stacks

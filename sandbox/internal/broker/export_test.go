@@ -1,4 +1,7 @@
 package broker
 
-// MaxInflight is how many messages a client may leave unacknowledged.
-const MaxInflight = maxInflight
+// WithInflight has clients leave so many messages unacknowledged at most.
+func (o Options) WithInflight(most uint16) Options {
+	o.inflight = most
+	return o
+}
