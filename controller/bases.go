@@ -128,6 +128,8 @@ func (c *Controller) tellNews(n base.News) {
 		})
 	case n.Blind == base.ControllerSuspended:
 		c.logger.Warn("this process stood still: bases are asked anew, and have time to answer", append(at, "for", n.Lasted)...)
+	case n.Blind == base.ControllerBehind:
+		c.logger.Warn("what bases say comes late or is lost: this process, or the broker, has too much to do; nothing is concluded from their silence", at...)
 	default:
 		c.logger.Warn("bases cannot be observed: nothing is concluded from their silence", at...)
 	}

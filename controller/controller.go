@@ -126,6 +126,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
 		Speed:    opts.speed(),
 		Sees:     c.sees,
+		Behind:   func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
 		Acting:   func() bool { return c.nodeReconciler.Acting() }, // it is there when the first sweep comes
 		Observer: c.baseChanged,
 	})

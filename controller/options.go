@@ -78,6 +78,9 @@ type Options struct {
 	// LeaseDuration is how long this controller may be silent before another one takes its bases;
 	// whole seconds, 0 means 15 s [LEASE_DURATION].
 	LeaseDuration time.Duration
+	// NodeLease is for how long the Lease of a base's Node is good, which is renewed at half of that; whole seconds, 0
+	// means 40 s [NODE_LEASE_DURATION]. It must be less than kube-controller-manager's --node-monitor-grace-period.
+	NodeLease time.Duration
 	// UnreachableAfter and DeadAfter are the silences after which a base's Node turns Unknown and
 	// goes; 0 means 25 s and 60 s.
 	UnreachableAfter, DeadAfter time.Duration
@@ -221,7 +224,7 @@ func (o *Options) complete() error {
 	for name, d := range map[string]time.Duration{
 		"UnreachableAfter": o.UnreachableAfter, "DeadAfter": o.DeadAfter, "HealthInterval": o.HealthInterval,
 		"MassSilence.Window": o.MassSilence.Window, "MassSilence.AtMost": o.MassSilence.AtMost,
-		"ListInterval": o.ListInterval, "LeaseDuration": o.LeaseDuration, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
+		"ListInterval": o.ListInterval, "LeaseDuration": o.LeaseDuration, "NodeLease": o.NodeLease, "InstallTimeout": o.InstallTimeout, "UninstallTimeout": o.UninstallTimeout,
 	} {
 		if d < 0 {
 			errs = append(errs, fmt.Errorf("%s is negative: %s", name, d))
@@ -240,8 +243,10 @@ func (o *Options) complete() error {
 	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
 		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter, o.DeadAfter))
 	}
-	if o.LeaseDuration > 0 && o.LeaseDuration < minLease {
-		errs = append(errs, fmt.Errorf("LEASE_DURATION is %s: it must be at least %s", o.LeaseDuration, minLease))
+	for name, d := range map[string]time.Duration{"LEASE_DURATION": o.LeaseDuration, "NODE_LEASE_DURATION": o.NodeLease} {
+		if d > 0 && d < minLease {
+			errs = append(errs, fmt.Errorf("%s is %s: it must be at least %s", name, d, minLease))
+		}
 	}
 	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {
 		errs = append(errs, fmt.Errorf("TIME_SCALE is %d: it must be 1 to %d", o.TimeScale, pace.Fastest))
@@ -262,12 +267,16 @@ func (o *Options) complete() error {
 // periods fills in the defaults of all periods and divides them by TimeScale.
 func (o *Options) periods() {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.LeaseDuration: vnode.DefaultMembership, &o.UnreachableAfter: base.DefaultUnreachableAfter, &o.DeadAfter: base.DefaultDeadAfter,
+		&o.LeaseDuration: vnode.DefaultMembership, &o.NodeLease: vnode.DefaultNodeLease, &o.UnreachableAfter: base.DefaultUnreachableAfter, &o.DeadAfter: base.DefaultDeadAfter,
 		&o.ReconnectGrace: base.DefaultGrace, &o.HealthInterval: base.DefaultHealthInterval, &o.ListInterval: base.DefaultListInterval,
 		&o.MassSilence.Window: base.DefaultMassWindow, &o.MassSilence.AtMost: base.DefaultMassAtMost,
 		&o.InstallTimeout: vpod.DefaultInstallTimeout, &o.UninstallTimeout: vpod.DefaultUninstallTimeout, &o.Drain: vpod.DefaultDrain,
 	} {
-		if *p = cmp.Or(*p, d); p != &o.LeaseDuration {
+		switch *p = cmp.Or(*p, d); p {
+		case &o.LeaseDuration:
+		case &o.NodeLease:
+			*p = o.speed().Seconds(*p)
+		default:
 			*p = o.speed().Of(*p)
 		}
 	}

@@ -89,12 +89,19 @@ func (c *Controller) gauges() {
 	}
 	if c.mqtt != nil {
 		c.metrics.Gauge("module_controller_tunnel_connected", "1 while the tunnel is connected.", map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
-			if c.mqtt.Connected() {
-				return 1
-			}
-			return 0
+			return oneIf(c.mqtt.Connected())
+		})
+		c.metrics.Gauge("module_controller_tunnel_behind", "1 while what bases say comes late or is lost.", map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
+			return oneIf(c.mqtt.Behind())
 		})
 	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // Metrics serves what Prometheus reads.

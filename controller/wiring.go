@@ -166,6 +166,7 @@ func (c *Controller) wireNodes() error {
 		MaxLevel: c.opts.WorkloadMaxLevel,
 
 		LeaseDuration: c.opts.LeaseDuration,
+		NodeLease:     c.opts.NodeLease,
 		Speed:         c.opts.speed(),
 		Sees:          c.sees,
 		Tunnels:       c.tunnels(),

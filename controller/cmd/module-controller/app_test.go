@@ -32,6 +32,7 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		{"a port out of range", append(ok, "--mqtt-port", "70000"), "MQTT_PORT"},
 		{"no workers", append(ok, "--vnode-worker-num", "0"), "VNODE_WORKER_NUM"},
 		{"a lease too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION"},
+		{"a lease of a Node too short", append(ok, "--node-lease-duration", "1s"), "NODE_LEASE_DURATION"},
 		{"no levels", append(ok, "--workload-max-level", "-1"), "WORKLOAD_MAX_LEVEL"},
 		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
 		{"an unknown log format", append(ok, "--log-format", "xml"), "LOG_FORMAT"},

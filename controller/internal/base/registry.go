@@ -41,6 +41,9 @@ type Options struct {
 	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
 	// called at every sweep and must not block.
 	Sees func(tunnel.Key) bool
+	// Behind says whether what bases say through a tunnel comes late, or is lost, at this moment; nil means that
+	// it never does. It is called at every sweep and must not block.
+	Behind func(tunnel.Key) bool
 	// Acting says whether this controller may act at this moment; nil means that it always may. While it
 	// may not, no base is given up for its silence: nobody would remove its Node. It is called at every
 	// sweep and must not block.
@@ -123,6 +126,9 @@ func NewRegistry(opts Options) *Registry {
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.Sees == nil {
 		opts.Sees = func(tunnel.Key) bool { return true }
+	}
+	if opts.Behind == nil {
+		opts.Behind = func(tunnel.Key) bool { return false }
 	}
 	if opts.Acting == nil {
 		opts.Acting = func() bool { return true }

@@ -11,6 +11,8 @@ const (
 	TunnelDown          Blindness = "TunnelDown"
 	ControllerSuspended Blindness = "ControllerSuspended"
 	MassSilence         Blindness = "OverFiftyPercentBaseInstancesUnavaliable"
+	// ControllerBehind is no reason of a Node's condition: a write for each Node would make it worse.
+	ControllerBehind Blindness = "ControllerBehind"
 )
 
 // Observation says whether anything can be concluded from the silence of a base. The zero value
@@ -49,6 +51,7 @@ type sight struct {
 	downSince time.Time // zero while it is up
 	told      bool      // that it is down
 	mass      time.Time // since when many of its bases are silent; zero = they are not
+	late      time.Time // since when what its bases say comes late; zero = it does not
 }
 
 // tellAfter is how long a tunnel is down before anybody is told: connections are made anew now and
@@ -74,6 +77,22 @@ func (s *sight) look(up bool, now time.Time, after time.Duration) (down bool, ne
 		news = []News{{Blind: TunnelDown}}
 	}
 	return true, news
+}
+
+// behind notes whether what bases say comes late, and says whether that is believed.
+func (s *sight) behind(is bool, now time.Time, atMost time.Duration) (believed bool, news []News) {
+	switch {
+	case !is && s.late.IsZero():
+		return false, nil
+	case !is:
+		news = []News{{Blind: ControllerBehind, Ended: true, Lasted: now.Sub(s.late)}}
+		s.late = time.Time{}
+		return false, news
+	case s.late.IsZero():
+		s.late = now
+		news = []News{{Blind: ControllerBehind}}
+	}
+	return now.Sub(s.late) < atMost, news
 }
 
 // awake finds out that the process stood still: it was stopped, its machine slept, or it got no

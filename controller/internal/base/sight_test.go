@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -169,4 +170,90 @@ func TestABaseWhoseNodeWasDeleted(t *testing.T) {
 	if got := w.kinds(); len(got) != 2 {
 		t.Errorf("changes %q, want both gone at once", got)
 	}
+}
+
+// behindWorld is a sightedWorld whose controller hears late when the test says so.
+func behindWorld(bases ...string) (w *world, behind *bool) {
+	w = newWorld()
+	behind = new(bool)
+	w.opts.Behind = func(key tunnel.Key) bool { return *behind && key == tunnel.MQTT }
+	w.Sweep()
+	for _, id := range bases {
+		_, _ = w.Heard(overMQTT(id), beat("1.0.0"))
+		w.SetHealth(overMQTT(id), arklet.Health{})
+		w.Own(id, true)
+	}
+	w.take()
+	return w, behind
+}
+
+func TestASilenceIsNotCountedWhileWhatBasesSayComesLate(t *testing.T) {
+	w, behind := behindWorld("a", "b", "c", "d", "e")
+	w.pass(DefaultUnreachableAfter - time.Second)
+	*behind = true
+	news := w.Sweep().News
+	if diff := cmp.Diff([]News{{Tunnel: string(tunnel.MQTT), Blind: ControllerBehind}}, news); diff != "" {
+		t.Errorf("news when the controller is behind (-want +got):\n%s", diff)
+	}
+	health, lists := 0, 0
+	for range 10 * 60 {
+		w.clock.Step(time.Second)
+		for _, p := range w.Sweep().Probes {
+			if p.Command == arklet.CommandHealth {
+				health++
+			} else {
+				lists++
+			}
+		}
+		w.Touch("b")
+		w.Touch("c")
+		w.Touch("d") // so half of the bases speak, and it is not the silence of many
+	}
+	w.wantKinds(t, "while the controller is behind")
+	if health > 0 || lists < 100 {
+		t.Errorf("in ten minutes it asked for health %d times, want none, and for modules %d times, want about 190", health, lists)
+	}
+	*behind = false
+	news = w.Sweep().News
+	if len(news) != 1 || !news[0].Ended || news[0].Lasted < 10*time.Minute {
+		t.Errorf("news when it is no longer: %+v", news)
+	}
+	alone := func(d time.Duration) {
+		for range d / time.Second {
+			w.pass(time.Second)
+			for _, id := range []string{"b", "c", "d", "e"} {
+				w.Touch(id)
+			}
+		}
+	}
+	alone(DefaultUnreachableAfter + time.Second)
+	w.wantKinds(t, "when a base was silent alone since", "a unreachable")
+	alone(DefaultDeadAfter - DefaultUnreachableAfter)
+	w.wantKinds(t, "in the end", "a gone")
+}
+
+func TestThatAControllerIsBehindIsNotBelievedForEver(t *testing.T) {
+	w, behind := behindWorld("a")
+	*behind = true
+	w.pass(DefaultMassAtMost - time.Second)
+	w.wantKinds(t, "for half an hour")
+	w.pass(DefaultUnreachableAfter + time.Second)
+	w.wantKinds(t, "after it", "a unreachable")
+}
+
+func TestWhoIsBehindWaitsForABaseWhoseNodeWasDeleted(t *testing.T) {
+	w, behind := behindWorld("a")
+	*behind = true
+	w.Sweep()
+	w.Doubt("a")
+	if probes := w.Sweep().Probes; len(probes) != 2 {
+		t.Errorf("a base whose Node was deleted is asked %d questions, want 2", len(probes))
+	}
+	w.pass(10 * time.Minute)
+	w.wantKinds(t, "while its answer may come late")
+	*behind = false
+	w.pass(DefaultUnreachableAfter/2 - time.Second)
+	w.wantKinds(t, "before it had time to answer")
+	w.pass(2 * time.Second)
+	w.wantKinds(t, "when it had", "a gone")
 }

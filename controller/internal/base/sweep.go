@@ -29,7 +29,7 @@ type Swept struct {
 
 // Sweep moves bases between the stages of silence. Call it about once a second; it costs nothing
 // for a base with nothing due. Silence counts only while it means something: while the base's
-// tunnel is up, the process was awake, and not half of the bases fell silent together.
+// tunnel is up, the process was awake, what bases say comes in time, and not half of the bases fell silent together.
 func (r *Registry) Sweep() Swept {
 	now := r.opts.Clock.Now()
 	var found Swept
@@ -46,14 +46,24 @@ func (r *Registry) Sweep() Swept {
 			r.sights[key] = s
 		}
 		down, news := s.look(r.opts.Sees(key), now, r.opts.Speed.Of(tellAfter))
-		if down {
+		late := false
+		if !down {
+			var more []News
+			late, more = s.behind(r.opts.Behind(key), now, r.opts.Mass.AtMost)
+			news = append(news, more...)
+		}
+		switch {
+		case down:
 			changes = append(changes, r.blind(bases, s, now)...)
-		} else {
+		case late:
+			r.hearOut(bases, now)
+			found.Probes = r.ask(bases, true, now, found.Probes)
+		default:
 			var mass []News
 			found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
 			mass, changes = r.judge(bases, s, now, changes)
 			news = append(news, mass...)
-			found.Probes = r.ask(bases, now, found.Probes)
+			found.Probes = r.ask(bases, false, now, found.Probes)
 		}
 		for _, n := range news {
 			n.Tunnel = string(key)
@@ -98,6 +108,18 @@ func (r *Registry) blind(bases []*record, s *sight, now time.Time) (changes []Ch
 		}
 	}
 	return changes
+}
+
+// hearOut stops the silence clock of bases whose words wait to be read.
+func (r *Registry) hearOut(bases []*record, now time.Time) {
+	for _, b := range bases {
+		if b.quietUntil.Before(now) {
+			b.quietUntil = now
+		}
+		if !b.doubted.IsZero() {
+			b.doubted = now
+		}
+	}
 }
 
 func countMissed(bases []*record, now time.Time, after time.Duration) (missed int) {
@@ -223,8 +245,9 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	return changes
 }
 
-// ask returns the questions that are due.
-func (r *Registry) ask(bases []*record, now time.Time, probes []Probe) []Probe {
+// ask returns the questions that are due. With late answers it leaves those for health out: that a base lives
+// shows in what it says by itself, and who is behind needs no more to read.
+func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe) []Probe {
 	for _, b := range bases {
 		id := b.info.Identity
 		if r.bases[id] != b || !b.owned && !b.healthAt.IsZero() {
@@ -232,7 +255,9 @@ func (r *Registry) ask(bases []*record, now time.Time, probes []Probe) []Probe {
 		}
 		if !now.Before(b.nextHealth) {
 			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
-			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
+			if !late || b.healthAt.IsZero() || b.away || !b.doubted.IsZero() {
+				probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
+			}
 		}
 		if b.owned && !now.Before(b.nextList) {
 			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))

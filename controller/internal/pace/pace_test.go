@@ -37,7 +37,7 @@ func TestOf(t *testing.T) {
 // settings are defaults of the controller's Options, which divide them: its own test holds that.
 var settings = []string{
 	"base.DefaultUnreachableAfter", "base.DefaultDeadAfter", "base.DefaultHealthInterval", "base.DefaultListInterval", "base.DefaultGrace",
-	"base.DefaultMassWindow", "base.DefaultMassAtMost", "vnode.DefaultMembership",
+	"base.DefaultMassWindow", "base.DefaultMassAtMost", "vnode.DefaultMembership", "vnode.DefaultNodeLease",
 	"vpod.DefaultInstallTimeout", "vpod.DefaultUninstallTimeout", "vpod.DefaultDrain",
 	"httptunnel.DefaultOperationTimeout", "peer.New", // that of InstallTimeout, and of DeadAfter
 }
@@ -49,7 +49,7 @@ var undivided = map[string][]string{
 		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vnode.journalTimeout", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
-		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth",
+		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"controller.minLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",
@@ -62,7 +62,7 @@ var undivided = map[string][]string{
 	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost"},
 	"what somebody else's Lease says": {"vnode.Seen", "vnode.seeLease"},
 	"spares the API, the processor or somebody else's service work": {
-		"apiwait.pause", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
+		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
 		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter",
 	},

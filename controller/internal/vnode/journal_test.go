@@ -119,7 +119,7 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 		t.Errorf("the journal says %v", got)
 	}
 
-	s.clock.Step(nodeLeaseEvery) // the Leases of Nodes say it now
+	s.clock.Step(DefaultNodeLease / 2) // the Leases of Nodes say it now
 	s.turn(t)
 	for _, id := range bases {
 		if _, err := s.reconcile(t.Context(), id); err != nil {
@@ -202,7 +202,7 @@ func TestTheNewestEntryCounts(t *testing.T) {
 		behind.ledger = ledger
 		behind.keepAll(t, identity)
 		if ledger == "" {
-			behind.clock.Step(nodeLeaseEvery)
+			behind.clock.Step(DefaultNodeLease / 2)
 			behind.turn(t)
 			behind.reconcileOnce(t)
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Node Leases are for Kubernetes alone: its node lifecycle controller takes a Node for dead when it
-// sees neither Lease nor status change for 40 s (its --node-monitor-grace-period; 50 s since 1.32).
-// Renewed every 20 s, one renewal may be lost, and is tried again after a second or less.
-const (
-	nodeLease      = 40 * time.Second
-	nodeLeaseEvery = 20 * time.Second
-)
+// DefaultNodeLease is a kubelet's default. Node Leases are for Kubernetes alone: its node lifecycle controller takes
+// a Node for dead when it sees neither Lease nor status change for 40 s (its --node-monitor-grace-period; 50 s since
+// 1.32).
+const DefaultNodeLease = 40 * time.Second
+
+// nodeLeaseEvery is how often one is renewed: one renewal may be lost, and is tried again after a second or less.
+func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }
 
 // renewNodeLease renews the Lease of a Node when that is due, or now when the journal has no room for what
 // is to be kept, and returns how long until it is due again.
@@ -54,9 +54,9 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 		s.lease = nil
 		return 0, fmt.Errorf("renewing the lease of node %q: %w", s.nodeName, err)
 	}
-	s.leaseDue, s.ledger = now.Add(r.opts.Speed.Of(nodeLeaseEvery)), newest.Ledger
+	s.leaseDue, s.ledger = now.Add(r.nodeLeaseEvery()), newest.Ledger
 	r.journal.leased(s.identity, newest)
-	return r.opts.Speed.Of(nodeLeaseEvery), nil
+	return r.nodeLeaseEvery(), nil
 }
 
 // fillLease names the Node as the holder, as a kubelet does. The API server notes for each write who manages
@@ -70,7 +70,7 @@ func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) 
 		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: newest.Ledger})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)
-	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.Speed.Seconds(nodeLease).Seconds()))
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.NodeLease.Seconds()))
 	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.UnixMicro(newest.At)))
 	return l
 }

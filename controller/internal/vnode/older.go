@@ -65,7 +65,7 @@ func (r *Reconciler) seeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	if s.older.name != l.Name || s.older.version != l.ResourceVersion {
 		s.older = seenLease{name: l.Name, version: l.ResourceVersion, changed: now}
 	}
-	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.Speed.Seconds(nodeLease).Seconds()))) * time.Second
+	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.NodeLease.Seconds()))) * time.Second
 	return s.older.changed.Add(duration).Sub(now)
 }
 

@@ -38,6 +38,9 @@ type Options struct {
 	// LeaseDuration is how long this controller may be silent before another one takes its bases; 0
 	// means 15 s: see MemberOptions.
 	LeaseDuration time.Duration
+	// NodeLease is for how long the Lease of a Node is good, which is renewed at half of it; whole seconds, 0 means
+	// DefaultNodeLease.
+	NodeLease time.Duration
 	// Sees and Tunnels are those of MemberOptions.
 	Sees    func(tunnel.Key) bool
 	Tunnels []tunnel.Key
@@ -54,7 +57,7 @@ type Options struct {
 	Owned func(identity, nodeName, ledger string)
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error
-	// Speed divides the periods that have no setting; LeaseDuration is divided already.
+	// Speed divides the periods that have no setting; LeaseDuration and NodeLease are divided already.
 	Speed pace.Speed
 	// Clock defaults to the real one.
 	Clock  clock.WithTicker
@@ -64,7 +67,7 @@ type Options struct {
 const (
 	defaultMaxLevel = 3
 	// workers is how many Nodes and Leases are written at once: enough to renew those of ten thousand bases in time
-	// (nodeLeaseEvery) with an API server that takes a quarter of a second for each write, beside a release. One that
+	// (20 s) with an API server that takes a quarter of a second for each write, beside a release. One that
 	// is late makes its Node Not Ready, and has a DaemonSet delete the Pod there.
 	workers = 144
 	// afterConflict is when a Node is looked at again that somebody else wrote.
@@ -135,6 +138,7 @@ func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
 // informer's handlers.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister, registry *base.Registry) *Reconciler {
 	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, DefaultMembership)
+	opts.NodeLease = cmp.Or(opts.NodeLease, DefaultNodeLease)
 	opts.MaxLevel = cmp.Or(opts.MaxLevel, defaultMaxLevel)
 	opts.Clock = cmp.Or[clock.WithTicker](opts.Clock, clock.RealClock{})
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))

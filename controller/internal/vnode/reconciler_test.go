@@ -128,6 +128,20 @@ func TestMetaspaceIsWrittenWithTheMemory(t *testing.T) {
 	}
 }
 
+// A Node's Lease is good for as long as is set, and renewed at half of that.
+func TestALongerLease(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
+	s.hear()
+	wait := s.reconcileOnce(t)
+	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if good := *lease.Spec.LeaseDurationSeconds; good != 120 || wait != time.Minute {
+		t.Errorf("the Lease is good for %d s and renewed after %s, want 120 s and 1m", good, wait)
+	}
+}
+
 // While more bases wait than are written at once, Leases come before free memory.
 func TestLeasesComeBeforeMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())

@@ -92,6 +92,11 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 		t.opts.OnConnected()
 	}
 	cleared := t.clearRetained(ctx, client)
+	e := t.echo.Load().anew()
+	t.echo.Store(e)
+	stands, ended := context.WithCancel(ctx)
+	defer ended()
+	go t.echoes(stands, client, e)
 	for {
 		select {
 		case <-ctx.Done():

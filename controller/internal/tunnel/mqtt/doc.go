@@ -3,6 +3,7 @@
 //	mqtt.go            what bases say, and what they are told
 //	connection.go      one connection after the other
 //	unacknowledged.go  bounds what is on its way to a broker that is behind
+//	echo.go            tells how late this controller hears what bases say
 //	inbox.go           messages that wait to be worked on, apart from the connection
 //	retained.go        removes what a controller before this one left with the broker
 //

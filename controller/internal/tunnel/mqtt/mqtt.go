@@ -55,10 +55,12 @@ type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
 	prefix  string // koupleless_<env>/
+	self    string // the identity under which it speaks to itself
 	inbox   *inbox
 	queries *inbox // of baselines, which block
 
 	conn    atomic.Pointer[connection] // that stands, nil without one
+	echo    atomic.Pointer[echo]       // of the last connection
 	trouble atomic.Pointer[error]      // nil while connected and subscribed
 	cleared bool                       // retained commands; only Start's goroutine uses it
 }
@@ -67,8 +69,9 @@ type Tunnel struct {
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
-	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/"}
+	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/", self: echoIdentity(opts.ClientID)}
 	t.trouble.Store(&ErrNotConnected)
+	t.echo.Store(&echo{})
 	return t
 }
 
@@ -138,6 +141,9 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	}
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
 	if kind == "baseline" { // our own baselines match the wildcard too
+		if identity == t.self && !m.Retained() {
+			t.heardItself(m)
+		}
 		t.clear(c, m)
 		return
 	}

@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
@@ -11,6 +12,10 @@ import (
 // the SUBACK, and nothing marks its end.
 const retainedTime = 5 * time.Second
 
+// subscribeAgain is how often a second subscription that was refused is tried again: mochi refuses one whose packet
+// identifier is that of a message which it has sent and which is not acknowledged.
+const subscribeAgain = 3
+
 // clearRetained has the broker forget the commands of this environment that it has retained, as the
 // existing controller leaves them (protocol 3.4). It returns a channel that tells when that is over;
 // nil if there is nothing to do. What the broker keeps for another environment is not touched.
@@ -18,7 +23,11 @@ func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan t
 	if !t.opts.ClearRetained || t.cleared {
 		return nil
 	}
-	if err := subscribe(ctx, client, t.commands(), t.clear); err != nil {
+	err := subscribe(ctx, client, t.commands(), t.clear)
+	for again := 0; errors.Is(err, ErrRefused) && again < subscribeAgain; again++ {
+		err = subscribe(ctx, client, t.commands(), t.clear)
+	}
+	if err != nil {
 		t.opts.Logger.Warn("could not look for retained commands", "topic", t.commands(), "err", err)
 		return nil
 	}

@@ -3,6 +3,7 @@ package mqtt
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,9 @@ func (b *busy) Provides(hook byte) bool {
 }
 
 func (b *busy) OnPublish(_ *broker.Client, pk mochi.Packet) (mochi.Packet, error) {
+	if strings.HasSuffix(pk.TopicName, "/base/baseline") { // what the controller says to itself
+		return pk, nil
+	}
 	b.told <- pk.TopicName
 	<-b.held
 	return pk, nil
