@@ -27,16 +27,20 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	errs := []error{e.forgetIdentity()}
+	restore := func() {}
 	if e.stage != nil { // even if the run is kept: others need components and controllers as they were
 		errs = append(errs, e.stage.Repair(ctx))
+		restore = func() { errs = append(errs, e.stage.Restore(ctx)) }
 	}
 	if e.r.o.Keep {
+		restore()
 		e.end()
 		return join(errs, e.left())
 	}
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
 	errs = append(errs, ignoreUnknown(err))
+	restore() // last: it restarts the controllers, and these bases' Nodes need not come again
 	e.end()
 	if e.r.o.LeaveNamespaces {
 		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})

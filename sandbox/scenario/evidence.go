@@ -105,7 +105,7 @@ func (e *execution) lastBases() string {
 // lastCommands are the last commands that change something, or failed.
 func lastCommands(events []timeline.Event) string {
 	return tail(events, shownCommands, func(x timeline.Event) bool {
-		return x.Kind == timeline.Command && (x.Code != "" || !strings.HasPrefix(x.Name, "query") && x.Name != "health")
+		return x.Kind == timeline.Command && !x.Routine()
 	})
 }
 

@@ -15,7 +15,7 @@ const (
 	Base Kind = "base"
 	// Module: a module on a base changed its state.
 	Module Kind = "module"
-	// Command: a base answered a command.
+	// Command: a base answered a command; good answers about its health are not told.
 	Command Kind = "command"
 	// Pod: a Pod was written, or is gone.
 	Pod Kind = "pod"
@@ -129,7 +129,7 @@ type Endpoint struct {
 // Routine tells whether the event is a question that a base has answered well: the controller asks
 // all the time.
 func (e *Event) Routine() bool {
-	return e.Kind == Command && e.Code == "" && (e.Name == "health" || strings.HasPrefix(e.Name, "query"))
+	return e.Kind == Command && e.Code == "" && (e.Name == CommandHealth || strings.HasPrefix(e.Name, "query"))
 }
 
 // ReadyEndpoints counts the Endpoints that are ready.

@@ -75,5 +75,10 @@ const (
 	FaultFired FaultChange = "fired"
 )
 
-// CommandInstall is the Name of the command that installs a module.
-const CommandInstall = "installBiz"
+// Names of commands.
+const (
+	// CommandInstall installs a module.
+	CommandInstall = "installBiz"
+	// CommandHealth asks how a base is.
+	CommandHealth = "health"
+)

@@ -106,9 +106,9 @@ func (c *Client) Act(ctx context.Context, r ActRequest) error {
 }
 
 // Repair starts and resumes the components that a group has left ended or paused, and brings the module
-// controllers back to what they were before it changed them.
-func (c *Client) Repair(ctx context.Context, group string) error {
-	_, err := repair.Call(ctx, &c.rpc, groupRequest{group})
+// controllers back to what they were before it changed them, if that is asked for.
+func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
+	_, err := repair.Call(ctx, &c.rpc, r)
 	return err
 }
 

@@ -21,7 +21,7 @@ const (
 	removeBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
 	restartBase    rpc.Unary[restartRequest, *Base]                = "RestartBase"
 	act            rpc.Unary[ActRequest, rpc.None]                 = "Act"
-	repair         rpc.Unary[groupRequest, rpc.None]               = "Repair"
+	repair         rpc.Unary[RepairRequest, rpc.None]              = "Repair"
 	inject         rpc.Unary[injectRequest, string]                = "Inject"
 	clearFaults    rpc.Unary[clearRequest, rpc.None]               = "ClearFaults"
 	faults         rpc.Unary[faultsRequest, []Fault]               = "Faults"

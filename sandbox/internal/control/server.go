@@ -33,8 +33,8 @@ type Service interface {
 	RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error)
 	RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error)
 	Act(ctx context.Context, r ActRequest) error
-	// Repair undoes what a group has done to components and controllers.
-	Repair(ctx context.Context, group string) error
+	// Repair undoes what a group has done to components, and, if that is asked for, to controllers.
+	Repair(context.Context, RepairRequest) error
 	Inject(base string, fault json.RawMessage) (string, error)
 	ClearFaults(base string, ids []string) error
 	Faults(base string) ([]Fault, error)
@@ -99,7 +99,7 @@ func Handler(s Service) http.Handler {
 		}
 		return rpc.None{}, s.Act(ctx, r)
 	})
-	repair.Handle(mux, func(ctx context.Context, r groupRequest) (rpc.None, error) { return rpc.None{}, s.Repair(ctx, r.Group) })
+	repair.Handle(mux, func(ctx context.Context, r RepairRequest) (rpc.None, error) { return rpc.None{}, s.Repair(ctx, r) })
 	inject.Handle(mux, func(_ context.Context, r injectRequest) (string, error) { return s.Inject(r.Base, r.Fault) })
 	clearFaults.Handle(mux, func(_ context.Context, r clearRequest) (rpc.None, error) {
 		return rpc.None{}, s.ClearFaults(r.Base, r.IDs)

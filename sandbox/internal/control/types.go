@@ -146,6 +146,8 @@ type UpRequest struct {
 	// KeepBases leaves the number of bases of a running sandbox as it is: the user
 	// gave none, so that of Config is but the default.
 	KeepBases bool `json:"keepBases,omitempty"`
+	// Expect is how many bases there will be, where more come later. Default: those of Config.
+	Expect int `json:"expect,omitempty"`
 	// BrokerPassword is that for the user's broker. Default: what is in
 	// spec.broker.passwordFile. A running sandbox keeps the one it has.
 	BrokerPassword string `json:"brokerPassword,omitempty"`
@@ -210,6 +212,14 @@ type ActRequest struct {
 	Action    component.Action `json:"action"`
 	// Group whose Repair undoes the action, and which is repaired when its owner goes. Default: nobody's.
 	Group string `json:"group,omitempty"`
+}
+
+// RepairRequest undoes what a group has done to components.
+type RepairRequest struct {
+	Group string `json:"group"`
+	// Controllers are brought back, too, to what they were before the group changed them, which restarts
+	// them. Default: they stay as the group wants them.
+	Controllers bool `json:"controllers,omitempty"`
 }
 
 // ControllerRequest says what module controllers there are to be.

@@ -212,6 +212,9 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	told := host.Sandbox{
 		Dir: d.o.Dir, Broker: a.link, ClientPrefix: clientPrefix, Gateway: s.gateway, Env: a.config.Spec.Env, Speed: a.config.Spec.Speed, Kubeconfig: controllerKubeconfig(a.config, c),
 	}
+	if a.crowded() {
+		told.NodeLease = crowdNodeLease
+	}
 	needs := []graph.Condition{rightsGranted, brokerListens, basesMayCome, runnerFollows}
 	var (
 		r          ControllerRunner

@@ -7,6 +7,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/heartbeat"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -23,7 +24,8 @@ func TestAssemblyClosesItsPorts(t *testing.T) {
 	config.Spec.Controller = v1alpha1.Controller{Location: v1alpha1.LocationCluster, Replicas: &replicas}
 	noFolder := state.Home(filepath.Join(t.TempDir(), "missing")).Dir("test") // so the runner has no log
 	a := &assembly{
-		firstUp: &firstUp{d: New(Options{Dir: noFolder}), cluster: withNodes{&fakeCluster{}}}, config: config, relay: heartbeat.New(nil),
+		firstUp: &firstUp{d: New(Options{Dir: noFolder}), cluster: withNodes{&fakeCluster{}}, request: control.UpRequest{Config: config}},
+		config:  config, relay: heartbeat.New(nil),
 	}
 	if r, _, err := a.runner(&running{}, nil); err == nil {
 		t.Fatalf("there is the runner %v", r)

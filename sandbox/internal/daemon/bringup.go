@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -54,11 +55,12 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	}
 	b := &firstUp{d: d, steps: steps, request: r}
 	var late []graph.Condition
-	if d.crowded(config) {
-		b.populated, late = make(chan struct{}), []graph.Condition{cluster.Populated}
+	var nodeGrace time.Duration
+	if b.crowded() {
+		b.populated, late, nodeGrace = make(chan struct{}), []graph.Condition{cluster.Populated}, crowdNodeGrace
 	}
 	c, err := d.o.open(clusterOptions{
-		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: late, note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: config, programs: d.o.Programs, supervisor: d.supervisor, late: late, nodeGrace: nodeGrace, note: steps.Note, log: d.log,
 	})
 	if err != nil {
 		return err
@@ -81,8 +83,16 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 // looks at all of them.
 const crowd = 2000
 
-func (d *Daemon) crowded(config *v1alpha1.Sandbox) bool {
-	return EffectiveProvider(config) == v1alpha1.ProviderEmbedded && *config.Spec.Bases.Count >= d.o.crowd
+// crowdNodeLease and crowdNodeGrace are for how long the Lease of a Node of a crowd is good, and how long Kubernetes waits for
+// one. With the usual 40 s those of 10,000 Nodes are 500 writes a second, most of what two processors can do.
+const (
+	crowdNodeLease = 5 * time.Minute
+	crowdNodeGrace = 330 * time.Second
+)
+
+func (b *firstUp) crowded() bool {
+	spec := b.request.Config.Spec
+	return EffectiveProvider(b.request.Config) == v1alpha1.ProviderEmbedded && max(*spec.Bases.Count, b.request.Expect) >= b.d.o.crowd
 }
 
 // firstUp is what the steps of one bring-up share. Each field is written by one step, and read by

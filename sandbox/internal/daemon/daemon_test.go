@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "good":
+		fmt.Fprintln(os.Stderr, "Leases of Nodes:", os.Getenv("NODE_LEASE_DURATION"))
 		http.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 		http.HandleFunc("/heartbeat", func(http.ResponseWriter, *http.Request) {})
 		l, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("HTTP_TUNNEL_LISTEN_HOST"), os.Getenv("HTTP_TUNNEL_LISTEN_PORT")))
@@ -69,6 +70,8 @@ type fakeCluster struct {
 	rest    func(context.Context) error
 	adopted bool
 	late    []graph.Condition
+	// nodeGrace is what the cluster was made with.
+	nodeGrace time.Duration
 
 	mu    sync.Mutex
 	calls []string
@@ -145,7 +148,7 @@ func newBench(t *testing.T) *bench {
 	d := New(Options{
 		Dir: dir, Programs: Programs{Controller: self}, Listening: func() { close(listening) },
 		open: func(o clusterOptions) (Cluster, error) {
-			b.cluster.late = o.late
+			b.cluster.late, b.cluster.nodeGrace = o.late, o.nodeGrace
 			return b.cluster, nil
 		},
 		crowd: 3,
@@ -246,6 +249,13 @@ func TestUpAndDown(t *testing.T) {
 		return err
 	}
 	result, steps := b.up(request("good", 3))
+	told, err := os.ReadFile(b.dir.Log("module-controller"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.cluster.nodeGrace != crowdNodeGrace || !strings.Contains(string(told), "Leases of Nodes: "+crowdNodeLease.String()) {
+		t.Errorf("of a crowd of 3 Nodes may be silent for %s, and the controller was told %q", b.cluster.nodeGrace, told)
+	}
 	slices.Sort(steps) // what overlaps has no order
 	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API", "Starting broker",
 		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -44,6 +45,8 @@ type clusterOptions struct {
 	supervisor *supervise.Supervisor
 	// late is what the parts wait for that the Nodes of bases do not need, where they can.
 	late []graph.Condition
+	// nodeGrace is for how long a Node may be silent, where the cluster's parts can be told; 0 means their default.
+	nodeGrace time.Duration
 	// note is told what a person should know.
 	note func(string)
 	log  *slog.Logger
@@ -97,6 +100,7 @@ func openEmbedded(o clusterOptions) (Cluster, error) {
 		Supervisor: o.supervisor,
 		Durable:    o.config.Spec.Durable,
 		Speed:      o.config.Spec.Speed,
+		NodeGrace:  o.nodeGrace,
 		Late:       o.late,
 		Listen:     listen,
 		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted

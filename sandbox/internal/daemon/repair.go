@@ -59,24 +59,34 @@ func (d *Daemon) noteControllers(group string, before control.ControllerRequest)
 	}
 }
 
-// Repair starts and resumes the components that a group has left ended or paused, the controllers last,
-// and brings the controllers back to what they were.
-func (d *Daemon) Repair(ctx context.Context, group string) error {
+// pays takes what is to be repaired now off the debt of a group.
+func (d *Daemon) pays(r control.RepairRequest) (now debt) {
 	d.mu.Lock()
-	o := d.debts[group]
-	delete(d.debts, group)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	o := d.debts[r.Group]
 	if o == nil {
-		return nil
+		return debt{}
 	}
+	now.components, o.components = o.components, map[string]component.Action{}
+	if r.Controllers {
+		now.controllers = o.controllers
+		delete(d.debts, r.Group)
+	}
+	return now
+}
+
+// Repair starts and resumes the components that a group has left ended or paused, the controllers last,
+// and brings the controllers back to what they were, if that is asked for.
+func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
+	now := d.pays(r)
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(o.components)) { // which puts the controllers last
-		if err := d.Act(ctx, control.ActRequest{Component: name, Action: o.components[name]}); err != nil {
-			errs = append(errs, fmt.Errorf("%s of %s: %w", o.components[name], name, err))
+	for _, name := range slices.Sorted(maps.Keys(now.components)) { // which puts the controllers last
+		if err := d.Act(ctx, control.ActRequest{Component: name, Action: now.components[name]}); err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", now.components[name], name, err))
 		}
 	}
-	if o.controllers != nil {
-		_, err := d.SetController(ctx, *o.controllers)
+	if now.controllers != nil {
+		_, err := d.SetController(ctx, *now.controllers)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

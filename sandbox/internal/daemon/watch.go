@@ -45,7 +45,7 @@ func (d *Daemon) clear(running *running, group string) {
 		d.ended(d.ending, running, gone)
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
 	}
-	if err := d.Repair(d.ending, group); err != nil {
+	if err := d.Repair(d.ending, control.RepairRequest{Group: group, Controllers: true}); err != nil {
 		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
 	}
 }

@@ -62,6 +62,9 @@ func (s *stream) until(what string) []string {
 		select {
 		case e := <-s.events:
 			line := strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s %s", e.Kind, e.Base, e.State, e.Name, e.Module, e.Code)), " ")
+			if e.Name == timeline.CommandHealth {
+				s.t.Errorf("a good answer about the health of %s is told", e.Base)
+			}
 			if e.Kind != timeline.Command || e.Name == "installBiz" { // the controller of these tests asks nothing
 				told = append(told, line)
 			}
@@ -116,6 +119,7 @@ func TestWatchAGroup(t *testing.T) {
 		}
 		_ = response.Body.Close()
 	}
+	command(timeline.CommandHealth, `{}`)
 	command("installBiz", `{"bizName":"biz1","bizVersion":"1","bizUrl":"https://modules.example/biz1-1-ark-biz.jar"}`)
 	command("uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
 	for _, action := range []component.Action{component.Pause, component.Resume, component.Stop, component.Start} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
@@ -46,6 +47,8 @@ type Cell struct {
 	Name string
 	// Values by dimension.
 	Values map[string]any
+	// Bases is how many it begins with.
+	Bases int
 }
 
 // Env compiles the scenario's conditions.
@@ -94,8 +97,11 @@ func (s *Scenario) prepare(o Options) Problems {
 		s.wrong[p.Field] = true
 	}
 	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: o.Env, Attempt: 1}
-	for _, cell := range s.Cells {
+	for i, cell := range s.Cells {
 		instance, wrong := s.instance(cell, sample)
+		for _, set := range instance.Spec.Bases {
+			s.Cells[i].Bases += ptr.Deref(set.Count, 0)
+		}
 		for _, p := range wrong {
 			if !s.known(p.Field) {
 				problems = append(problems, p)
@@ -134,7 +140,7 @@ func (s *Scenario) cells() {
 			for _, value := range matrix[name] {
 				values := map[string]any{name: value}
 				maps.Copy(values, cell.Values)
-				longer = append(longer, Cell{strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), values})
+				longer = append(longer, Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), Values: values})
 			}
 		}
 		if s.Cells = longer; len(s.Cells) > v1alpha1.MaxCells { // validation says so

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -161,9 +162,9 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	// ttl-controller writes an annotation to every Node, and again to all of them whenever their
 	// number passes 100, 500 or 1,000. Only kubelets read it.
 	f.add("controllers", "*,-ttl-controller")
-	if c.o.Speed > 1 {
-		f.add("node-monitor-period", c.period(5*time.Second).String())
-		f.add("node-monitor-grace-period", max(c.period(50*time.Second), shortestGrace).String())
+	if grace := cmp.Or(c.o.NodeGrace, nodeGrace); c.o.Speed > 1 || grace != nodeGrace {
+		f.add("node-monitor-period", c.period(grace/10).String()) // it looks at every Node each time
+		f.add("node-monitor-grace-period", max(c.period(grace), shortestGrace).String())
 		f.add("node-startup-grace-period", max(c.period(time.Minute), shortestGrace).String())
 	}
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
@@ -220,6 +221,9 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 	f.add("tls-private-key-file", c.pki.key(name))
 	return f
 }
+
+// nodeGrace is Kubernetes' own default.
+const nodeGrace = 50 * time.Second
 
 // shortestGrace is the least silence after which Kubernetes takes a Node for dead: the controller
 // renews its Lease every 20 s at speed 1, and a busy machine needs a second.

@@ -46,6 +46,9 @@ type Options struct {
 	Listen netip.AddrPort
 	// Speed divides the periods of the node lifecycle; 0 means 1.
 	Speed int
+	// NodeGrace is for how long a Node may be silent before Kubernetes takes it for dead, at speed 1; 0 means 50 s, its
+	// default.
+	NodeGrace time.Duration
 	// Late is what kube-controller-manager and kube-scheduler wait for besides: for each Node that comes when they run, the controller
 	// of EndpointSlices looks at all Nodes. Default: nothing.
 	Late []graph.Condition

@@ -2,6 +2,7 @@ package action
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -263,11 +264,11 @@ func TestComponentsAreRepaired(t *testing.T) {
 	r.well(`apiserver: {do: start}`, "start of kube-apiserver")
 	r.well(`controllerManager: {do: pause}`, "pause of kube-controller-manager")
 	r.well(`scheduler: {do: kill}`, "kill of kube-scheduler")
-	if err := r.Repair(t.Context()); err != nil {
+	if err := errors.Join(r.Repair(t.Context()), r.Restore(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	r.wantCalls("kill module-controller-2 for run-x", "pause broker for run-x", "kill kube-apiserver for run-x", "start kube-apiserver for run-x",
-		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x")
+		"pause kube-controller-manager for run-x", "kill kube-scheduler for run-x", "repair run-x", "repair run-x and its controllers")
 }
 
 // Rules of the API that are left are cleared with the components, and one that never fired fails the

@@ -172,10 +172,10 @@ func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {
 	return f.note("%s %s for %s", r.Action, r.Component, r.Group)
 }
 
-func (f *fakeSandbox) Repair(_ context.Context, group string) error {
+func (f *fakeSandbox) Repair(_ context.Context, r control.RepairRequest) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("repair %s", group)
+	return f.note("repair %s%s", r.Group, map[bool]string{true: " and its controllers"}[r.Controllers])
 }
 
 func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {

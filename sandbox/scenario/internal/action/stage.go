@@ -51,7 +51,7 @@ type Sandbox interface {
 	ClearMQTTRule(ctx context.Context, group, id string) error
 	MQTTRules(ctx context.Context, group string) ([]control.MQTTRule, error)
 	Act(context.Context, control.ActRequest) error
-	Repair(ctx context.Context, group string) error
+	Repair(context.Context, control.RepairRequest) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)

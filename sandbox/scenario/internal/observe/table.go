@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 )
 
 // Subject is what a watch follows: the objects of a resource, in a namespace (empty = of the
@@ -137,20 +138,17 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	if t == nil {
 		return nil
 	}
-	asking, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	list, err := apiOf(w.o.Client, s).List(asking, metav1.ListOptions{LabelSelector: s.Selector})
+	all, at, err := w.list(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%w of %s: %w", ErrNoList, s.Resource.Resource, err)
 	}
 	listed := map[string]bool{}
-	for i := range list.Items {
-		listed[list.Items[i].GetName()] = true
-		if err := w.Seen(ctx, s, &list.Items[i]); err != nil {
+	for _, o := range all {
+		listed[o.GetName()] = true
+		if err := w.Seen(ctx, s, o); err != nil {
 			return err
 		}
 	}
-	at := numberOf(list.GetResourceVersion())
 	return w.Until(ctx, func(View) (bool, error) { // what was gone by then
 		for name, o := range t.objects {
 			if !listed[name] && versionOf(o) <= at {
@@ -159,6 +157,29 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 		}
 		return true, nil
 	})
+}
+
+// list returns what the API has of a subject, and as of which version. It asks page by page: a busy API
+// takes longer for 10,000 Pods than one question may.
+func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		asking, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		list, err := apiOf(w.o.Client, s).List(asking, o)
+		if err != nil {
+			return nil, err
+		}
+		at = numberOf(list.GetResourceVersion()) // the same for every page
+		return list, nil
+	})
+	err = pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: s.Selector}, func(o runtime.Object) error {
+		all = append(all, o.(*unstructured.Unstructured))
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return all, at, nil
 }
 
 // versionOf reads a resource version: a number that grows with each write of the whole cluster.

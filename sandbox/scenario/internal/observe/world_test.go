@@ -295,23 +295,54 @@ func TestSeenWaitsForTheVersion(t *testing.T) {
 	})
 }
 
+// catchingUp begins to catch up, and sees that what has not been told is waited for.
+func catchingUp(t *testing.T, w *World, pods *table, untold string) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Fatalf("it has caught up before %s was told: %v", untold, err)
+	default:
+	}
+	return done
+}
+
 func TestCatchUpWaitsForWhatTheAPIHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newWorld(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
 		// The API has another Pod of that name already.
 		must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Pods, pod(t, "7", "b", "vnode.id-1", "True"), group))
-		done := make(chan error, 1)
-		go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("it has caught up before the Pod was told: %v", err)
-		default:
-		}
+		done := catchingUp(t, w, pods, "the Pod")
 		must(t, pods.Update(pod(t, "7", "b", "vnode.id-1", "True")))
 		must(t, <-done)
 		must(t, w.CatchUp(t.Context(), pods.subject)) // nothing is new
+	})
+}
+
+// Ten thousand Pods are asked for page by page: each question has its time.
+func TestCatchUpReadsAllPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := newWorld(t)
+		first, second := pod(t, "3", "a", "", "False"), pod(t, "4", "b", "", "False")
+		must(t, pods.Replace([]any{first}, "3"))
+		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			list := &unstructured.UnstructuredList{Items: []unstructured.Unstructured{*second}}
+			list.SetResourceVersion("4")
+			if o := a.(k8stesting.ListActionImpl).ListOptions; o.Continue == "" {
+				if o.Limit == 0 {
+					t.Error("all are asked for at once")
+				}
+				list.Items[0] = *first
+				list.SetContinue("more")
+			}
+			return true, list, nil
+		})
+		done := catchingUp(t, w, pods, "the Pod of the second page")
+		must(t, pods.Add(second))
+		must(t, <-done)
 	})
 }
 
@@ -324,14 +355,7 @@ func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
 			list.SetResourceVersion("9")
 			return true, list, nil
 		})
-		done := make(chan error, 1)
-		go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("it has caught up before the end of the Pod was told: %v", err)
-		default:
-		}
+		done := catchingUp(t, w, pods, "the end of the Pod")
 		must(t, pods.Delete(pod(t, "8", "a", "", "True")))
 		must(t, <-done)
 		must(t, pods.Add(pod(t, "10", "b", "", "True"))) // one that came later
