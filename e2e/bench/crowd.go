@@ -20,14 +20,11 @@ const (
 // crowd rolls an update out over very many bases, as a scenario with every check, and then brings
 // up as many bases as one sandbox runs.
 func crowd(ctx context.Context, b *bench) error {
-	if err := b.prepare(ctx); err != nil {
-		return err
-	}
 	bases := crowdBases
 	if b.o.quick {
 		bases = crowdQuick
 	}
-	s, err := b.show(ctx, "--var", fmt.Sprintf("bases=%d", bases), filepath.FromSlash(crowdFile))
+	s, err := b.show(ctx, "--up", "--provider", "embedded", "--var", fmt.Sprintf("bases=%d", bases), filepath.FromSlash(crowdFile))
 	if err != nil {
 		return err
 	}
@@ -45,9 +42,6 @@ func crowd(ctx context.Context, b *bench) error {
 		seconds := fromTo(update, complete)
 		b.note(fmt.Sprintf("rolling update of %d Pods", bases), seconds, "s")
 		b.note("Pods turned over", float64(bases)/seconds, "a second")
-	}
-	if err := b.Down(ctx); err != nil {
-		return err
 	}
 	if b.o.quick {
 		return nil

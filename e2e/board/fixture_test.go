@@ -28,8 +28,8 @@ import (
 // web is the folder of the page, and of the made-up platform that it is shown with here.
 const web = "../../sandbox/board/web"
 
-// pageTime is how long the page may take for what a test waits for.
-const pageTime = 20 * time.Second
+// pageTime is how long the page may take for what a test waits for, beside other tests on two processors.
+const pageTime = time.Minute
 
 // fixtureProgram bundles the made-up platform once.
 var fixtureProgram = sync.OnceValue(func() string {

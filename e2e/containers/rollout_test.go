@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 )
 
 // between is the pause between two requests to one base.
@@ -96,12 +97,16 @@ func TestRollingUpdate(t *testing.T) {
 		return nil
 	})
 	deployments := kube.AppsV1().Deployments(r.namespace)
-	d, err := deployments.Get(t.Context(), r.module, metav1.GetOptions{})
-	must(t, err)
-	d.Spec.Template = r.template("2.0.0")
-	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
-	_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
-	must(t, err)
+	must(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the Deployment's controller writes its status meanwhile
+		d, err := deployments.Get(t.Context(), r.module, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		d.Spec.Template = r.template("2.0.0")
+		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+		_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
+		return err
+	}))
 	eventually(t, "every base serves the new version, and nothing else", func(ctx context.Context) error {
 		if err := r.wellEverywhere(ctx, "2.0.0"); err != nil {
 			return err
