@@ -74,11 +74,36 @@ func (e *execution) doubt(s *v1alpha1.Step, err error) error {
 func (e *execution) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchTime, lateness(catchTime))
 	defer cancel()
+	return lateOr(ctx, e.catch(ctx))
+}
+
+// catchUpLast does so at the end of the run, when the platform is there again: an API that gives no
+// list now, since a disk or the machine stands still, is asked again.
+func (e *execution) catchUpLast(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, catchTime, lateness(catchTime))
+	defer cancel()
 	err := e.catch(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errLate) {
-		return context.Cause(ctx)
+	for errors.Is(err, observe.ErrNoList) && ctx.Err() == nil {
+		select {
+		case <-time.After(lookAgain):
+			err = e.catch(ctx)
+		case <-ctx.Done():
+		}
 	}
-	return err
+	return lateOr(ctx, err)
+}
+
+// lateOr makes an error that of a run that sees too late what happened, if it is no more than that: no answer, or
+// not the one that is waited for, until ctx has ended.
+func lateOr(ctx context.Context, err error) error {
+	why := context.Cause(ctx)
+	switch {
+	case err == nil || !errors.Is(why, errLate) || errors.Is(err, errBroken) && !errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, errLate):
+		return why
+	}
+	return fmt.Errorf("%w: %w", why, err)
 }
 
 func (e *execution) catch(ctx context.Context) error {

@@ -3,13 +3,20 @@ package scenario
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	k8stesting "k8s.io/client-go/testing"
+
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
@@ -73,6 +80,44 @@ func TestCatchUpWithTheBases(t *testing.T) {
 			t.Errorf("without a daemon: %v", err)
 		}
 	})
+}
+
+// At its end a run asks an API again that gives no list.
+func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fails int // how many questions
+		with  error
+		want  error
+		after time.Duration
+	}{
+		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * lookAgain},
+		{"for ever", math.MaxInt, errors.New("connection refused"), errBroken, catchTime},
+		{"without an answer", math.MaxInt, context.DeadlineExceeded, errLate, catchTime},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
+				asked := 0
+				client.PrependReactor("list", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+					asked++
+					return asked <= tt.fails, nil, tt.with
+				})
+				e.world = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
+				followed, cancel := context.WithCancel(t.Context())
+				cancel() // nothing is to be told
+				_ = e.world.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
+				began := time.Now()
+				if err := e.catchUpLast(t.Context()); !errors.Is(err, tt.want) {
+					t.Errorf("%v, want %v", err, tt.want)
+				}
+				if after := time.Since(began); after != tt.after {
+					t.Errorf("it took %s, want %s", after, tt.after)
+				}
+			})
+		})
+	}
 }
 
 // The checks know the times that the scenario gives the controller.

@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -53,9 +54,12 @@ func (r *Report) Verdict() Verdict {
 
 // TooBusy says that the machine stood still in a run, so that its failure proves nothing: requests were
 // sent, or a processor woke up, more than a second late, or as late as the module of a deleted Pod stays
-// on its base; or the run lost nothing but requests that the machine was too late for: see ownDelay.
-// Empty means that it did not.
+// on its base; or the run lost nothing but requests that the machine was too late for: see ownDelay; or
+// it was told too late of what happened. Empty means that it did not.
 func (r *Run) TooBusy() string {
+	if r.Verdict == Errored && strings.Contains(r.Failure, inconclusive) {
+		return r.Failure
+	}
 	var late time.Duration
 	for _, t := range r.Traffic {
 		late = max(late, t.Late)

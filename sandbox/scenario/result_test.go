@@ -37,6 +37,8 @@ func TestTooBusy(t *testing.T) {
 		"cut off at speed 1":                 {run: Run{Traffic: []Traffic{cutOff(lateEnough, 100*time.Millisecond)}}},
 		"cut off, and a check that failed":   {run: Run{Speed: 5, Traffic: []Traffic{cutOff(300*time.Millisecond, 100*time.Millisecond)}, Checks: []Check{{Verdict: Failed}}}},
 		"only another stream's machine late": {run: Run{Traffic: []Traffic{stream(0, 10, timeouts), {Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
+		"told too late what happened":        {run: Run{Verdict: Errored, Failure: lateness(2 * tooLate).Error()}, busy: true},
+		"a sandbox that is gone":             {run: Run{Verdict: Errored, Failure: errBroken.Error()}},
 		"a late machine and nothing lost":    {run: Run{Traffic: []Traffic{{Verdict: Passed, Summary: traffic.Summary{Late: lateEnough}}}}},
 	} {
 		if busy := test.run.TooBusy() != ""; busy != test.busy {

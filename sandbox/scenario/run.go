@@ -103,7 +103,7 @@ func (e *execution) perform(ctx context.Context) *Run {
 	e.must(e.mqttRules(last))
 	end := time.Now()
 	if !blind {
-		e.must(e.catchUp(last))
+		e.must(e.catchUpLast(last))
 		e.must(e.faults())
 		e.must(e.releases(last))
 	}
