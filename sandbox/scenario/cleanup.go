@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanTime bounds the clean-up of a run.
-const cleanTime = time.Minute
+// cleanTime bounds the clean-up of a run: in a cluster, beside others, controllers that are brought back take 40 s.
+const cleanTime = 2 * time.Minute
 
 // services are what a run has made besides workloads; only the untyped client removes all at once.
 var services = corev1.SchemeGroupVersion.WithResource("services")

@@ -47,47 +47,77 @@ func (d *Daemon) noteAction(group, name string, action component.Action) {
 	}
 }
 
-// noteControllers notes how the controllers were before a group changed them for the first time.
+// noteControllers notes how the controllers were before a group changed them for the first time. What another
+// group owes still, this one does from now on: it was the last to change them.
 func (d *Daemon) noteControllers(group string, before control.ControllerRequest) {
 	if group == "" {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o := d.owes(group); o.controllers == nil {
-		o.controllers = &before
+	o := d.owes(group)
+	if o.controllers != nil {
+		return
 	}
-}
-
-// pays takes what is to be repaired now off the debt of a group.
-func (d *Daemon) pays(r control.RepairRequest) (now debt) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	o := d.debts[r.Group]
-	if o == nil {
-		return debt{}
+	o.controllers = &before
+	for _, other := range d.debts {
+		if other != o && other.controllers != nil {
+			o.controllers, other.controllers = other.controllers, nil
+		}
 	}
-	now.components, o.components = o.components, map[string]component.Action{}
-	if r.Controllers {
-		now.controllers = o.controllers
-		delete(d.debts, r.Group)
-	}
-	return now
 }
 
 // Repair starts and resumes the components that a group has left ended or paused, the controllers last,
 // and brings the controllers back to what they were, if that is asked for.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
-	now := d.pays(r)
+	d.mu.Lock()
+	undo := map[string]component.Action{}
+	if o := d.debts[r.Group]; o != nil {
+		undo, o.components = o.components, undo
+	}
+	d.mu.Unlock()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(now.components)) { // which puts the controllers last
-		if err := d.Act(ctx, control.ActRequest{Component: name, Action: now.components[name]}); err != nil {
-			errs = append(errs, fmt.Errorf("%s of %s: %w", now.components[name], name, err))
+	for _, name := range slices.Sorted(maps.Keys(undo)) { // which puts the controllers last
+		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
+			errs = append(errs, fmt.Errorf("%s of %s: %w", undo[name], name, err))
 		}
 	}
-	if now.controllers != nil {
-		_, err := d.SetController(ctx, *now.controllers)
-		errs = append(errs, err)
+	if r.Controllers {
+		errs = append(errs, d.restore(ctx, r.Group))
 	}
 	return errors.Join(errs...)
+}
+
+// owed is how the controllers were before a group changed them; nil = they are so.
+func (d *Daemon) owed(group string) *control.ControllerRequest {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o := d.debts[group]; o != nil {
+		return o.controllers
+	}
+	return nil
+}
+
+// restore brings the controllers back to what they were before a group changed them, and ends its debt. What fails, or
+// takes longer than ctx, is owed still; the controllers are not to be what the group wanted, in any case.
+func (d *Daemon) restore(ctx context.Context, group string) error {
+	if d.owed(group) != nil {
+		changing, release, err := d.changing(ctx, whole)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if before := d.owed(group); before != nil { // nobody has taken the debt over meanwhile
+			wait := d.configNow().Spec.Wait.Duration
+			limited, cancel := context.WithTimeoutCause(changing, wait, fmt.Errorf("not within %s", wait))
+			defer cancel()
+			if err := d.setControllers(limited, *before); err != nil {
+				return err
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.debts, group)
+	return nil
 }

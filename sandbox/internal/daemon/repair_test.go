@@ -1,39 +1,122 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
+// wanted checks what the controllers are to be.
+func (b *bench) wanted(when string, replicas int) {
+	b.t.Helper()
+	b.daemon.mu.Lock()
+	got := b.daemon.controllers.Replicas
+	b.daemon.mu.Unlock()
+	if got != replicas {
+		b.t.Errorf("%s there are to be %d controllers, want %d", when, got, replicas)
+	}
+}
+
+// changes has a group change the number of controllers.
+func (b *bench) changes(group string, replicas int) {
+	b.t.Helper()
+	if _, err := b.SetController(b.t.Context(), control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // The controllers stay what a run needs while what it has paused goes on: bringing them back restarts them, and
 // it judges what they do then.
 func TestControllersAreBroughtBackLast(t *testing.T) {
-	d := &Daemon{}
-	first := control.ControllerRequest{Replicas: 2}
-	d.noteAction("run", "broker", component.Pause)
-	d.noteControllers("run", first)
-	d.noteControllers("run", control.ControllerRequest{Replicas: 3})
+	b := newBench(t)
+	b.up(request("good", 1))
+	b.changes("run", 2)
+	b.changes("run", 3)
+	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause, Group: "run"}); err != nil {
+		t.Fatal(err)
+	}
 	for _, step := range []struct {
-		name        string
-		r           control.RepairRequest
-		components  map[string]component.Action
-		controllers *control.ControllerRequest
+		name     string
+		r        control.RepairRequest
+		replicas int
 	}{
-		{"another group", control.RepairRequest{Group: "other", Controllers: true}, nil, nil},
-		{"components", control.RepairRequest{Group: "run"}, map[string]component.Action{"broker": component.Resume}, nil},
-		{"controllers", control.RepairRequest{Group: "run", Controllers: true}, map[string]component.Action{}, &first},
-		{"nothing is left", control.RepairRequest{Group: "run", Controllers: true}, nil, nil},
+		{"after another group's repair", control.RepairRequest{Group: "other", Controllers: true}, 3},
+		{"after that of components", control.RepairRequest{Group: "run"}, 3},
+		{"after that of controllers", control.RepairRequest{Group: "run", Controllers: true}, 0},
 	} {
-		now := d.pays(step.r)
-		if diff := cmp.Diff(step.components, now.components); diff != "" {
-			t.Errorf("%s: components (-want +got):\n%s", step.name, diff)
+		if err := b.Repair(t.Context(), step.r); err != nil {
+			t.Errorf("%s: %v", step.name, err)
 		}
-		if diff := cmp.Diff(step.controllers, now.controllers); diff != "" {
-			t.Errorf("%s: controllers (-want +got):\n%s", step.name, diff)
+		b.wanted(step.name, step.replicas)
+	}
+	b.daemon.mu.Lock()
+	defer b.daemon.mu.Unlock()
+	if len(b.daemon.debts) != 0 {
+		t.Errorf("owed is still %v", b.daemon.debts)
+	}
+}
+
+// late is a ControllerRunner that does not come to an end as long as it is told.
+type late struct {
+	ControllerRunner
+	is *atomic.Bool
+}
+
+func (s late) Ensure(ctx context.Context, c v1alpha1.Controller) error {
+	if s.is.Load() {
+		return errors.New("not within 1m")
+	}
+	return s.ControllerRunner.Ensure(ctx, c)
+}
+
+// What a run wanted of the controllers ends with it, even if they take too long to be what they were.
+func TestControllersThatTakeTooLong(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	b.changes("run", 2)
+	var is atomic.Bool
+	is.Store(true)
+	b.daemon.mu.Lock()
+	b.daemon.running.runner = late{b.daemon.running.runner, &is}
+	b.daemon.mu.Unlock()
+	back := control.RepairRequest{Group: "run", Controllers: true}
+	if err := b.Repair(t.Context(), back); err == nil {
+		t.Error("nobody says that they took too long")
+	}
+	b.wanted("after that", 0)
+	if got := len(b.controllers()); got != 2 {
+		t.Errorf("there are %d controllers", got)
+	}
+	is.Store(false)
+	if err := b.Repair(t.Context(), back); err != nil {
+		t.Error(err)
+	}
+	if got := len(b.controllers()); got != 1 {
+		t.Errorf("when they are brought back once more there are %d controllers", got)
+	}
+}
+
+// Of two groups that change the controllers the last one brings back what was before both.
+func TestControllersOfTwoGroups(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 1))
+	b.changes("first", 2)
+	b.changes("second", 3)
+	var got []int
+	for _, group := range []string{"first", "second"} {
+		if err := b.Repair(t.Context(), control.RepairRequest{Group: group, Controllers: true}); err != nil {
+			t.Error(err)
 		}
+		got = append(got, len(b.controllers()))
+	}
+	if diff := cmp.Diff([]int{3, 1}, got); diff != "" {
+		t.Errorf("controllers after the end of each group (-want +got):\n%s", diff)
 	}
 }
