@@ -68,7 +68,7 @@ func (d *Daemon) noteControllers(group string, before control.ControllerRequest)
 }
 
 // Repair starts and resumes the components that a group has left ended or paused, the controllers last,
-// and brings the controllers back to what they were, if that is asked for.
+// and brings the controllers back to what they were, if that is asked for. What fails is owed still.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
 	undo := map[string]component.Action{}
@@ -80,6 +80,9 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	for _, name := range slices.Sorted(maps.Keys(undo)) { // which puts the controllers last
 		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
 			errs = append(errs, fmt.Errorf("%s of %s: %w", undo[name], name, err))
+			d.mu.Lock()
+			d.owes(r.Group).components[name] = undo[name]
+			d.mu.Unlock()
 		}
 	}
 	if r.Controllers {
@@ -98,8 +101,8 @@ func (d *Daemon) owed(group string) *control.ControllerRequest {
 	return nil
 }
 
-// restore brings the controllers back to what they were before a group changed them, and ends its debt. What fails, or
-// takes longer than ctx, is owed still; the controllers are not to be what the group wanted, in any case.
+// restore brings the controllers back to what they were before a group changed them. If they take longer than ctx, they are
+// on their way to it all the same.
 func (d *Daemon) restore(ctx context.Context, group string) error {
 	if d.owed(group) != nil {
 		changing, release, err := d.changing(ctx, whole)
@@ -118,6 +121,10 @@ func (d *Daemon) restore(ctx context.Context, group string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.debts, group)
+	if o := d.debts[group]; o != nil {
+		if o.controllers = nil; len(o.components) == 0 {
+			delete(d.debts, group)
+		}
+	}
 	return nil
 }

@@ -42,6 +42,11 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	if err := b.Act(t.Context(), control.ActRequest{Component: "broker", Action: component.Pause, Group: "run"}); err != nil {
 		t.Fatal(err)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.daemon.Repair(over, control.RepairRequest{Group: "run"}); err == nil {
+		t.Error("the broker is resumed by whoever has no time for it")
+	}
 	for _, step := range []struct {
 		name     string
 		r        control.RepairRequest
@@ -55,6 +60,13 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 			t.Errorf("%s: %v", step.name, err)
 		}
 		b.wanted(step.name, step.replicas)
+	}
+	status, err := b.Status(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := components(status)["broker"]; got != "running true" {
+		t.Errorf("the broker is %q", got)
 	}
 	b.daemon.mu.Lock()
 	defer b.daemon.mu.Unlock()
