@@ -175,7 +175,7 @@ board-web: ## Check the types of the board's page and run its tests (Node.js 20 
 	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
 
 e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if it is there, without a window
-	$(TEST) -count=1 -timeout 10m ./e2e/board
+	$(TEST) -count=1 -timeout 30m ./e2e/board
 
 .PHONY: e2e-kind
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
