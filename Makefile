@@ -180,8 +180,8 @@ e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if 
 .PHONY: e2e-kind
 e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
 	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \
-	  E2E_KIND=1 $(TEST) -count=1 -timeout 20m ./e2e/kind; \
-	  E2E_PROVIDER=kind $(TEST) -count=1 -timeout 20m -v -skip '$(EMBEDDED)' ./e2e/scenarios; \
+	  E2E_KIND=1 $(TEST) -count=1 -timeout 40m ./e2e/kind; \
+	  E2E_PROVIDER=kind $(TEST) -count=1 -timeout 40m -v -skip '$(EMBEDDED)' ./e2e/scenarios; \
 	else \
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
