@@ -27,11 +27,8 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	if _, err := d.controllerConfig(r); err != nil {
 		return before, &control.Error{Code: http.StatusBadRequest, Message: err.Error()}
 	}
-	wait := d.configNow().Spec.Wait.Duration
-	limited, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
-	defer cancel()
 	d.noteControllers(group, before)
-	if err = d.setControllers(limited, r); err == nil {
+	if err = d.setControllers(ctx, r); err == nil {
 		return before, nil
 	}
 	back, _, enough, usingErr := d.using(context.WithoutCancel(ctx))
@@ -64,7 +61,7 @@ func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Control
 }
 
 // setControllers brings the controllers to a request upon the configuration, and blocks until all are
-// ready. Whoever calls it has the right to change the sandbox.
+// ready, for as long as a step may take. Whoever calls it has the right to change the sandbox.
 func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest) error {
 	config, err := d.controllerConfig(r)
 	if err != nil {
@@ -74,6 +71,9 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 	d.controllers = r
 	s := d.running
 	d.mu.Unlock()
+	wait := d.configNow().Spec.Wait.Duration
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s", wait))
+	defer cancel()
 	return s.runner.Ensure(ctx, config)
 }
 

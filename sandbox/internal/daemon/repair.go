@@ -88,6 +88,11 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	if r.Controllers {
 		errs = append(errs, d.restore(ctx, r.Group))
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o := d.debts[r.Group]; o != nil && len(o.components) == 0 && o.controllers == nil {
+		delete(d.debts, r.Group)
+	}
 	return errors.Join(errs...)
 }
 
@@ -104,27 +109,23 @@ func (d *Daemon) owed(group string) *control.ControllerRequest {
 // restore brings the controllers back to what they were before a group changed them. If they take longer than ctx, they are
 // on their way to it all the same.
 func (d *Daemon) restore(ctx context.Context, group string) error {
-	if d.owed(group) != nil {
-		changing, release, err := d.changing(ctx, whole)
-		if err != nil {
-			return err
-		}
-		defer release()
-		if before := d.owed(group); before != nil { // nobody has taken the debt over meanwhile
-			wait := d.configNow().Spec.Wait.Duration
-			limited, cancel := context.WithTimeoutCause(changing, wait, fmt.Errorf("not within %s", wait))
-			defer cancel()
-			if err := d.setControllers(limited, *before); err != nil {
-				return err
-			}
-		}
+	if d.owed(group) == nil {
+		return nil
+	}
+	ctx, release, err := d.changing(ctx, whole)
+	if err != nil {
+		return err
+	}
+	defer release()
+	before := d.owed(group)
+	if before == nil { // another group has taken the debt over meanwhile
+		return nil
+	}
+	if err := d.setControllers(ctx, *before); err != nil {
+		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o := d.debts[group]; o != nil {
-		if o.controllers = nil; len(o.components) == 0 {
-			delete(d.debts, group)
-		}
-	}
+	d.debts[group].controllers = nil
 	return nil
 }
