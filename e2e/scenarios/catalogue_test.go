@@ -167,13 +167,20 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 	t.Error(why)
 }
 
-// nobodyCanJudge says why a failure may be the machine's, as the fuzzer does; empty = it is not.
+// nobodyCanJudge says why a failure may be the machine's; empty = it is not. The run is only made once more, so a
+// delay that may have cost a request its answer is enough, whatever else has failed.
 func nobodyCanJudge(r *scenario.Report) (why string) {
 	for _, run := range r.Runs {
 		if run.Verdict == scenario.Passed || run.Verdict == scenario.Skipped {
 			continue
 		}
-		if why = run.TooBusy(); why == "" {
+		why = run.TooBusy()
+		for _, stream := range run.Traffic {
+			if why == "" && stream.OwnDelay() {
+				why = fmt.Sprintf("the machine was up to %v late", stream.Late)
+			}
+		}
+		if why == "" {
 			return ""
 		}
 	}
