@@ -1,8 +1,9 @@
 package traffic
 
 import (
+	"errors"
 	"io"
-	"net"
+	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ const watchTime = 50 * time.Millisecond
 // whose host is busy: what runs there stands still, and a base that accepts its connections there
 // answers nobody, while the generator goes on in time on another one. And it notices when this process
 // has more to do than it gets processors for: what is due is done in time then, and what comes by a
-// connection waits. The zero value watches nothing.
+// connection or a pipe waits. The zero value watches nothing.
 type stalls struct {
 	mu    sync.Mutex
 	notes map[*ledger]bool
@@ -31,9 +32,8 @@ func (s *stalls) watch(l *ledger, done <-chan struct{}) {
 		for _, cpu := range processors() {
 			go follow(cpu, s.note, s.stop)
 		}
-		if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
-			go closeEach(l)
-			go echoes(l, s.note, s.stop)
+		if echo, err := mirror(s.stop); err == nil {
+			go echoes(echo, s.note, s.stop)
 		}
 	}
 	s.notes[l] = true
@@ -73,10 +73,9 @@ func follow(cpu int, note func(late time.Duration), stop <-chan struct{}) {
 	}
 }
 
-// echoes says again and again how long a connection within this process takes to be answered, also while it
-// waits for that. After stop is closed it ends, and closes the listener.
-func echoes(l net.Listener, note func(late time.Duration), stop <-chan struct{}) {
-	defer func() { _ = l.Close() }()
+// echoes says again and again how long an echo takes to come back, also while it waits for that. It ends
+// after stop is closed.
+func echoes(echo func(), note func(late time.Duration), stop <-chan struct{}) {
 	tick := time.NewTicker(watchTime)
 	defer tick.Stop()
 	var sent time.Time // zero = none is on its way
@@ -90,7 +89,7 @@ func echoes(l net.Listener, note func(late time.Duration), stop <-chan struct{})
 			}
 			sent = time.Now()
 			go func() {
-				echo(l.Addr())
+				echo()
 				back <- struct{}{}
 			}()
 		case <-back:
@@ -102,23 +101,29 @@ func echoes(l net.Listener, note func(late time.Duration), stop <-chan struct{})
 	}
 }
 
-// echo makes a connection and waits for its answer.
-func echo(addr net.Addr) {
-	c, err := net.Dial(addr.Network(), addr.String())
+// mirror returns what sends a byte to a goroutine of this process and waits until it has come back. Pipes wait for the
+// kernel to say that there is something to read, as connections do, and nobody else can reach them. They are
+// closed after stop is, which ends the waiting.
+func mirror(stop <-chan struct{}) (echo func(), err error) {
+	hears, there, err := os.Pipe()
 	if err != nil {
-		return
+		return nil, err
 	}
-	_, _ = io.Copy(io.Discard, c) // until it is closed
-	_ = c.Close()
-}
-
-// closeEach closes each connection that comes, until the listener is closed.
-func closeEach(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() { _ = c.Close() }()
+	back, says, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, hears.Close(), there.Close())
 	}
+	go func() {
+		_, _ = io.Copy(says, hears) // until there is closed
+		_, _ = hears.Close(), says.Close()
+	}()
+	go func() {
+		<-stop
+		_, _ = there.Close(), back.Close()
+	}()
+	return func() {
+		b := make([]byte, 1)
+		_, _ = there.Write(b)
+		_, _ = back.Read(b)
+	}, nil
 }

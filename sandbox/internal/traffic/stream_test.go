@@ -292,40 +292,30 @@ func TestEachProcessorIsLookedAt(t *testing.T) {
 	}
 }
 
-// silent is a listener at which nothing is accepted until it is let.
-type silent struct {
-	net.Listener
-	let chan struct{}
-}
-
-func (l silent) Accept() (net.Conn, error) {
-	<-l.let
-	return l.Listener.Accept()
-}
-
-// A connection that this process does not answer counts while it waits, and until it is answered.
+// An echo that does not come back counts while it waits, and until it is back.
 func TestEchoesTellHowLateThisProcessAnswers(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	let, notes, stop, ended := make(chan struct{}), make(chan time.Duration), make(chan struct{}), make(chan struct{})
+	echo, err := mirror(stop)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := silent{listener, make(chan struct{})}
-	notes, stop, ended := make(chan time.Duration), make(chan struct{}), make(chan struct{})
-	go closeEach(l)
 	go func() {
 		defer close(ended)
-		echoes(l, func(late time.Duration) { notes <- late }, stop)
+		echoes(func() {
+			<-let
+			echo()
+		}, func(late time.Duration) { notes <- late }, stop)
 	}()
 	var longest time.Duration
 	for range 5 { // while it waits
 		late := <-notes
 		if late <= longest {
-			t.Errorf("an answer is %v late, after %v", late, longest)
+			t.Errorf("an echo is %v late, after %v", late, longest)
 		}
 		longest = late
 	}
-	close(l.let)
-	for <-notes >= longest { // those that come now are answered
+	close(let)
+	for <-notes >= longest { // those that come now are back at once
 	}
 	close(stop)
 	for {
@@ -336,7 +326,5 @@ func TestEchoesTellHowLateThisProcessAnswers(t *testing.T) {
 		}
 		break
 	}
-	if _, err := l.Listener.Accept(); err == nil {
-		t.Error("the listener is open yet")
-	}
+	echo() // and waits for nothing any more
 }
