@@ -149,7 +149,7 @@ func versionRef(_ *view, c corev1.Container, text string) *finding {
 }
 
 func versionInvalid(_ *view, _ corev1.Container, text string) *finding {
-	if !strings.Contains(text, "a version has no spaces") { // controller/internal/workload/check.go
+	if !strings.Contains(text, "a version has no spaces") { // controller/workload/check.go
 		return nil
 	}
 	return &finding{cause: text, advice: "write the version without spaces"}

@@ -13,7 +13,7 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // Options says where workloads come from.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // Reasons with which the controller marks a waiting container that is no failure; see

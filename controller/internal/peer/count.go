@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // recheckCordoned is how soon a cordoned base is looked at again that counts because of its Pod:

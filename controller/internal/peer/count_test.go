@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // base returns the Node of a base that has been Ready, or not, since a time.

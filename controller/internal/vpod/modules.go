@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // module is one container of a Pod: a module that a base should have, or why it can't be told

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // order is the Pods of a lane, the oldest first, and what those of them that stay ask for. It is made

@@ -10,7 +10,7 @@ import (
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/koupleless/koupsandbox/controller/internal/workload"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // templates knows what Deployments and DaemonSets want of their Pods now. That decides which of two

@@ -1,0 +1,57 @@
+// Package redact removes credentials from URLs before they reach logs, Events, reports and other
+// text that people share. It is pure and imports nothing of this module.
+package redact
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Mask replaces each credential.
+const Mask = "***"
+
+// urls matches the URLs in a text: a scheme, "://", and everything up to a space, a quote or an angle
+// bracket.
+var urls = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
+
+// values matches the value of a query parameter, or a parameter without a name.
+var values = regexp.MustCompile(`=[^&;]*`)
+
+// Text returns the text with the credentials of every URL in it replaced by Mask: the user
+// information, and the values of query parameters and of the fragment. Redacting a text twice
+// changes nothing. Text without a URL is returned unchanged.
+func Text(s string) string {
+	if !strings.Contains(s, "://") {
+		return s
+	}
+	return urls.ReplaceAllStringFunc(s, URL)
+}
+
+// URL returns a single URL with its credentials replaced by Mask. Unlike Text it treats the whole
+// string as the URL, spaces and quotes included. A string without "://" is returned unchanged.
+func URL(s string) string {
+	scheme, rest, found := strings.Cut(s, "://")
+	if !found {
+		return s
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	authority, rest := rest[:end], rest[end:]
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = Mask + authority[at:]
+	}
+	path, parameters := rest, ""
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		path, parameters = rest[:i+1], rest[i+1:]
+	}
+	switch {
+	case parameters == "":
+	case strings.Contains(parameters, "="):
+		parameters = values.ReplaceAllString(parameters, "="+Mask)
+	default:
+		parameters = Mask
+	}
+	return scheme + "://" + authority + path + parameters
+}
