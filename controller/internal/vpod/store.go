@@ -210,15 +210,17 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules = pod, modules
-	for i, m := range modules {
-		if known && i < len(before) && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
+	s.leaveLanes(e, before)
+	for _, m := range modules {
+		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
+		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
 			continue
 		}
 		changed = append(changed, m.Name)
 		l := s.needLane(workerKey{e.identity, m.Name})
 		l.pods[e.uid] = e
 		delete(e.origins, m.Name)
-		if known && i < len(before) && before[i].Version != m.Version {
+		if i >= 0 && before[i].Version != m.Version {
 			if p := l.placed[before[i].Version]; p != nil {
 				p.by = e.uid
 			}
@@ -233,6 +235,20 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		s.disorder(e)
 	}
 	return e, changed
+}
+
+// leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was
+// changed from a URL to something else, and they never had a version. The caller holds the lock.
+func (s *store) leaveLanes(e *entry, before []module) {
+	names := e.names()
+	for _, m := range before {
+		key := workerKey{e.identity, m.Name}
+		if l := s.lane(key); l != nil && !slices.Contains(names, m.Name) {
+			delete(l.pods, e.uid)
+			l.order.Store(nil)
+			s.dropEmpty(key)
+		}
+	}
 }
 
 // remember takes what a Pod's status tells of the module on the base: its version and its jar. An
