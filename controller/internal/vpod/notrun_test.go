@@ -75,6 +75,8 @@ func TestSidecars(t *testing.T) {
 		}
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "Running Ready")
+		w.triggerAll("a")
+		w.pass(5 * time.Second)
 		w.delete("p1")
 		w.pass(5 * time.Second)
 		w.wantShow("p1", "gone")

@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Reasons of containers and conditions beside the types of error codes.
@@ -316,7 +317,7 @@ func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
 		switch {
 		case !m.current():
 			c.Status, c.Reason = corev1.ConditionFalse, ReasonReplacing
-			said = append(said, m.Identity()+" is still the one from "+m.url)
+			said = append(said, m.Identity()+" is still the one from "+redact.URL(m.url))
 			continue
 		case o == originUnknown:
 			if condition(s, labels.ConditionCurrent) != nil {

@@ -22,6 +22,7 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
+	asked    map[string][]string    // the versions of each module that it has asked for, the last ones
 	workload string                 // its Deployment or DaemonSet; empty if it has none
 	sources  []types.NamespacedName // the ConfigMaps that hold versions of its modules
 	// outdated says that its workload wants another module now.
@@ -72,6 +73,9 @@ func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
 	}
 	return e.rv == "" || newer(pod.ResourceVersion, e.rv) // nothing was written since this controller started
 }
+
+// maxAsked is how many versions that a Pod has asked for are kept for its log.
+const maxAsked = 50
 
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
 type lane struct {
@@ -201,7 +205,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		s.next++
 		e = &entry{
 			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
-			left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
+			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
 			served: pod.Status.Phase != corev1.PodPending,
 		}
 		s.byUID[pod.UID] = e
@@ -217,6 +221,9 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 			continue
 		}
 		changed = append(changed, m.Name)
+		if asked := e.asked[m.Name]; m.Version != "" && !slices.Contains(asked, m.Version) {
+			e.asked[m.Name] = append(asked[max(0, len(asked)-maxAsked+1):], m.Version)
+		}
 		l := s.needLane(workerKey{e.identity, m.Name})
 		l.pods[e.uid] = e
 		delete(e.origins, m.Name)
