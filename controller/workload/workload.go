@@ -35,25 +35,49 @@ func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
 
-// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is that of
-// its Pod or template. Version is empty if the container does not say it. Whether the module can be
-// installed says Check.
-func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
-	return arklet.Module{Name: container.Name, Version: version(meta, container), URL: container.Image}
+// Modules splits the containers of a Pod into modules and others. Others are containers that are clearly
+// not modules, such as the sidecars that an admission webhook adds: their image is not a URL, and they
+// do not set BIZ_VERSION. The controller ignores them. A Pod without any module has no others: its
+// containers are modules that Check refuses.
+func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
+	for _, c := range spec.Containers {
+		isVersion := func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv }
+		if strings.Contains(c.Image, "://") || slices.ContainsFunc(c.Env, isVersion) {
+			modules = append(modules, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	if len(modules) == 0 {
+		return others, nil
+	}
+	return modules, others
 }
 
-// Meets reports whether a Pod asks for the modules that a template asks for. What others add to a Pod
-// does not count.
+// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata
+// of its Pod or template. Version is empty if it cannot be read. Check reports whether the module can
+// be installed.
+func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
+	return of(&environment{meta: meta, container: container})
+}
+
+func of(e *environment) arklet.Module {
+	version, _ := e.version() // Check returns the error
+	return arklet.Module{Name: e.container.Name, Version: version, URL: e.container.Image}
+}
+
+// Meets reports whether a Pod asks for the modules that a template asks for. Containers, labels and
+// annotations that others add to a Pod are ignored.
 func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
-	for _, want := range template.Spec.Containers {
+	modules, _ := Modules(template.Spec)
+	for _, want := range modules {
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == want.Name })
 		if i < 0 {
 			return false
 		}
 		c := pod.Spec.Containers[i]
-		from, key, _ := VersionSource(pod.Namespace, c)
-		wantFrom, wantKey, _ := VersionSource(pod.Namespace, want)
-		if Of(&pod.ObjectMeta, c) != Of(&template.ObjectMeta, want) || from != wantFrom || key != wantKey {
+		wanted := of(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
+		if Of(&pod.ObjectMeta, c) != wanted || !slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
 			return false
 		}
 	}
@@ -67,28 +91,4 @@ func PreStopSleep(container corev1.Container) time.Duration {
 		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second
 	}
 	return 0
-}
-
-// version is rawVersion without the spaces around it.
-func version(meta *metav1.ObjectMeta, container corev1.Container) string {
-	return strings.TrimSpace(rawVersion(meta, container))
-}
-
-// rawVersion reads BIZ_VERSION: a plain value, or a field reference to an annotation or a label of the
-// Pod, which can change while the Pod runs.
-func rawVersion(meta *metav1.ObjectMeta, container corev1.Container) string {
-	for _, e := range container.Env {
-		if e.Name != labels.VersionEnv {
-			continue
-		}
-		if e.ValueFrom == nil || e.ValueFrom.FieldRef == nil {
-			return e.Value
-		}
-		for prefix, from := range map[string]map[string]string{"metadata.annotations['": meta.Annotations, "metadata.labels['": meta.Labels} {
-			if key, ok := strings.CutPrefix(e.ValueFrom.FieldRef.FieldPath, prefix); ok {
-				return from[strings.TrimSuffix(key, "']")]
-			}
-		}
-	}
-	return ""
 }

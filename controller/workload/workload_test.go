@@ -2,6 +2,10 @@ package workload
 
 import (
 	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +54,7 @@ func TestLabels(t *testing.T) {
 }
 
 func TestOf(t *testing.T) {
-	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": " 2 "}, Labels: map[string]string{"v": "3"}}
+	meta := metav1.ObjectMeta{Annotations: map[string]string{"v": "2"}, Labels: map[string]string{"v": "3"}}
 	fromField := func(path string) corev1.Container {
 		return corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{
 			Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}},
@@ -77,6 +81,7 @@ func TestOf(t *testing.T) {
 // A Pod meets a template that asks for the same modules, wherever their versions stand.
 func TestMeets(t *testing.T) {
 	field := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}
+	name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
 	configMap := func(key string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: key}}
 	}
@@ -91,7 +96,9 @@ func TestMeets(t *testing.T) {
 	}{
 		"as it is":                 {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}), true},
 		"an injected container":    {template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "injected"}), template("", corev1.EnvVar{Value: "1"}), true},
-		"a module more":            {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "m2"}), false},
+		"a module more":            {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "m2", Image: "https://modules.example/m2.jar"}), false},
+		"a sidecar more":           {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "agent", Image: "agent:2"}), true},
+		"the name of the Pod":      {template("", corev1.EnvVar{ValueFrom: name}), template("", corev1.EnvVar{ValueFrom: name}), true},
 		"another version":          {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "2"}), false},
 		"the same annotation":      {template("1", corev1.EnvVar{ValueFrom: field}), template("1", corev1.EnvVar{ValueFrom: field}), true},
 		"another annotation":       {template("1", corev1.EnvVar{ValueFrom: field}), template("2", corev1.EnvVar{ValueFrom: field}), false},
@@ -99,6 +106,7 @@ func TestMeets(t *testing.T) {
 		"another key of ConfigMap": {template("", corev1.EnvVar{ValueFrom: configMap("a")}), template("", corev1.EnvVar{ValueFrom: configMap("b")}), false},
 	} {
 		pod := &corev1.Pod{ObjectMeta: c.pod.ObjectMeta, Spec: c.pod.Spec}
+		pod.Name = "p"
 		if got := Meets(pod, &c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -132,6 +140,8 @@ func TestCheck(t *testing.T) {
 	}{
 		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), ""},
 		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), ""},
+		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), ""},
+		"a host only":         {container("1.0.0", "https://u:secret@h/?token=secret"), `OtherUpstream.DecodeURLFailed: image "https://***@h/?token=***" of container "biz1" names no jar; check that the URL is valid`},
 		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: container "biz1" has no environment variable BIZ_VERSION, which names the module's version; check the parameters`},
 		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
 		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
@@ -139,7 +149,7 @@ func TestCheck(t *testing.T) {
 		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
 		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
 		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" names no jar; check that the URL is valid`},
-		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is no URL: parse "http://h:x/biz1.jar": invalid port ":x" after host; check that the URL is valid`},
+		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is no URL: invalid port ":x" after host; check that the URL is valid`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -150,6 +160,190 @@ func TestCheck(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Every string that a user supplies is accepted at its bound and refused above it, and no message repeats
+// a long one.
+func TestBounds(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	with := func(name, version, image string) corev1.Container {
+		return corev1.Container{Name: name, Image: image, Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: version}}}
+	}
+	const jar = "https://h/biz1.jar"
+	reference := func(n int) corev1.Container {
+		c := with("biz1", "$(V)", jar)
+		c.Env = append([]corev1.EnvVar{{Name: "V", Value: x(n)}}, c.Env...)
+		return c
+	}
+	field := func(kind string, n int) (metav1.ObjectMeta, corev1.Container) {
+		c := with("biz1", "", jar)
+		c.Env[0].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata." + kind + "['v']"}}
+		return metav1.ObjectMeta{Labels: map[string]string{"v": x(n)}, Annotations: map[string]string{"v": x(n)}}, c
+	}
+	resolved := func(n int) corev1.Container {
+		c := with("biz1", "", jar)
+		c.Env[0].ValueFrom = &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "v"}}
+		c, err := Resolve(&corev1.Pod{}, c, func(types.NamespacedName, string) (string, error) { return x(n), nil })
+		if err != nil {
+			t.Error(err)
+		}
+		return c
+	}
+	for name, c := range map[string]struct {
+		at  func(n int) (metav1.ObjectMeta, corev1.Container)
+		max int
+	}{
+		"name":               {func(n int) (metav1.ObjectMeta, corev1.Container) { return metav1.ObjectMeta{}, with(x(n), "1", jar) }, arklet.MaxName},
+		"version":            {func(n int) (metav1.ObjectMeta, corev1.Container) { return metav1.ObjectMeta{}, with("biz1", x(n), jar) }, arklet.MaxName},
+		"version by $(V)":    {func(n int) (metav1.ObjectMeta, corev1.Container) { return metav1.ObjectMeta{}, reference(n) }, arklet.MaxName},
+		"version, annotated": {func(n int) (metav1.ObjectMeta, corev1.Container) { return field("annotations", n) }, arklet.MaxName},
+		"version, labelled":  {func(n int) (metav1.ObjectMeta, corev1.Container) { return field("labels", n) }, arklet.MaxName},
+		"value of ConfigMap": {func(n int) (metav1.ObjectMeta, corev1.Container) { return metav1.ObjectMeta{}, resolved(n) }, arklet.MaxName},
+		"image": {func(n int) (metav1.ObjectMeta, corev1.Container) {
+			return metav1.ObjectMeta{}, with("biz1", "1", jar+"?"+x(n-len(jar)-1))
+		}, arklet.MaxURL},
+	} {
+		for n, ok := range map[int]bool{c.max: true, c.max + 1: false, 1 << 20: false} {
+			meta, container := c.at(n)
+			err := Check(&meta, container)
+			if (err == nil) != ok || err != nil && len(err.Error()) > 600 {
+				t.Errorf("%s of %d bytes: error %.700v", name, n, err)
+			}
+		}
+	}
+	for _, unprintable := range []string{"1\x00", "1\u202e", "1\u00a0", "1\xff"} {
+		meta := metav1.ObjectMeta{}
+		if Check(&meta, with("biz1", unprintable, jar)) == nil || Check(&meta, with("biz1", "1", jar+unprintable)) == nil {
+			t.Errorf("%q is accepted", unprintable)
+		}
+	}
+	// An empty version is refused at any rate, and what the controller accepts it accepts in a list too.
+	list, err := arklet.DecodeSimpleBiz([]byte(`[{"name":"` + x(arklet.MaxName) + `","version":"` + x(arklet.MaxName) + `"}]`))
+	if err != nil || len(list) != 1 {
+		t.Errorf("a list with names at the bound is %d modules, error %v", len(list), err)
+	}
+}
+
+// A version is what a kubelet would set as the environment variable.
+func TestVersion(t *testing.T) {
+	env := func(pairs ...string) (list []corev1.EnvVar) {
+		for i := 0; i < len(pairs); i += 2 {
+			list = append(list, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
+		}
+		return list
+	}
+	from := func(name string, s corev1.EnvVarSource) []corev1.EnvVar {
+		return []corev1.EnvVar{{Name: name, ValueFrom: &s}}
+	}
+	field := func(name, path string) []corev1.EnvVar {
+		return from(name, corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}})
+	}
+	secret := corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}
+	configMap := corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Key: "k"}}
+	const fix = "; use a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef; check the parameters"
+	const invalid = `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" `
+	reference := env("BIZ_VERSION", "$(R)")
+	var doubled []corev1.EnvVar // each variable is the one before twice
+	for i := range 60 {
+		doubled = append(doubled, env("V"+strconv.Itoa(i+1), strings.Repeat("$(V"+strconv.Itoa(i)+")", 2))...)
+	}
+	for name, tt := range map[string]struct {
+		env     []corev1.EnvVar
+		want    string
+		wantErr string
+	}{
+		"of duplicates the last counts":    {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", ""},
+		"a reference":                      {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT", ""},
+		"to a variable that comes later":   {env("BIZ_VERSION", "$(R)", "R", "1"), "$(R)", ""},
+		"to a duplicate that precedes":     {env("R", "1", "R", "2", "BIZ_VERSION", "$(R)", "R", "3"), "2", ""},
+		"to the variable itself":           {env("BIZ_VERSION", "1", "BIZ_VERSION", "$(BIZ_VERSION).5"), "1.5", ""},
+		"to an unknown variable":           {env("BIZ_VERSION", "1-$(NONE)"), "1-$(NONE)", ""},
+		"through others":                   {env("A", "1", "B", "$(A).2", "BIZ_VERSION", "$(B).3"), "1.2.3", ""},
+		"an expanded value is not again":   {env("A", "$$(B)", "B", "x", "BIZ_VERSION", "$(A)"), "$(B)", ""},
+		"escaped":                          {env("R", "1", "BIZ_VERSION", "$$(R)-$$"), "$(R)-$", ""},
+		"not closed":                       {env("R", "1", "BIZ_VERSION", "$(R-$(R)"), "$(R-$(R)", ""},
+		"a dollar sign":                    {env("R", "1", "BIZ_VERSION", "a$b$$(R)$"), "a$b$(R)$", ""},
+		"a dollar sign before a reference": {env("R", "1", "BIZ_VERSION", "$x$(R)"), "$x1", ""},
+		"empty variables":                  {env("R", "", "BIZ_VERSION", "1$(R)"), "1", ""},
+		"doubled sixty times":              {append(append(env("V0", "x"), doubled...), env("BIZ_VERSION", "$(V60)")...), "", invalid + "expands to more than 256 bytes, which a version may not have; check the parameters"},
+		"empty and doubled sixty times":    {append(append(env("V0", ""), doubled...), env("BIZ_VERSION", "1$(V60)")...), "1", ""},
+		"metadata.name":                    {field("BIZ_VERSION", "metadata.name"), "pod", ""},
+		"metadata.namespace":               {field("BIZ_VERSION", "metadata.namespace"), "shop", ""},
+		"metadata.uid":                     {field("BIZ_VERSION", "metadata.uid"), "uid", ""},
+		"a label":                          {field("BIZ_VERSION", "metadata.labels['v']"), "2", ""},
+		"a reference to an annotation":     {append(field("R", "metadata.annotations['v']"), reference...), "3", ""},
+		"a label that is missing":          {field("BIZ_VERSION", "metadata.labels['w']"), "", invalid + "is metadata.labels['w'], and the Pod has no value there; check the parameters"},
+		"spec.nodeName":                    {field("BIZ_VERSION", "spec.nodeName"), "", invalid + "cannot be read: it comes from the field spec.nodeName" + fix},
+		"a Secret":                         {from("BIZ_VERSION", secret), "", invalid + "cannot be read: it comes from Secret s" + fix},
+		"a reference to a Secret":          {append(from("R", secret), reference...), "", invalid + "cannot be read: R comes from Secret s" + fix},
+		"a Secret that is overridden":      {append(from("BIZ_VERSION", secret), env("BIZ_VERSION", "1")...), "1", ""},
+		"a resource":                       {from("BIZ_VERSION", corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{}}), "", invalid + "cannot be read: it comes from a resourceFieldRef" + fix},
+		"a file":                           {from("BIZ_VERSION", corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}), "", invalid + "cannot be read: it comes from a file" + fix},
+		"a ConfigMap":                      {from("BIZ_VERSION", configMap), "", invalid + `is in key "k" of ConfigMap "c": the version is not known yet; check the parameters`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meta := metav1.ObjectMeta{Namespace: "shop", Name: "pod", UID: "uid", Labels: map[string]string{"v": "2"}, Annotations: map[string]string{"v": "3"}}
+			got, err := Version(&meta, corev1.Container{Name: "biz1", Env: tt.env})
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if got != tt.want || text != tt.wantErr {
+				t.Errorf("got %q, error %q\nwant %q, error %q", got, text, tt.want, tt.wantErr)
+			}
+		})
+	}
+	for _, list := range [][]corev1.EnvVar{nil, reference} {
+		c := corev1.Container{Name: "biz1", Env: list, EnvFrom: []corev1.EnvFromSource{{}}}
+		if err := CheckVersion(&metav1.ObjectMeta{}, c); err == nil || !strings.Contains(err.Error(), "does not read envFrom; set it in env") {
+			t.Errorf("envFrom: error %v", err)
+		}
+	}
+	for _, path := range []string{"metadata.name", "metadata.uid", "metadata.labels['pod-template-hash']"} {
+		if err := CheckVersion(&metav1.ObjectMeta{}, corev1.Container{Env: field("BIZ_VERSION", path)}); !errors.Is(err, ErrUnresolved) {
+			t.Errorf("%s of a template: error %v", path, err)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(VersionVariables(corev1.Container{Env: env("A", "1", "B", "$(A)", "C", "2", "BIZ_VERSION", "$(B)")}))); !slices.Equal(got, []string{"A", "B", "BIZ_VERSION"}) {
+		t.Errorf("variables %v", got)
+	}
+}
+
+// A version that consists of several values of ConfigMaps is resolved as a whole.
+func TestResolveReferences(t *testing.T) {
+	fromMap := func(name, key string) corev1.EnvVar {
+		return corev1.EnvVar{Name: strings.ToUpper(key), ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key,
+		}}}
+	}
+	c := corev1.Container{Name: "biz1", Env: []corev1.EnvVar{fromMap("m1", "a"), fromMap("m2", "b"), fromMap("m3", "unused"), {Name: "BIZ_VERSION", Value: "$(A).$(B)-$(A)"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+	want := []Source{{types.NamespacedName{Namespace: "shop", Name: "m1"}, "a"}, {types.NamespacedName{Namespace: "shop", Name: "m2"}, "b"}}
+	if diff := cmp.Diff(want, VersionSources("shop", c)); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	resolved, err := Resolve(pod, c, func(name types.NamespacedName, key string) (string, error) { return key + "$$" + name.Name, nil })
+	if got := Of(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
+		t.Errorf("version %q, error %v", got, err)
+	}
+}
+
+func TestModules(t *testing.T) {
+	module := corev1.Container{Name: "biz1", Image: "https://h/biz1.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1"}}}
+	noVersion := corev1.Container{Name: "biz2", Image: "https://h/download?name=biz2"}
+	noURL := corev1.Container{Name: "biz3", Image: "biz3.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION"}}}
+	agent := corev1.Container{Name: "agent", Image: "registry.example:5000/agent:1.4", Env: []corev1.EnvVar{{Name: "A"}}, EnvFrom: []corev1.EnvFromSource{{}}}
+	for name, tt := range map[string]struct{ containers, modules, others []corev1.Container }{
+		"modules, right or wrong":  {[]corev1.Container{module, noVersion, noURL}, []corev1.Container{module, noVersion, noURL}, nil},
+		"a sidecar":                {[]corev1.Container{agent, module}, []corev1.Container{module}, []corev1.Container{agent}},
+		"a sidecar of a wrong one": {[]corev1.Container{noURL, agent}, []corev1.Container{noURL}, []corev1.Container{agent}},
+		"no module at all":         {[]corev1.Container{agent}, []corev1.Container{agent}, nil},
+	} {
+		modules, others := Modules(corev1.PodSpec{Containers: tt.containers})
+		if diff := cmp.Diff([][]corev1.Container{tt.modules, tt.others}, [][]corev1.Container{modules, others}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -67,11 +67,12 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
+// record reads a record. What of it is beyond the limits is left out, and returned as an error.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
 	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
-	if err == nil {
-		err = checkNames("reason", reason)
+	if bad := checkNames("reason", reason); bad != nil {
+		reason, err = "", bad
 	}
 	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: Text(r.Message)}, err
 }
@@ -143,42 +144,66 @@ type wireBiz struct {
 	Records    wireRecords `json:"bizStateRecords"`
 	WebContext string      `json:"webContextPath"`
 	MainClass  string      `json:"mainClass"`
+	bad        error       // why the entry cannot be read
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A field of another type makes the entry bad, not the list.
+func (w *wireBiz) UnmarshalJSON(entry []byte) error {
+	type plain wireBiz
+	if err := json.Unmarshal(entry, (*plain)(w)); err != nil {
+		if entry[0] != '{' { // this is no list of modules
+			return err
+		}
+		w.bad = fmt.Errorf("decoding a biz: %.200s", err.Error())
+	}
+	return nil
 }
 
 // masterMainClass is how sofa-ark marks the base itself in a full list (protocol 4.7).
 const masterMainClass = "embed main"
 
-func (w wireBiz) biz() (Biz, error) {
-	b := Biz{
+// biz reads a module. Without a valid name and version there is none, and ok is false. Other fields
+// that are beyond the limits are left empty. The error is the first that was found.
+func (w wireBiz) biz() (b Biz, ok bool, err error) {
+	if w.bad != nil {
+		return Biz{}, false, w.bad
+	}
+	b = Biz{
 		Name:           cmp.Or(w.Name, w.BizName),
 		Version:        cmp.Or(w.Version, w.BizVersion),
 		State:          ParseState(cmp.Or(w.State, w.BizState)),
 		WebContextPath: w.WebContext,
 	}
-	if err := checkNames("bizName", b.Name, "bizVersion", b.Version, "webContextPath", b.WebContextPath); err != nil {
-		return Biz{}, err
+	if err := checkNames("bizName", b.Name, "bizVersion", b.Version); err != nil {
+		return Biz{}, false, err
+	}
+	note := func(bad error) {
+		if err == nil && bad != nil {
+			err = fmt.Errorf("biz %q: %w", b.Name, bad)
+		}
+	}
+	if bad := checkNames("webContextPath", b.WebContextPath); bad != nil {
+		b.WebContextPath = ""
+		note(bad)
 	}
 	for _, wire := range w.Records[max(0, len(w.Records)-maxRecords):] {
-		r, err := wire.record()
-		if err != nil {
-			return Biz{}, fmt.Errorf("biz %q: %w", b.Name, err)
-		}
+		r, bad := wire.record()
+		note(bad)
 		b.Records = append(b.Records, r)
 	}
 	switch {
 	case w.Latest != nil:
-		var err error
-		if b.Latest, err = w.Latest.record(); err != nil {
-			return Biz{}, fmt.Errorf("biz %q: %w", b.Name, err)
-		}
+		var bad error
+		b.Latest, bad = w.Latest.record()
+		note(bad)
 	case len(b.Records) > 0:
 		b.Latest = b.Records[len(b.Records)-1]
 	}
-	return b, nil
+	return b, true, err
 }
 
 // DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
-// the base itself (protocol 3.6).
+// the base itself (protocol 3.6). An error that is ErrDropped comes with the rest of the list.
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	var w wireList
 	if err := decode(data, &w); err != nil {
@@ -187,18 +212,21 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	return bizList(w)
 }
 
-// bizList drops the base itself and entries without a name.
-func bizList(w wireList) ([]Biz, error) {
-	list := make([]Biz, 0, len(w))
+// bizList leaves out the base itself, entries without a name, and entries that are beyond the limits:
+// one bad module must not hide the others. The error is ErrDropped, and names the first bad entry.
+func bizList(w wireList) (list []Biz, err error) {
+	list = make([]Biz, 0, len(w))
 	for _, wire := range w {
-		if wire.MainClass == masterMainClass || cmp.Or(wire.Name, wire.BizName) == "" {
+		if wire.MainClass == masterMainClass || wire.bad == nil && cmp.Or(wire.Name, wire.BizName) == "" {
 			continue
 		}
-		b, err := wire.biz()
-		if err != nil {
-			return nil, err
+		b, ok, bad := wire.biz()
+		if bad != nil && err == nil {
+			err = fmt.Errorf("%w: %w", ErrDropped, bad)
 		}
-		list = append(list, b)
+		if ok {
+			list = append(list, b)
+		}
 	}
-	return list, nil
+	return list, err
 }

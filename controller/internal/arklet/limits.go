@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // What a base may say of itself. Whoever reaches the broker or the port may say anything: what goes
@@ -14,8 +16,10 @@ import (
 const (
 	// MaxIdentity is the most bytes of an identity: a DNS name has no more.
 	MaxIdentity = 253
-	// MaxName is the most bytes of any other name: of a module, a version, a host.
+	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host.
 	MaxName = 256
+	// MaxURL is the maximum length in bytes of the URL of a jar: web servers accept no longer one.
+	MaxURL = 8 << 10
 	// MaxText is the most bytes of a text for people. Stack traces of real bases are longer: they
 	// are cut, and their frames go first.
 	MaxText = 4 << 10
@@ -26,8 +30,12 @@ const (
 	maxRecords = 100
 )
 
-// ErrLimit says that a message goes beyond what a base may say. The message is not acted on.
+// ErrLimit reports that a message is beyond the limits. The message is ignored.
 var ErrLimit = errors.New("beyond the limits")
+
+// ErrDropped reports that single entries of a list are beyond the limits. They are left out of the list
+// that is returned with the error. It is an ErrLimit.
+var ErrDropped = fmt.Errorf("an entry of a list is left out: %w", ErrLimit)
 
 // CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,
 // 4.7), and a part of the names of Nodes.
@@ -55,17 +63,22 @@ func checkName(what, name string, limit int) error {
 	switch {
 	case len(name) > limit:
 		return fmt.Errorf("%w: %s of %d bytes, %.40q…: at most %d", ErrLimit, what, len(name), name, limit)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+	case !Printable(name):
 		return fmt.Errorf("%w: %s %q has a character that cannot be printed", ErrLimit, what, name)
 	}
 	return nil
 }
 
-// Text makes a text of others fit to be shown: at most MaxText bytes, of characters that can be
-// printed, line ends and tabs. Of a stack trace that is longer the frames go first, so that every
-// exception and every cause stays.
+// Printable reports whether a text is valid UTF-8 and has only characters that can be printed.
+func Printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
+// Text makes a text of a base fit to be shown: it has at most MaxText bytes, of printable characters,
+// line ends and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed
+// first, so that every exception and every cause stays.
 func Text(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
 		s = withoutFrames(s)
 	}

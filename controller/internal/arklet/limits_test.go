@@ -190,3 +190,39 @@ func TestALongRunTimeFits(t *testing.T) {
 		}
 	}
 }
+
+// One bad entry of a list does not hide the other modules, and is reported.
+func TestBadEntriesOfListsAreDropped(t *testing.T) {
+	long := strings.Repeat("9", MaxName+1)
+	good := `{"bizName":"good","bizVersion":"1","bizState":"ACTIVATED"}`
+	for name, tt := range map[string]struct {
+		entry string
+		want  []string // the modules that are returned with the good one
+	}{
+		"a version that is too long":         {`{"bizName":"b","bizVersion":"` + long + `"}`, nil},
+		"a name that is too long":            {`{"bizName":"` + long + `","bizVersion":"1"}`, nil},
+		"a character that is not printed":    {`{"bizName":"b","bizVersion":"1\u0000"}`, nil},
+		"a version that is a number":         {`{"bizName":"b","bizVersion":1.5}`, nil},
+		"records that are not a list":        {`{"bizName":"b","bizVersion":"1","bizStateRecords":7}`, nil},
+		"a context path that is too long":    {`{"bizName":"b","bizVersion":"1","webContextPath":"` + long + `"}`, []string{"b:1"}},
+		"a record of a time before 1970":     {`{"bizName":"b","bizVersion":"1","bizStateRecords":[{"changeTime":-1}]}`, []string{"b:1"}},
+		"a latest record with a long reason": {`{"bizName":"b","bizVersion":"1","latestStateRecord":{"reason":"` + long + `"}}`, []string{"b:1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list, err := DecodeBizListOutput([]byte(`{"code":"SUCCESS","data":[` + tt.entry + `,` + good + `]}`))
+			if !errors.Is(err, ErrDropped) || !errors.Is(err, ErrLimit) || len(err.Error()) > 400 {
+				t.Errorf("error %.500v", err)
+			}
+			var got []string
+			for _, b := range list {
+				got = append(got, b.Module().Identity())
+			}
+			if diff := cmp.Diff(append(tt.want, "good:1"), got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if list, err := DecodeBizListOutput([]byte(`{"code":"SUCCESS","data":[1,` + good + `]}`)); err == nil || errors.Is(err, ErrDropped) {
+		t.Errorf("a list of numbers is %v, error %v", list, err)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,10 +64,10 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	newest := map[string]candidate{}
 	offer := func(object metav1.Object, template corev1.PodTemplateSpec) {
 		for _, container := range template.Spec.Containers {
-			c := candidate{workload.Of(&template.ObjectMeta, container), object}
-			if !strings.Contains(c.URL, ".jar") || workload.Check(&template.ObjectMeta, container) != nil {
+			if workload.Check(&template.ObjectMeta, container) != nil {
 				continue
 			}
+			c := candidate{workload.Of(&template.ObjectMeta, container), object}
 			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
 				newest[c.Name] = c
 			}

@@ -94,6 +94,8 @@ func TestSelect(t *testing.T) {
 	plainPods.Labels = nil
 	noJar := template("biz1", "1.0.0", "biz2", "1.0.0", "biz3", "")
 	noJar.Spec.Containers[1].Image = "busybox"
+	download := template("biz1", "1.0.0")
+	download.Spec.Containers[0].Image = "https://h/download?name=biz1"
 	refused := template("biz1", "1.0.0", "biz2", " 1.0.0", "biz3", "1.0.0")
 	refused.Spec.Containers[0].Image = "/m/biz1.jar"
 	refused.Spec.Containers[1].Env[0].Value = " 1.0.0"
@@ -128,6 +130,10 @@ func TestSelect(t *testing.T) {
 				d.Labels["virtual-kubelet.koupleless.io/env"] = "test"
 			})},
 			want: []arklet.Module{},
+		},
+		{
+			name: "a URL without .jar", objects: []metav1.Object{deployment("d", 0, download)},
+			want: []arklet.Module{{Name: "biz1", Version: "1.0.0", URL: "https://h/download?name=biz1"}},
 		},
 		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []arklet.Module{}},
 		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []arklet.Module{}},

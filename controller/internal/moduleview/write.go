@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // reconcile brings the Modules of a Pod up to date. Those of a Pod that is gone are the garbage
@@ -35,7 +36,8 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) error {
 			node = found
 		}
 	}
-	for _, container := range pod.Spec.Containers {
+	modules, _ := workload.Modules(pod.Spec)
+	for _, container := range modules {
 		want := mirror(pod, container, node)
 		want.Status.Records = toTheSecond(v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
 		if err := v.write(ctx, want); err != nil {

@@ -121,9 +121,9 @@ func (s *store) file(e *entry, pod *corev1.Pod) (ordered bool) {
 	ordered = e.workload == of && e.outdated == outdated
 	e.workload, e.outdated, e.sources = of, outdated, nil
 	for _, c := range pod.Spec.Containers {
-		if source, _, refers := workload.VersionSource(pod.Namespace, c); refers {
-			e.sources = append(e.sources, source)
-			s.bySource.add(source, e)
+		for _, source := range workload.VersionSources(pod.Namespace, c) {
+			e.sources = append(e.sources, source.ConfigMap)
+			s.bySource.add(source.ConfigMap, e)
 		}
 	}
 	s.byWorkload.add(e.workload, e)

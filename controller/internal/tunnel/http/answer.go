@@ -99,8 +99,11 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 		t.handler.Health(from, h)
 	case arklet.CommandQueryAllBiz:
 		list, err := arklet.DecodeBizListOutput(body)
-		if err != nil {
+		if err != nil && !errors.Is(err, arklet.ErrDropped) {
 			return unexpected(err), err
+		}
+		if err != nil {
+			t.handler.Rejected(from, string(r.Command), tunnel.ReasonOf(err), err)
 		}
 		from.At = asked // the list was made later, but not earlier
 		t.handler.BizList(from, list)

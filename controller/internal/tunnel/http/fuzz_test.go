@@ -54,6 +54,10 @@ func FuzzDeliver(f *testing.F) {
 			if e.Err != nil || e.Reason != "" || e.From.Identity != at.Identity {
 				t.Errorf("told %+v", e)
 			}
+		case len(told) == 2 && errors.Is(told[0].Err, arklet.ErrDropped): // then the rest of the list
+			if e := told[1]; e.Err != nil || e.From.Identity != at.Identity {
+				t.Errorf("told %+v", e)
+			}
 		case len(told) == 2:
 			rejected, unanswered := told[0], told[1]
 			if rejected.Reason == "" || rejected.Kind != string(c.request.Command) || unanswered.Request != c.request || !errors.Is(unanswered.Err, rejected.Err) {

@@ -1,0 +1,259 @@
+package workload
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in
+// metadata that a Pod has and its template does not have.
+var ErrUnresolved = errors.New("the version is not known yet")
+
+// Version returns the BIZ_VERSION of a container as a kubelet computes it: of several variables of one
+// name the last counts, $(NAME) is replaced by the value of a variable that precedes it, $$ is a dollar
+// sign, and a reference to an unknown variable stays as it is. A value is a plain one, a fieldRef to
+// metadata, or a configMapKeyRef that Resolve has replaced. Version is empty if the variable is not set.
+// meta is the metadata of the Pod or template.
+//
+// The error has an error code. It wraps ErrUnresolved if the version is known later.
+func Version(meta *metav1.ObjectMeta, container corev1.Container) (string, error) {
+	return (&environment{meta: meta, container: container}).version()
+}
+
+// Source is a key of a ConfigMap.
+type Source struct {
+	ConfigMap types.NamespacedName
+	Key       string
+}
+
+// VersionSources returns the ConfigMap keys that the version of a container of a Pod in a namespace
+// consists of, in the order of their use; nil if it needs none.
+func VersionSources(namespace string, container corev1.Container) (sources []Source) {
+	if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil }) {
+		return nil
+	}
+	e := &environment{container: container, configMap: func(name, key string) (string, error) {
+		sources = append(sources, Source{types.NamespacedName{Namespace: namespace, Name: name}, key})
+		return "", nil
+	}}
+	_, _ = e.version() // a value that cannot be read needs no ConfigMap
+	return sources
+}
+
+// VersionVariables returns the names of the variables that the version of a container consists of:
+// BIZ_VERSION, and those that it refers to.
+func VersionVariables(container corev1.Container) map[string]bool {
+	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true}, configMap: func(string, string) (string, error) { return "", nil }}
+	_, _ = e.version()
+	return e.used
+}
+
+// Resolve returns a container of a Pod with its version as a plain value, so that Of and Check can read
+// it. A container whose version needs no ConfigMap is returned unchanged. value returns the value of a
+// ConfigMap key and must not block; its error is returned.
+//
+// As with a kubelet, the value at the time of the installation counts: the version that the Pod's
+// status shows as installed takes precedence over the ConfigMap, which may have changed since.
+func Resolve(pod *corev1.Pod, container corev1.Container, value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
+	if len(VersionSources(pod.Namespace, container)) == 0 {
+		return container, nil
+	}
+	v := installed(pod, container.Name)
+	if v == "" {
+		var err error
+		v, err = (&environment{meta: &pod.ObjectMeta, container: container, configMap: func(name, key string) (string, error) {
+			return value(types.NamespacedName{Namespace: pod.Namespace, Name: name}, key)
+		}}).version()
+		if err != nil {
+			return container, err
+		}
+	}
+	container.Env = []corev1.EnvVar{{Name: labels.VersionEnv, Value: strings.ReplaceAll(v, "$", "$$")}}
+	return container, nil
+}
+
+// installed returns the version that a Pod's status shows on its base; empty if it shows none. The ID of
+// a container is arklet://<ip>:<module>:<version>.
+func installed(pod *corev1.Pod, container string) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if id, ok := strings.CutPrefix(c.ContainerID, "arklet://"); ok && c.Name == container {
+			if i := strings.Index(id, ":"+container+":"); i >= 0 {
+				return id[i+len(container)+2:]
+			}
+		}
+	}
+	return ""
+}
+
+// environment evaluates the variables of one container that its version consists of.
+type environment struct {
+	meta *metav1.ObjectMeta // nil: fields are empty
+	// pod has the metadata that meta lacks, if meta is that of a template; nil if there is no Pod.
+	pod       *metav1.ObjectMeta
+	container corev1.Container
+	// configMap reads a key of a ConfigMap in the Pod's namespace. Nil: none can be read.
+	configMap func(name, key string) (string, error)
+	used      map[string]bool // receives the names of the variables; may be nil
+
+	positions map[string][]int // of the variables in container.Env, by name
+	values    map[int]string   // that are evaluated already
+}
+
+func (e *environment) version() (string, error) {
+	e.positions, e.values = map[string][]int{}, map[int]string{}
+	for i, v := range e.container.Env {
+		e.positions[v.Name] = append(e.positions[v.Name], i)
+	}
+	v, _, err := e.lookup(labels.VersionEnv, len(e.container.Env))
+	return v, err
+}
+
+// lookup returns the value that a variable has for the entry at an index: entries before it count.
+func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
+	at := e.positions[name]
+	n, _ := slices.BinarySearch(at, before)
+	if n == 0 {
+		return "", false, nil
+	}
+	i := at[n-1]
+	if value, known := e.values[i]; known {
+		return value, true, nil
+	}
+	if e.used != nil {
+		e.used[name] = true
+	}
+	if v := e.container.Env[i]; v.Value == "" && v.ValueFrom != nil {
+		value, err = e.source(v)
+	} else {
+		value, err = e.expand(v.Value, i)
+	}
+	e.values[i] = value
+	return value, true, err
+}
+
+// expand replaces the references in a value, as Kubernetes documents it for env and command. Its result
+// is limited: variables that refer to each other could otherwise grow without bound.
+func (e *environment) expand(value string, before int) (string, error) {
+	var b strings.Builder
+	for {
+		text, rest, found := strings.Cut(value, "$")
+		b.WriteString(text)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")
+		switch {
+		case strings.HasPrefix(rest, "$"):
+			b.WriteByte('$')
+			value = rest[1:]
+		case strings.HasPrefix(rest, "(") && closed:
+			v, set, err := e.lookup(name, before)
+			if err != nil {
+				return "", err
+			}
+			if !set {
+				if len(e.container.EnvFrom) > 0 {
+					return "", e.invalid("refers to $(%.80s), which is not in env, and the controller does not read envFrom; set it in env, for example by a configMapKeyRef", name)
+				}
+				v = "$(" + name + ")"
+			}
+			b.WriteString(v)
+			value = after
+		default:
+			b.WriteByte('$')
+			value = rest
+		}
+		if b.Len() > arklet.MaxName {
+			return "", e.invalid("expands to more than %d bytes, which a version may not have", arklet.MaxName)
+		}
+	}
+}
+
+// source reads a variable from what its valueFrom names.
+func (e *environment) source(v corev1.EnvVar) (string, error) {
+	from := "a source that the controller does not know"
+	switch s := v.ValueFrom; {
+	case s.FieldRef != nil:
+		return e.field(v.Name, s.FieldRef.FieldPath)
+	case s.ConfigMapKeyRef != nil && e.configMap != nil:
+		return e.configMap(s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Key)
+	case s.ConfigMapKeyRef != nil:
+		return "", e.invalid("is in key %.80q of ConfigMap %.80q: %w", s.ConfigMapKeyRef.Key, s.ConfigMapKeyRef.Name, ErrUnresolved)
+	case s.SecretKeyRef != nil:
+		from = "Secret " + s.SecretKeyRef.Name
+	case s.ResourceFieldRef != nil:
+		from = "a resourceFieldRef"
+	case s.FileKeyRef != nil:
+		from = "a file"
+	}
+	return "", e.unread(v.Name, from)
+}
+
+// field reads a field of the Pod's metadata, which can change while the Pod runs.
+func (e *environment) field(variable, path string) (string, error) {
+	if e.meta == nil {
+		return "", nil
+	}
+	known := e.meta
+	if e.pod != nil {
+		known = e.pod
+	}
+	value, ofPod := "", true
+	switch path {
+	case "metadata.name":
+		value = known.Name
+	case "metadata.namespace":
+		value = known.Namespace
+	case "metadata.uid":
+		value = string(known.UID)
+	default:
+		kind, key, isMap := strings.Cut(strings.TrimSuffix(path, "']"), "['")
+		var from func(*metav1.ObjectMeta) map[string]string
+		switch {
+		case isMap && kind == "metadata.labels":
+			from = (*metav1.ObjectMeta).GetLabels
+		case isMap && kind == "metadata.annotations":
+			from = (*metav1.ObjectMeta).GetAnnotations
+		default:
+			return "", e.unread(variable, "the field "+path)
+		}
+		var set bool
+		if value, set = from(e.meta)[key]; !set && e.pod != nil {
+			value = from(e.pod)[key]
+		}
+		ofPod = slices.Contains(podLabels, key)
+	}
+	switch {
+	case value != "":
+		return value, nil
+	case ofPod:
+		return "", e.invalid("is %.80s of the Pod: %w", path, ErrUnresolved)
+	}
+	return "", e.invalid("is %.80s, and the Pod has no value there", path)
+}
+
+// podLabels are labels that controllers of Kubernetes add to Pods, which their templates do not have.
+var podLabels = []string{
+	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel,
+}
+
+func (e *environment) unread(variable, from string) error {
+	if variable == labels.VersionEnv {
+		variable = "it"
+	}
+	return e.invalid("cannot be read: %.80s comes from %.200s; use a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef", variable, from)
+}
+
+func (e *environment) invalid(format string, args ...any) error {
+	return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format, append([]any{e.container.Name}, args...)...)
+}
