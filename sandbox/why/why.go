@@ -9,8 +9,11 @@ import (
 type Answer struct {
 	// Target as it was found.
 	Target Target `json:"target"`
-	// Ready says whether there is nothing to wait for.
+	// Ready reports whether there is nothing to wait for.
 	Ready bool `json:"ready"`
+	// Young reports whether the target is not Ready and was created less than ten seconds ago. It may
+	// become Ready without any action.
+	Young bool `json:"young,omitempty"`
 	// Reason names the situation.
 	Reason Reason `json:"reason"`
 	// Because is the reason of what the situation comes from, such as that of the Pod that a rollout

@@ -83,12 +83,12 @@ func TestLive(t *testing.T) {
 		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
 		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
 		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{
-			"f.yaml:1: Deployment/biz2: warning: it is there already, and not Ready: biz1 is broken; mend it [live-unready]"}},
+			"f.yaml:1: Deployment/biz2: warning: it exists in the cluster, and is not Ready: biz1 is broken; mend it [live-unready]"}},
 		"it is there, and Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
 		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
 			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is called bsae"}, nil), []string{"live-nowhere"}},
 		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{
-			"f.yaml:1: Deployment/biz2: error: what is there already cannot be looked at: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
+			"f.yaml:1: Deployment/biz2: error: the object in the cluster cannot be read: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()
@@ -96,7 +96,7 @@ func TestLive(t *testing.T) {
 				c.change(live)
 			}
 			var got []string
-			for i, f := range lint.Lint([]lint.Input{{Name: "f.yaml", Text: c.text}}, lint.Options{Live: live}) {
+			for i, f := range lint.Lint([]lint.Input{{Name: "f.yaml", Text: c.text}}, lint.Options{Live: live}).Findings {
 				if i < len(c.want) && !strings.Contains(c.want[i], " ") {
 					got = append(got, f.Rule)
 					continue
@@ -129,15 +129,15 @@ func TestLiveTopology(t *testing.T) {
 	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")), "      nodeSelector:", `      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
       nodeSelector:`, 1)
 	inputs := []lint.Input{{Name: "f.yaml", Text: []byte(text)}}
-	if got := lint.Lint(inputs, lint.Options{}); len(got) != 1 || got[0].Rule != "topology-zone" {
+	if got := lint.Lint(inputs, lint.Options{Env: "dev"}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {
 		t.Errorf("without a cluster: %v", got)
 	}
 	live := cluster()
-	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 0 {
+	if got := lint.Lint(inputs, lint.Options{Live: live}).Findings; len(got) != 0 {
 		t.Errorf("with zones: %v", got)
 	}
 	delete(live.Bases.Bases[0].Labels, corev1.LabelTopologyZone)
-	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 1 || got[0].Rule != "topology-zone" {
+	if got := lint.Lint(inputs, lint.Options{Live: live}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {
 		t.Errorf("with a Node that has none: %v", got)
 	}
 }
