@@ -2,7 +2,10 @@ package why
 
 import (
 	"cmp"
+	"slices"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Answer says why the target is as it is.
@@ -65,8 +68,34 @@ func Explain(s *Snapshot, now time.Time) Answer {
 	a := v.first(rules)
 	a.Target = s.Target
 	a.Evidence = v.evidence()
-	if s.Target.workload() && s.Pod != nil && (a.Reason == RolloutStuck || a.Reason == PodNotReady) {
+	a.Young = !a.Ready && now.Sub(s.created()) < young
+	if s.Target.workload() && s.Pod != nil && slices.Contains([]Reason{RolloutStuck, PodNotReady, OutdatedPodNotReady}, a.Reason) {
 		a.Pod = s.Pod.Name
+	}
+	return a.redacted()
+}
+
+// young is the age up to which a target is reported as Young.
+const young = 10 * time.Second
+
+// created returns when the target was created.
+func (s *Snapshot) created() time.Time {
+	switch {
+	case s.Target.workload():
+		return s.workload().meta.CreationTimestamp.Time
+	case s.Target.Kind == KindNode && s.Node != nil:
+		return s.Node.CreationTimestamp.Time
+	case s.Pod != nil:
+		return s.Pod.CreationTimestamp.Time
+	}
+	return time.Time{}
+}
+
+// redacted returns the answer without the credentials of URLs in its texts.
+func (a Answer) redacted() Answer {
+	a.Cause, a.Advice = redact.Text(a.Cause), redact.Text(a.Advice)
+	for i := range a.Evidence {
+		a.Evidence[i].Text = redact.Text(a.Evidence[i].Text)
 	}
 	return a
 }
