@@ -166,7 +166,7 @@ func (g *gatherer) template(ctx context.Context) {
 	}
 	if name, is := ownerOf(g.Pod, "StatefulSet"); is {
 		if ss, err := get(ctx, apps.StatefulSets(namespace).Get, name); err == nil {
-			g.Template = &ss.Spec.Template
+			g.StatefulSet = ss
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
@@ -154,12 +153,7 @@ func wrongVersion(_ *view, p *placement) *finding {
 	if r.key != labels.BaseVersion && r.key != labels.OlderBaseVersion || len(r.values) == 0 {
 		return nil
 	}
-	cause := fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key)))
-	if !slices.ContainsFunc(r.values, func(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }) {
-		return &finding{cause: cause + "; " + strings.Join(r.values, " or ") + " is not a valid label value, so no Node has it",
-			advice: fmt.Sprintf("change %s in the %s to the label value of the base's Node: kubectl get nodes -L %[1]s", r.key, r.where())}
-	}
-	return &finding{cause: cause,
+	return &finding{cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key))),
 		advice: fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where())}
 }
 

@@ -1,8 +1,10 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +52,12 @@ var schedulerRules = []rule{
 // scheduler returns the scheduler's last word on the Pod.
 func (v *view) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
 
-// refusal returns the scheduler's last message, without the part about preemption.
+// refusal returns the scheduler's last message, without its parts about preemption and resource claims.
 func (v *view) refusal() string {
-	message, _, _ := strings.Cut(v.scheduler().Message, "preemption:")
+	message := v.scheduler().Message
+	for _, end := range []string{"preemption:", "no new claims to deallocate"} {
+		message, _, _ = strings.Cut(message, end)
+	}
 	return sentence(strings.TrimRight(message, " ,"))
 }
 
@@ -103,6 +108,10 @@ func topologySpread(v *view, _ []string) *finding {
 	for _, c := range v.Pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			all = append(all, fmt.Sprintf("maxSkew %d over %s", c.MaxSkew, c.TopologyKey))
+			if !slices.ContainsFunc(v.Bases, func(n corev1.Node) bool { return n.Labels[c.TopologyKey] != "" }) {
+				return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base has that label; the scheduler reports: %s", c.TopologyKey, v.refusal()),
+					advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
+			}
 		}
 	}
 	advice := "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base"
@@ -163,6 +172,9 @@ func notScheduledYet(v *view) *finding {
 	if len(p.decisive) == 0 {
 		return nil
 	}
+	if v.scheduler().Type == "" && len(v.Pod.Spec.ResourceClaims) > 0 {
+		return &finding{cause: "the scheduler does not try to schedule the Pod before its resource claims exist", advice: "a module uses no devices: remove resourceClaims from the Pod or its template"}
+	}
 	if v.scheduler().Type == "" {
 		return &finding{cause: fmt.Sprintf("the scheduler has not tried to schedule the Pod for %s; %s fits", v.ago(v.Pod.CreationTimestamp.Time), baseName(p.decisive[0].base)),
 			advice: "check that kube-scheduler runs; in a sandbox: koupsandbox status"}
@@ -197,6 +209,6 @@ func schedulerRefuses(v *view) *finding {
 	if len(p.decisive) == 0 {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and room of %s fit, and no further reason is known", v.refusal(), baseName(p.decisive[0].base)),
+	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and room of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
 		advice: "act on the reasons of the scheduler; if something changed a moment ago, ask again"}
 }

@@ -58,7 +58,7 @@ type rule struct {
 // Explain concludes from a Snapshot. It does no I/O; now dates what is measured in time.
 func Explain(s *Snapshot, now time.Time) Answer {
 	v := newView(s, now)
-	rules := podRules
+	rules := concat([]rule{{OutdatedPodNotReady, outdatedPodNotReady}}, podRules)
 	switch {
 	case s.Target.Kind == KindNode:
 		rules = nodeRules

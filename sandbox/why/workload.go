@@ -266,7 +266,7 @@ func partition(s *appsv1.StatefulSet) int {
 // Kubernetes waits until it is, and does not replace it (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *view) *finding {
 	s, p := v.StatefulSet, v.Pod
-	if s == nil || p == nil || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
+	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
 		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal(p) < partition(s) {
 		return nil
 	}
@@ -275,7 +275,7 @@ func outdatedPodNotReady(v *view) *finding {
 		return nil
 	}
 	a := v.asPod(p).first(podRules)
-	return &finding{because: a.Reason, cause: fmt.Sprintf("Pod %s was created from an earlier template of %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, v.name(), a.Cause),
+	return &finding{because: a.Reason, cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
 		advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
 }
 
@@ -287,10 +287,10 @@ func updateHeldBack(v *view) *finding {
 	case older <= 0:
 	case v.StatefulSet != nil && v.StatefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
 		v.DaemonSet != nil && v.DaemonSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
-		return &finding{cause: fmt.Sprintf("%s of %s are of an earlier template: by the strategy OnDelete, Kubernetes replaces a Pod only after its deletion", count(int(older), "Pod"), v.name()),
+		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: by the strategy OnDelete, Kubernetes replaces a Pod only after its deletion", v.name(), count(int(older), "Pod")),
 			advice: "delete these Pods one after the other"}
 	case v.StatefulSet != nil && partition(v.StatefulSet) > 0:
-		return &finding{cause: fmt.Sprintf("%s of %s are of an earlier template: the partition %d of its update strategy keeps them", count(int(older), "Pod"), v.name(), partition(v.StatefulSet)),
+		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: the partition %d of its update strategy keeps them", v.name(), count(int(older), "Pod"), partition(v.StatefulSet)),
 			advice: "set spec.updateStrategy.rollingUpdate.partition to 0 to update all Pods"}
 	}
 	return nil

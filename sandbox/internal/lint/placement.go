@@ -45,6 +45,16 @@ func (l *linter) placement(w *workload) {
 	if !chosen {
 		l.find("affinity-missing", &w.object, w.in("spec"), "nothing says which bases may have the module, so it is put on any, of any name and version")
 	}
+	for i, c := range spec.TopologySpreadConstraints {
+		if key := c.TopologyKey; unknown(key) || why.IsNodeLabel(key) || l.o.Live.bear(key) {
+			continue
+		}
+		effect := "this spreads nothing"
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			effect = "the Pods stay Pending"
+		}
+		l.find("topology-unknown", &w.object, w.in(fmt.Sprintf("spec.topologySpreadConstraints[%d].topologyKey", i)), "no base has the label %q, so %s", c.TopologyKey, effect)
+	}
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		l.antiAffinity(w, a.PodAntiAffinity)
 	}
