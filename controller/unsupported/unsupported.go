@@ -2,108 +2,153 @@ package unsupported
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options say what a controller does for a Pod beside installing modules.
+// Options say what a controller does for a Pod in addition to installing modules.
 type Options struct {
-	// VersionEnv is the environment variable that is read; all others are ignored.
-	VersionEnv string
-	// HTTPProbes says that readiness and liveness probes of type httpGet are made, PreStopSleep
-	// that preStop.sleep is kept to. Default: they are ignored.
+	// HTTPProbes: readiness and liveness probes of type httpGet are made. PreStopSleep: preStop.sleep is
+	// kept to. Default: they are ignored.
 	HTTPProbes, PreStopSleep bool
 }
 
 // Controller is what the controller of this project does.
-var Controller = Options{VersionEnv: "BIZ_VERSION", HTTPProbes: true, PreStopSleep: true}
+var Controller = Options{HTTPProbes: true, PreStopSleep: true}
 
-// Reason is that of Events and of container states that tell of such fields.
+// Reason is the reason of Events and of container states that report such fields.
 const Reason = "Unsupported"
 
 // Field is a field of a Pod spec that is ignored.
 type Field struct {
-	// Name is what people call it: startupProbe, preStop.
+	// Name is the usual name: startupProbe, preStop. It is a key of Names.
 	Name string
-	// Path is where it stands, from the spec on: spec.containers[0].startupProbe.
+	// Path is the path from the spec on: spec.containers[0].startupProbe.
 	Path string
-	// Why says what becomes of it, in a sentence without a full stop.
+	// Why says what becomes of the field, in a sentence without a full stop.
 	Why string
 }
 
-// Names are those of all fields that Of may return, with what becomes of each; the documents have
-// them in a table.
-var Names = map[string]string{
-	"initContainers":      "a base runs no containers, so nothing runs before the module",
-	"ephemeralContainers": "a base runs no containers, so kubectl debug has nothing to attach to",
-	"startupProbe":        "the base itself says when a module has started",
-	"readinessProbe":      "the base itself says whether a module serves; only httpGet can be asked beside",
-	"livenessProbe":       "the base itself says whether a module lives; only httpGet can be asked beside",
-	"postStart":           "a module has no process that a command could run in",
-	"preStop":             "a module has no process that a command could run in; only sleep can be kept to",
-	"volumes":             "a module sees the files of its base and no others, and nobody looks whether the sources are there",
-	"env":                 "a module sees the environment of its base; only the variable with its version is read",
-	"envFrom":             "a module sees the environment of its base",
-	"command":             "a module starts by the main class of its jar",
-	"args":                "a module starts by the main class of its jar",
-	"restartPolicy":       "a module runs until it is uninstalled and never completes, so nothing ends with Never or OnFailure",
-	"job":                 "a module never completes, so a Job never ends, and a CronJob piles up Pods",
-}
-
-// Of returns the fields of a Pod spec that are ignored, in the order of the spec. Volumes that
-// Kubernetes itself adds do not count, and neither does what only describes (ports) or guides the
-// scheduler (resources).
+// Of returns the fields of a Pod spec that are ignored, in the order of the spec. It does not return
+// values that Kubernetes sets by default, nor fields that only Kubernetes itself uses, such as ports and
+// requests.
 func Of(spec corev1.PodSpec, o Options) []Field {
-	var fields []Field
-	add := func(there bool, name, path string) {
-		if there {
-			fields = append(fields, Field{Name: name, Path: path, Why: Names[name]})
-		}
+	w := walker{options: o, sidecars: map[string]bool{}}
+	_, others := workload.Modules(spec)
+	for _, c := range others {
+		w.sidecars[c.Name] = true
 	}
-	add(len(spec.InitContainers) > 0, "initContainers", "spec.initContainers")
-	add(len(spec.EphemeralContainers) > 0, "ephemeralContainers", "spec.ephemeralContainers")
-	add(slices.ContainsFunc(spec.Volumes, own), "volumes", "spec.volumes")
-	add(spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways, "restartPolicy", "spec.restartPolicy")
-	for i, c := range spec.Containers {
-		at := func(field string) string { return fmt.Sprintf("spec.containers[%d].%s", i, field) }
-		add(len(c.Command) > 0, "command", at("command"))
-		add(len(c.Args) > 0, "args", at("args"))
-		add(len(c.EnvFrom) > 0, "envFrom", at("envFrom"))
-		other := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name != o.VersionEnv })
-		add(other >= 0, "env", at(fmt.Sprintf("env[%d]", other)))
-		add(c.StartupProbe != nil, "startupProbe", at("startupProbe"))
-		add(!o.probed(c.ReadinessProbe), "readinessProbe", at("readinessProbe"))
-		add(!o.probed(c.LivenessProbe), "livenessProbe", at("livenessProbe"))
-		if l := c.Lifecycle; l != nil {
-			add(l.PostStart != nil, "postStart", at("lifecycle.postStart"))
-			add(l.PreStop != nil && (!o.PreStopSleep || l.PreStop.Sleep == nil), "preStop", at("lifecycle.preStop"))
-		}
-	}
-	return fields
+	w.fields(reflect.ValueOf(spec), "spec")
+	return w.found
 }
 
-// probed tells whether there is nothing to a probe that would be ignored.
-func (o Options) probed(p *corev1.Probe) bool { return p == nil || o.HTTPProbes && p.HTTPGet != nil }
+// walker collects the fields of one Pod spec.
+type walker struct {
+	options  Options
+	sidecars map[string]bool
+	version  map[string]bool // the variables of the current container that are read
+	found    []Field
+}
 
-// own tells whether a volume is one that somebody asked for: the service account admission adds the
-// others to every Pod.
-func own(v corev1.Volume) bool { return !strings.HasPrefix(v.Name, "kube-api-access-") }
+func (w *walker) add(name, path string) {
+	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
+}
 
-// Asked returns the names of the volumes that somebody asked for, which is all that Of looks at:
-// for whoever keeps many Pods and has no use for the rest. None is nil.
+// first adds a field of a list unless it was found in that list before.
+func (w *walker) first(name, path string) {
+	list := path
+	if i := strings.LastIndexByte(path, '['); i >= 0 {
+		list = path[:i]
+	}
+	if !slices.ContainsFunc(w.found, func(f Field) bool { return f.Name == name && strings.HasPrefix(f.Path, list) }) {
+		w.add(name, path)
+	}
+}
+
+// fields adds the fields of a structure that are ignored.
+func (w *walker) fields(v reflect.Value, path string) {
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		r, at := table[v.Type()][name], path+"."+name
+		switch {
+		case r.reports(w.options, v.Field(i)):
+			w.add(r.called(name), at)
+		case r.use == parts, r.use == partly:
+			w.parts(v.Field(i), at)
+		}
+	}
+}
+
+// parts adds what is ignored in a value that consists of several.
+func (w *walker) parts(v reflect.Value, path string) {
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return
+	case v.Kind() == reflect.Pointer:
+		w.parts(v.Elem(), path)
+		return
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			w.parts(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+		return
+	}
+	switch x := v.Interface().(type) {
+	case corev1.EnvVar:
+		if !w.version[x.Name] {
+			w.first(env, path)
+		}
+	case corev1.Volume:
+		switch {
+		case isClaim(x):
+			w.first(claim, path)
+		case isOwn(x):
+			w.first(volumes, "spec.volumes")
+		}
+	case corev1.Container:
+		if w.sidecars[x.Name] {
+			w.add(sidecars, path)
+			return
+		}
+		w.version = workload.VersionVariables(x)
+		w.fields(v, path)
+	default:
+		w.fields(v, path)
+	}
+}
+
+// isOwn reports whether the user asked for a volume: the service account admission adds the others to
+// every Pod.
+func isOwn(v corev1.Volume) bool { return !strings.HasPrefix(v.Name, "kube-api-access-") }
+
+// isClaim reports whether a volume has a claim, or makes one.
+func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+
+// claimed is the source of volumes with a claim that Asked returns.
+var claimed = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
+
+// Asked returns the volumes that the user asked for with no more than Of needs, so that a cache of many
+// Pods stays small. It returns nil for none.
 func Asked(volumes []corev1.Volume) []corev1.Volume {
 	var asked []corev1.Volume
 	for _, v := range volumes {
-		if own(v) {
-			asked = append(asked, corev1.Volume{Name: v.Name})
+		small := corev1.Volume{Name: v.Name}
+		if isClaim(v) {
+			small.VolumeSource = claimed
+		}
+		if isOwn(v) {
+			asked = append(asked, small)
 		}
 	}
 	return asked
 }
 
-// List joins the names of fields, each once, as an Event says them: "startupProbe, preStop".
+// List joins the names of fields, each once, as the text of an Event: "startupProbe, preStop".
 func List(fields []Field) string {
 	var names []string
 	for _, f := range fields {
@@ -113,6 +158,3 @@ func List(fields []Field) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// Job is the field of a Pod whose controller is a Job, and the kind of a Job or CronJob itself.
-var Job = Field{Name: "job", Path: "kind", Why: Names["job"]}

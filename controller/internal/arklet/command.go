@@ -24,8 +24,7 @@ const (
 // IsQuestion says that the command only asks, and changes nothing on the base.
 func (c Command) IsQuestion() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
-// Module is a biz at a version and the URL of its jar. In a request for installBiz all three are
-// set; uninstallBiz and switchBiz leave URL empty.
+// Module is a biz at a version and the URL of its jar. A base gets the URL with installBiz only.
 type Module struct {
 	Name    string `json:"bizName"`
 	Version string `json:"bizVersion"`
@@ -47,7 +46,11 @@ type Request struct {
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
-		b, err := json.Marshal(r.Module)
+		m := r.Module
+		if r.Command != CommandInstallBiz {
+			m.URL = ""
+		}
+		b, err := json.Marshal(m)
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s for %s: %w", r.Command, r.Module.Identity(), err)
 		}

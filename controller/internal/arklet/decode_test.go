@@ -253,7 +253,7 @@ func TestRequestBodies(t *testing.T) {
 	m := Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}
 	for want, r := range map[string]Request{
 		`{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`: {Command: CommandInstallBiz, Module: m},
-		`{"bizName":"biz1","bizVersion":"1.0.0"}`:                               {Command: CommandUninstallBiz, Module: Module{Name: "biz1", Version: "1.0.0"}},
+		`{"bizName":"biz1","bizVersion":"1.0.0"}`:                               {Command: CommandUninstallBiz, Module: m},
 		`{}`: {Command: CommandHealth},
 	} {
 		body, err := r.Body()

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // What a base may say of itself. Whoever reaches the broker or the port may say anything: what goes
@@ -72,11 +74,11 @@ func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text makes a text of others fit to be shown: at most MaxText bytes, of characters that can be
-// printed, line ends and tabs. Of a stack trace that is longer the frames go first, so that every
-// exception and every cause stays.
+// Text makes a text of a base fit to be shown: it has at most MaxText bytes, of printable characters,
+// line ends and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed
+// first, so that every exception and every cause stays.
 func Text(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
+	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
 		s = withoutFrames(s)
 	}

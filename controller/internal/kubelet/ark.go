@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 const (
@@ -173,7 +174,7 @@ func mebibytes(n int64) string {
 // switchBiz makes a version the active one. Whoever may exec in a Pod may switch that Pod's
 // modules, not those of others on the same base.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
-	containers := a.target.pod.Spec.Containers
+	containers, _ := workload.Modules(a.target.pod.Spec)
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {
 		names := make([]string, 0, len(containers))
 		for _, c := range containers {

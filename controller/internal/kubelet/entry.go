@@ -5,11 +5,13 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Entry is one thing that happened to a module on a base.
 type Entry struct {
-	// At is the controller's time, but the base's for a state.
+	// At is the controller's time, but the base's for a state. A state is not earlier than the command
+	// that led to it: times of bases are whole milliseconds, and their clocks differ a little.
 	At time.Time
 	// Version is the module's version; the module's name is where the entry is noted.
 	Version string
@@ -61,7 +63,7 @@ func event(c arklet.Command, what string) string {
 
 // Asked is the entry for a command that is sent to a base.
 func Asked(at time.Time, r arklet.Request) Entry {
-	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "sent"), Detail: r.Module.URL}
+	return Entry{At: at, Version: r.Module.Version, Event: event(r.Command, "sent"), Detail: redact.URL(r.Module.URL)}
 }
 
 // Answered is the entry for the answer to a command.
@@ -155,6 +157,23 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 		if e.At.IsZero() {
 			e.At = at
 		}
+		if sent := r.lastSent(b.Version); sent.After(e.At) && sent.Sub(e.At) < clockSkew {
+			e.At = sent
+		}
 		j.note(r, e)
 	}
+}
+
+// clockSkew is how much the clock of a base may be behind the controller's without states that appear
+// before the command that led to them.
+const clockSkew = time.Second
+
+// lastSent returns when a command for a version was sent last; zero if that is not known.
+func (r *ring) lastSent(version string) time.Time {
+	for i := len(r.entries) - 1; i >= 0; i-- {
+		if n := r.entries[(r.oldest+i)%len(r.entries)]; n.Version == version && strings.HasSuffix(n.Event, " sent") {
+			return n.At
+		}
+	}
+	return time.Time{}
 }

@@ -175,7 +175,7 @@ func TestASwitchIsInTheLogs(t *testing.T) {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
-	entries, _, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0)
+	entries, _, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0, share{})
 	for _, e := range entries {
 		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Bounds of a Journal.
@@ -52,6 +54,7 @@ type ring struct {
 type numbered struct {
 	Entry
 	number uint64 // rises over all modules
+	noted  time.Time
 }
 
 // NewJournal returns an empty journal of so many bytes; 0 means DefaultJournalSize.
@@ -62,8 +65,8 @@ func NewJournal(size int) *Journal {
 	return &Journal{limit: size, rings: map[moduleKey]*ring{}, byUse: list.New(), waiting: map[moduleKey]chan struct{}{}}
 }
 
-// Note adds an entry to the life of a module on a base. It does not block; a detail of more than 4
-// KiB is cut.
+// Note adds an entry to the life of a module on a base. It does not block. A detail of more than 4 KiB
+// is cut, and URLs in it lose their credentials.
 func (j *Journal) Note(identity, biz string, e Entry) {
 	e.Detail = clip(e.Detail)
 	j.mu.Lock()
@@ -86,7 +89,7 @@ func (j *Journal) ring(p moduleKey) *ring {
 
 func (j *Journal) note(r *ring, e Entry) {
 	j.last++
-	n := numbered{e, j.last}
+	n := numbered{e, j.last, time.Now()}
 	grown := cost(e)
 	if len(r.entries) < maxEntries {
 		r.entries = append(r.entries, n)
@@ -117,17 +120,49 @@ func (j *Journal) forget(r *ring) {
 	j.size -= r.size
 }
 
-// since returns the entries of a module after the one of that number, in the order in which they
-// were noted, with the number of the last, and a channel that closes at the next one. Call
-// stopWaiting if nobody waits for it any more.
-func (j *Journal) since(p moduleKey, number uint64) (entries []Entry, last uint64, next <-chan struct{}) {
+// share is the part of the life of a module that belongs to one Pod.
+type share struct {
+	// from is when the Pod came to the base; the zero time includes all.
+	from time.Time
+	// versions are those that the Pod has asked for; nil includes all.
+	versions []string
+}
+
+func (s share) has(version string) bool {
+	return s.versions == nil || slices.Contains(s.versions, version)
+}
+
+// present returns the state of the module of a Pod that was on the base before the Pod: nothing was
+// noted since then. It is empty if the base does not list the module.
+func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if r, there := j.rings[p]; there {
+		for _, v := range r.known {
+			if of.has(v.version) {
+				entries = append(entries, Entry{At: v.latest.At, Version: v.version, Event: "is " + string(v.state), Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
+			}
+		}
+	}
+	return entries
+}
+
+// since returns the entries of a module after the one of that number which belong to a Pod, in the order
+// in which they were noted, with the number of the last, and a channel that is closed at the next one.
+// The caller must call stopWaiting when it does not wait any more.
+func (j *Journal) since(p moduleKey, number uint64, of share) (entries []Entry, last uint64, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	last = number
 	if r, there := j.rings[p]; there {
 		for i := range r.entries {
-			if n := r.entries[(r.oldest+i)%len(r.entries)]; n.number > number {
-				entries, last = append(entries, n.Entry), n.number
+			n := r.entries[(r.oldest+i)%len(r.entries)]
+			if n.number <= number {
+				continue
+			}
+			last = n.number
+			if !n.noted.Before(of.from) && of.has(n.Version) {
+				entries = append(entries, n.Entry)
 			}
 		}
 	}
@@ -168,8 +203,9 @@ func knownCost(known []version) (n int) {
 	return n
 }
 
-// clip shortens a text, and lets go of the long one.
+// clip removes credentials from a text and shortens it. It does not keep the long text in memory.
 func clip(s string) string {
+	s = redact.Text(s)
 	if len(s) <= maxDetail {
 		return s
 	}

@@ -17,7 +17,7 @@ var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 
 // text is the journal of a module as kubectl logs prints it.
 func (j *Journal) text(identity, biz string) string {
-	entries, _, _ := j.since(moduleKey{identity, biz}, 0)
+	entries, _, _ := j.since(moduleKey{identity, biz}, 0, share{})
 	j.stopWaiting(moduleKey{identity, biz})
 	inOrder(entries)
 	return string(render(nil, entries, biz, false))
@@ -147,7 +147,7 @@ func TestJournalIsBounded(t *testing.T) {
 	t.Run("a detail", func(t *testing.T) {
 		j := NewJournal(0)
 		j.Note("a", "biz1", Entry{At: noon, Detail: strings.Repeat("é", maxDetail)})
-		entries, _, _ := j.since(moduleKey{"a", "biz1"}, 0)
+		entries, _, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
 		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}

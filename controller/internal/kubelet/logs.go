@@ -11,6 +11,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // logRequest is what a request for logs holds beside api.ContainerLogOpts.
@@ -41,6 +43,7 @@ type target struct {
 	pod      *corev1.Pod
 	identity string
 	biz      string // the container's name
+	share    share
 }
 
 // find looks up a container of a Pod. The error is NotFound as virtual-kubelet knows it; for one of
@@ -50,13 +53,18 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	if err != nil {
 		return target{}, errdefs.AsNotFound(err)
 	}
-	if !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == container }) {
-		if slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }) {
-			return target{}, errdefs.InvalidInput(noDebug)
-		}
-		return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
+	is := func(c corev1.Container) bool { return c.Name == container }
+	modules, others := workload.Modules(p.Spec)
+	switch {
+	case slices.ContainsFunc(modules, is):
+		from, versions := s.opts.Pods.Asked(p, container)
+		return target{p, identity, container, share{from, versions}}, nil
+	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
+		return target{}, errdefs.InvalidInputf("container %s is not a module, and a base runs modules only: it is ignored", container)
+	case slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }):
+		return target{}, errdefs.InvalidInput(noDebug)
 	}
-	return target{p, identity, container}, nil
+	return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
 }
 
 // logs implements api.ContainerLogsHandlerFunc.
@@ -73,7 +81,10 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
 	at := moduleKey{t.identity, t.biz}
-	entries, last, next := s.opts.Journal.since(at, 0)
+	entries, last, next := s.opts.Journal.since(at, 0, t.share)
+	if len(entries) == 0 {
+		entries = s.opts.Journal.present(at, t.share)
+	}
 	inOrder(entries)
 	text := render(nil, after(entries, since), t.biz, opts.Timestamps)
 	a, _ := ctx.Value(logRequestKey{}).(logRequest)
@@ -129,7 +140,7 @@ func (s *Server) follow(ctx context.Context, w io.Writer, t target, text []byte,
 			}
 		case <-next:
 			var entries []Entry
-			entries, last, next = s.opts.Journal.since(at, last)
+			entries, last, next = s.opts.Journal.since(at, last, t.share)
 			text = render(text, entries, t.biz, timestamps)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 func TestLogs(t *testing.T) {
@@ -150,5 +152,79 @@ func TestFollowEndsWithThePod(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A Pod's log has what happened to its own modules since it came, and not the life of earlier Pods.
+func TestLogsOfOnePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, j := &fakePods{pods: map[string]*corev1.Pod{}}, NewJournal(0)
+		p.set("pod-0", "1", "biz1")
+		s := &Server{opts: Options{Pods: p, Journal: j}}
+		read := func() (events []string) {
+			t.Helper()
+			r, err := s.logs(t.Context(), "default", "pod-0", "biz1", api.ContainerLogOpts{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(text)) {
+				_, event, _ := strings.Cut(strings.TrimSpace(line), "biz1:")
+				events = append(events, event)
+			}
+			return events
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, read()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		earlier := arklet.Module{Name: "biz1", Version: "1", URL: "https://u:secret@h/biz1.jar?Signature=secret"}
+		j.Note("a", "biz1", Asked(time.Now(), arklet.Request{Command: arklet.CommandInstallBiz, Module: earlier}))
+		j.NoteModules("a", []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}}}, time.Now())
+		expect("of every Pod", "1 installBiz sent: https://***@h/biz1.jar?Signature=***", "1 is activated: STARTED")
+		time.Sleep(time.Second) // no real time passes
+		p.from, p.versions = time.Now(), []string{"1", "2"}
+		expect("of a Pod whose module was there", "1 is activated: STARTED (before this Pod)")
+		p.versions = []string{"2"}
+		expect("of a Pod to whose module nothing has happened")
+		later := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "biz1", Version: "2", URL: "file:///m/biz1.jar"}}
+		j.Note("a", "biz1", Asked(time.Now(), later))
+		j.Note("a", "biz1", Answered(time.Now(), later, arklet.Answer{Code: "FAILED", Message: "no https://u:secret@h/x"}))
+		later.Module.Version = "3"
+		j.Note("a", "biz1", Asked(time.Now(), later)) // for another Pod
+		expect("of a Pod of which one version was installed", "2 installBiz sent: file:///m/biz1.jar", "2 installBiz answered: FAILED no https://***@h/x")
+	})
+}
+
+// A state is not shown before the command that led to it, although times of bases are whole milliseconds.
+func TestStatesFollowCommands(t *testing.T) {
+	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/biz1.jar"}
+	sent := noon.Add(225 * time.Millisecond).Add(900 * time.Microsecond)
+	for name, tt := range map[string]struct {
+		at   time.Time
+		want []string
+	}{
+		"in the same millisecond":       {sent.Truncate(time.Millisecond), []string{"installBiz sent", "is activated"}},
+		"by a clock that is behind":     {sent.Add(-999 * time.Millisecond), []string{"installBiz sent", "is activated"}},
+		"long before it":                {sent.Add(-time.Second), []string{"is activated", "installBiz sent"}},
+		"after it, by the base's clock": {sent.Add(time.Millisecond), []string{"installBiz sent", "is activated"}},
+	} {
+		j := NewJournal(0)
+		j.Note("a", "biz1", Asked(sent, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}))
+		j.NoteModules("a", []string{"biz1"}, []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated, Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
+		entries, _, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
+		inOrder(entries)
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Event)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

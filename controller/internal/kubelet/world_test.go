@@ -101,6 +101,9 @@ func (a *authority) client(user string) rest.TLSClientConfig {
 type fakePods struct {
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
+
+	from     time.Time
+	versions []string
 }
 
 func (f *fakePods) set(name string, uid types.UID, containers ...string) {
@@ -128,6 +131,9 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	}
 	return nil, "", fmt.Errorf("pod %s/%s is not served here", namespace, name)
 }
+
+// Asked implements pods: all entries are of each Pod, unless a test sets something else.
+func (f *fakePods) Asked(*corev1.Pod, string) (time.Time, []string) { return f.from, f.versions }
 
 // fakeBases answers with what a test sets.
 type fakeBases struct {

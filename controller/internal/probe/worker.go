@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // worker is one probe of one container. The prober's lock guards it; what run reads does not change.
@@ -71,7 +73,7 @@ func (w *worker) note(err error, now time.Time) (changed bool) {
 	changed, w.healthy = w.healthy != good, good
 	w.message = ""
 	if !good {
-		w.message = string(w.key.kind) + " probe failed: " + err.Error()
+		w.message = string(w.key.kind) + " probe failed: " + arklet.Text(err.Error())
 		w.onHold = w.key.kind == Liveness
 	}
 	return changed

@@ -15,6 +15,7 @@
 //	probes.go      what probes say of modules
 //	publish.go     what a publisher does: it writes the status of Pods in the order that loses no request
 //	status.go      what a Pod's status should be; pure
+//	notrun.go      the status of containers that a base does not run; pure
 //	writer.go      writes to the API server
 //	ledger.go      what Pods had put on a base, in a form that outlives them
 //	rollouts.go    how far the Deployments of the Pods are

@@ -308,6 +308,7 @@ func TestAnotherImageOfTheSameVersion(t *testing.T) {
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 		wantDiff(t, "jar", "file:///m/second.jar", w.base.urls["biz1:1"])
+		wantDiff(t, "the jar that was uninstalled", []string{"file:///m/first.jar"}, w.base.removed)
 		wantDiff(t, "condition", "True ReplacedInPlace file:///m/second.jar", w.current("p1"))
 		if e := w.nextEvent(); !strings.Contains(e, "SameVersionReplaced") {
 			t.Errorf("event %q", e)

@@ -29,11 +29,13 @@ type module struct {
 func (m module) installable() bool { return m.invalid == nil && !m.pending }
 
 // modulesOf reads the modules of a Pod: container name, BIZ_VERSION and image are biz name, version
-// and URL. The result has an entry for each container. value looks up a key of a ConfigMap.
+// and URL. Containers that are not modules (workload.Modules) have no entry. value looks up a key of a
+// ConfigMap.
 func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string, error)) []module {
-	modules := make([]module, 0, len(pod.Spec.Containers))
+	containers, _ := workload.Modules(pod.Spec)
+	modules := make([]module, 0, len(containers))
 	seen := map[string]bool{}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range containers {
 		resolved, err := workload.Resolve(pod, c, value)
 		m := module{Module: workload.Of(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
 		switch {

@@ -109,6 +109,12 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 // although the base answers with a failure: a stop handler that throws does not keep it (protocol
 // 5.2). The error tells of that too; the snapshot decides.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
+	m.URL = "" // a Pod may ask for another jar of the version: the log shows the one that is uninstalled
+	p.store.read(func() {
+		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil && l.placed[m.Version] != nil {
+			m.URL = l.placed[m.Version].url
+		}
+	})
 	answer, err := p.runCommand(ctx, b.Identity, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again, p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut)
 	if err != nil {
 		return b, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/configmap"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // Options configure a Provider. A zero duration or number means its default.
@@ -245,6 +247,23 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 		return nil, "", errdefs.NotFoundf("the base of pod %s/%s is not served here", namespace, name)
 	}
 	return pod, identity, nil
+}
+
+// Asked returns when a Pod came to its base as far as this controller has seen it, and which versions of a
+// module the Pod has asked for since then, for its log. It is never without versions.
+func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versions []string) {
+	from = pod.CreationTimestamp.Time // of a Pod that has ended
+	p.store.read(func() {
+		if e := p.store.byUID[pod.UID]; e != nil {
+			from, versions = e.came, slices.Clone(e.asked[module])
+		}
+	})
+	for _, c := range pod.Spec.Containers {
+		if c.Name == module && len(versions) == 0 {
+			versions = append(versions, workload.Of(&pod.ObjectMeta, c).Version)
+		}
+	}
+	return from, versions
 }
 
 // Serve begins to serve a base: its Pods are taken up, all at once. PodController would bring one

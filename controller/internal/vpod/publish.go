@@ -220,7 +220,8 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 		return false
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Waiting == nil || c.State.Waiting.Reason != reasonCreating && c.State.Waiting.Reason != reasonResolved
+		w := c.State.Waiting
+		return !isSidecar(c) && (w == nil || w.Reason != reasonCreating && w.Reason != reasonResolved)
 	})
 }
 

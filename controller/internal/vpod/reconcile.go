@@ -12,6 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // reconcile is what an operator does: step by step, it brings one module name on one base to what
@@ -315,7 +316,7 @@ func (p *Provider) note(key workerKey, a attempt, b base.Snapshot, err error) {
 	}
 	if replaced {
 		p.tell(key, func(v view) bool { return v.wants() && v.module.Module == a.module }, corev1.EventTypeNormal, ReasonReplaced,
-			"module "+a.module.Identity()+" was uninstalled and installed again from "+a.module.URL+
+			"module "+a.module.Identity()+" was uninstalled and installed again from "+redact.URL(a.module.URL)+
 				", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
 	}
 }

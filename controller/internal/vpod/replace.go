@@ -6,6 +6,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // turns lets one base at a time replace a module by another jar of the same version.
@@ -100,7 +101,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 			l.replacing = &replacement{module: m}
 		}
 	})
-	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", m.URL)
+	p.opts.Logger.Info("replacing a module by another jar of its version", "base", key.identity, "biz", m.Identity(), "url", redact.URL(m.URL))
 	p.publishers.trigger(key)
 	return true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/controller/unsupported"
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Reasons of containers and conditions beside the types of error codes.
@@ -112,26 +112,29 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 		s.StartTime = ptr.To(metav1.NewTime(now))
 	}
 	alive := b.Liveness == base.Alive
-	s.ContainerStatuses = make([]corev1.ContainerStatus, 0, len(modules))
+	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
 	installed, ready := true, alive
 	for i, m := range modules {
-		if i < len(before.ContainerStatuses) {
-			m.lookBack(before.ContainerStatuses[i])
+		was := containerNamed(before.ContainerStatuses, m.Name)
+		if was != nil {
+			m.lookBack(*was)
 			modules[i] = m
 		}
 		c := containerStatus(m, b.IP)
 		if m.earlierGoesOn {
-			c = goesOn(before.ContainerStatuses[i], now)
+			c = goesOn(*was, now)
 		}
 		c.Ready = c.Ready && alive
-		if i < len(before.ContainerStatuses) {
-			carryOver(&c, before.ContainerStatuses[i], m, now)
+		if was != nil {
+			carryOver(&c, *was, m, now)
 		}
-		s.ContainerStatuses = append(s.ContainerStatuses, c)
+		statuses = append(statuses, c)
 		installed, ready = installed && m.started(), ready && c.Ready
 	}
-	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, now)
+	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, metav1.NewTime(now))
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
+	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase == corev1.PodRunning)
+	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, alive)
 	reason, message := why(alive, modules, b)
 	set := func(t corev1.PodConditionType, ok bool) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
@@ -301,21 +304,6 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	}
 }
 
-// refuseDebug says that the containers of kubectl debug have ended: it waits until they run or do.
-func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus, now time.Time) (list []corev1.ContainerStatus) {
-	for i, c := range containers {
-		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
-			list = append(list, before[i])
-			continue
-		}
-		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 1, Reason: unsupported.Reason, Message: unsupported.Names["ephemeralContainers"],
-			StartedAt: metav1.NewTime(now), FinishedAt: metav1.NewTime(now),
-		}}})
-	}
-	return list
-}
-
 // setCurrent says whether the modules on the base are those that the Pod names, and how they got
 // there. A Pod changes nothing when the base had them already.
 func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
@@ -329,7 +317,7 @@ func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
 		switch {
 		case !m.current():
 			c.Status, c.Reason = corev1.ConditionFalse, ReasonReplacing
-			said = append(said, m.Identity()+" is still the one from "+m.url)
+			said = append(said, m.Identity()+" is still the one from "+redact.URL(m.url))
 			continue
 		case o == originUnknown:
 			if condition(s, labels.ConditionCurrent) != nil {
@@ -356,16 +344,18 @@ func endedStatus(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	if s.Phase != corev1.PodFailed {
 		s.Phase = corev1.PodSucceeded
 	}
-	for i := range s.ContainerStatuses {
-		c := &s.ContainerStatuses[i]
-		if c.State.Terminated != nil {
-			continue
+	for _, statuses := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
+		for i := range statuses {
+			c := &statuses[i]
+			if c.State.Terminated != nil {
+				continue
+			}
+			t := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(now), StartedAt: metav1.NewTime(now), ContainerID: c.ContainerID}
+			if c.State.Running != nil {
+				t.StartedAt = c.State.Running.StartedAt
+			}
+			c.Ready, c.Started, c.State = false, ptr.To(false), corev1.ContainerState{Terminated: t}
 		}
-		t := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(now), StartedAt: metav1.NewTime(now), ContainerID: c.ContainerID}
-		if c.State.Running != nil {
-			t.StartedAt = c.State.Running.StartedAt
-		}
-		c.Ready, c.Started, c.State = false, ptr.To(false), corev1.ContainerState{Terminated: t}
 	}
 	for _, t := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady, labels.ConditionReady, labels.ConditionInstalled} {
 		if condition(&s, t) != nil {

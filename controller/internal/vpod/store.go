@@ -22,6 +22,7 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
+	asked    map[string][]string    // the versions of each module that it has asked for, the last ones
 	workload string                 // its Deployment or DaemonSet; empty if it has none
 	sources  []types.NamespacedName // the ConfigMaps that hold versions of its modules
 	// outdated says that its workload wants another module now.
@@ -72,6 +73,9 @@ func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
 	}
 	return e.rv == "" || newer(pod.ResourceVersion, e.rv) // nothing was written since this controller started
 }
+
+// maxAsked is how many versions that a Pod has asked for are kept for its log.
+const maxAsked = 50
 
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
 type lane struct {
@@ -201,7 +205,7 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		s.next++
 		e = &entry{
 			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, rv: pod.ResourceVersion, came: time.Now(),
-			left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
+			asked: map[string][]string{}, left: map[string]bool{}, origins: map[string]origin{}, notReadySince: notReadySince(pod),
 			served: pod.Status.Phase != corev1.PodPending,
 		}
 		s.byUID[pod.UID] = e
@@ -210,15 +214,20 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules = pod, modules
-	for i, m := range modules {
-		if known && i < len(before) && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
+	s.leaveLanes(e, before)
+	for _, m := range modules {
+		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
+		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending && (before[i].invalid == nil) == (m.invalid == nil) && !again {
 			continue
 		}
 		changed = append(changed, m.Name)
+		if asked := e.asked[m.Name]; m.Version != "" && !slices.Contains(asked, m.Version) {
+			e.asked[m.Name] = append(asked[max(0, len(asked)-maxAsked+1):], m.Version)
+		}
 		l := s.needLane(workerKey{e.identity, m.Name})
 		l.pods[e.uid] = e
 		delete(e.origins, m.Name)
-		if known && i < len(before) && before[i].Version != m.Version {
+		if i >= 0 && before[i].Version != m.Version {
 			if p := l.placed[before[i].Version]; p != nil {
 				p.by = e.uid
 			}
@@ -233,6 +242,20 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 		s.disorder(e)
 	}
 	return e, changed
+}
+
+// leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was
+// changed from a URL to something else, and they never had a version. The caller holds the lock.
+func (s *store) leaveLanes(e *entry, before []module) {
+	names := e.names()
+	for _, m := range before {
+		key := workerKey{e.identity, m.Name}
+		if l := s.lane(key); l != nil && !slices.Contains(names, m.Name) {
+			delete(l.pods, e.uid)
+			l.order.Store(nil)
+			s.dropEmpty(key)
+		}
+	}
 }
 
 // remember takes what a Pod's status tells of the module on the base: its version and its jar. An

@@ -53,6 +53,7 @@ type fakeBase struct {
 	mu       sync.Mutex
 	modules  []arklet.Biz
 	commands []string
+	removed  []string // the jars of uninstalls, as they were logged
 	// fail, if set, answers installs of a module with a failure.
 	fail func(m arklet.Module) *arklet.Answer
 	// stopFails has uninstalls answered with a failure, although the module goes.
@@ -73,6 +74,9 @@ func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) 
 	b.mu.Lock()
 	if r.Command != arklet.CommandQueryAllBiz {
 		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
+		if r.Command == arklet.CommandUninstallBiz {
+			b.removed = append(b.removed, r.Module.URL)
+		}
 	}
 	mute, wait := b.mute || r.Command == b.hang, b.delay
 	b.mu.Unlock()

@@ -57,9 +57,13 @@ func (l *linter) component(w *workload) {
 	}
 }
 
-// ignored reports what a base does not do.
+// ignored reports fields that have no effect on a module.
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec, unsupported.Controller) {
+		if f.Name == "persistentVolumeClaim" {
+			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module does not see")
+			continue
+		}
 		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
 	}
 	if w.kind == "Job" || w.kind == "CronJob" {

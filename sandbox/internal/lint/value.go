@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// template checks what a template says besides labels and containers.
+// metadata checks the namespace of a template and the claims of a StatefulSet.
 func (l *linter) metadata(w *workload) {
 	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
 		l.find("template-namespace", &w.object, w.in("metadata.namespace"), "metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)
@@ -21,11 +21,6 @@ func (l *linter) metadata(w *workload) {
 	if s, is := w.typed.(*appsv1.StatefulSet); is && len(s.Spec.VolumeClaimTemplates) > 0 {
 		claim := s.Spec.VolumeClaimTemplates[0].Name
 		l.find("claims", &w.object, "spec.volumeClaimTemplates", "Pod %s-0 stays Pending until its claim %s-%[1]s-0 is bound to a volume, which a module cannot use", w.meta.Name, claim)
-	}
-	for i, v := range w.template.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			l.find("claims", &w.object, w.in(fmt.Sprintf("spec.volumes[%d]", i)), "the Pods stay Pending until the claim of the volume %s is bound to a volume, which a module cannot use", v.Name)
-		}
 	}
 }
 

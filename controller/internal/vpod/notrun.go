@@ -1,0 +1,80 @@
+package vpod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/unsupported"
+)
+
+// A base runs modules only. The status of the other containers of a Pod keeps Kubernetes and kubectl from
+// waiting for them; the Event unsupported.Reason says that they are ignored.
+
+// withSidecars adds the containers that are not modules to the statuses of the modules of a Pod, in the
+// order of the spec. They are shown as running, since kubectl counts only running containers in its
+// column READY, and as ready with ready, which is when the modules are installed: READY is n/n when the
+// Pod is Ready. Such a status has no container ID.
+func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time, ready bool) []corev1.ContainerStatus {
+	if len(modules) == len(pod.Spec.Containers) {
+		return modules
+	}
+	all := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
+	for _, c := range pod.Spec.Containers {
+		if s := containerNamed(modules, c.Name); s != nil {
+			all = append(all, *s)
+		} else {
+			all = append(all, shownRunning(c, since, ready))
+		}
+	}
+	return all
+}
+
+// isSidecar reports whether a status is of a container that withSidecars added.
+func isSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
+
+// initStatuses are the statuses of init containers: completed, or running if they are sidecars
+// (restartPolicy Always), which kubectl counts in its column READY too.
+func initStatuses(containers []corev1.Container, since metav1.Time, ready bool) (list []corev1.ContainerStatus) {
+	for _, c := range containers {
+		s := shownRunning(c, since, ready)
+		if ptr.Deref(c.RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
+			s = corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true, Started: ptr.To(false), State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: "Completed", Message: unsupported.Names["initContainers"], StartedAt: since, FinishedAt: since,
+			}}}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.ContainerStatus {
+	return corev1.ContainerStatus{
+		Name: c.Name, Image: c.Image, Ready: ready, Started: ptr.To(true),
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}},
+	}
+}
+
+// refuseDebug shows the containers of kubectl debug as ended: kubectl waits until they run or have ended.
+func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus, now metav1.Time) (list []corev1.ContainerStatus) {
+	for i, c := range containers {
+		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
+			list = append(list, before[i])
+			continue
+		}
+		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: unsupported.Reason, Message: unsupported.Names["ephemeralContainers"], StartedAt: now, FinishedAt: now,
+		}}})
+	}
+	return list
+}
+
+// containerNamed finds a status by the name of its container; nil if there is none.
+func containerNamed(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range statuses {
+		if statuses[i].Name == name {
+			return &statuses[i]
+		}
+	}
+	return nil
+}

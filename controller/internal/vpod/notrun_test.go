@@ -1,0 +1,106 @@
+package vpod
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// showContainers lists the containers of a Pod with their state and whether they are ready.
+func showContainers(p *corev1.Pod) (list []string) {
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, c := range statuses {
+			state := "waiting"
+			switch {
+			case c.State.Running != nil:
+				state = "running"
+			case c.State.Terminated != nil:
+				state = c.State.Terminated.Reason
+			}
+			if c.Ready {
+				state += " ready"
+			}
+			list = append(list, c.Name+" "+state)
+		}
+	}
+	return list
+}
+
+// A container that is not a module keeps neither the Pod from being Ready, nor the column READY of
+// kubectl from being n/n.
+func TestSidecars(t *testing.T) {
+	agent := corev1.Container{Name: "agent", Image: "registry.example/agent:1.4"}
+	in(t, "beside a module", Options{}, func(t *testing.T, w *world) {
+		p := w.pod(w.create("p1", agent, container("biz1", "1")).Name)
+		proxy := corev1.Container{Name: "proxy", Image: "proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
+		p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}, proxy}
+		p.Finalizers = []string{"example.com/keep"}
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), nextVersion(p), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		wantDiff(t, "containers", []string{"init Completed ready", "proxy running ready", "agent running ready", "biz1 running ready"}, showContainers(w.pod("p1")))
+		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		writes := w.statusWrites()
+		w.base.tell()
+		w.pass(time.Minute)
+		wantDiff(t, "writes at rest", 0, w.statusWrites()-writes)
+		w.delete("p1")
+		w.pass(5 * time.Second)
+		wantDiff(t, "containers at the end", []string{"init Completed ready", "proxy Completed", "agent Completed", "biz1 Completed"}, showContainers(w.pod("p1")))
+	})
+	in(t, "beside a module that is not installed", Options{}, func(t *testing.T, w *world) {
+		bad := container("biz1", "1")
+		bad.Image = "nginx:1"
+		w.create("p1", agent, bad)
+		w.create("p2", agent)
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Pending DecodeURLFailed")
+		wantDiff(t, "containers", []string{"agent running", "biz1 waiting"}, showContainers(w.pod("p1")))
+		w.wantShow("p2", "Pending InvalidParameter") // it has no module
+	})
+	in(t, "that was taken for a module before its image was changed", Options{}, func(t *testing.T, w *world) {
+		p := w.pod(w.create("p1", container("biz1", "1"), corev1.Container{Name: "agent", Image: "https://h/agent.jar"}).Name)
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Pending InvalidParameter")
+		p = w.pod(p.Name)
+		p.Spec.Containers[1].Image = "agent:1.4"
+		if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), nextVersion(p), metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "Running Ready")
+		w.triggerAll("a")
+		w.pass(5 * time.Second)
+		w.delete("p1")
+		w.pass(5 * time.Second)
+		w.wantShow("p1", "gone")
+	})
+}
+
+// A version that the controller could not read back is not sent, and harms no other Pod of the base.
+func TestVersionThatIsTooLong(t *testing.T) {
+	in(t, "of 257 bytes", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.create("long", container("long", strings.Repeat("9", 257)))
+		w.create("longest", container("longest", strings.Repeat("9", 256)))
+		w.pass(5 * time.Second)
+		w.wantShow("long", "Pending InvalidParameter")
+		w.create("after", container("after", "1"))
+		w.pass(5 * time.Second)
+		for _, name := range []string{"p1", "longest", "after"} {
+			w.wantShow(name, "Running Ready")
+		}
+		w.delete("long")
+		w.delete("p1")
+		w.pass(5 * time.Second)
+		w.wantShow("long", "gone")
+		w.wantShow("p1", "gone")
+		wantDiff(t, "modules", 2, len(w.base.states()))
+	})
+}
