@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ const (
 
 // commandRules are for a Pod on a base that is served and heard.
 var commandRules = concat([]rule{
+	{InjectedContainer, refused(injected, errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamDecodeURLFailed)},
 	{VersionRefUnresolved, refused(versionRef, errcode.OtherUpstreamInvalidParameter, errcode.OtherUpstreamSecretAKError, errcode.ModuleControllerDBAccessError)},
 	{VersionInvalid, refused(versionInvalid, errcode.OtherUpstreamInvalidParameter)},
 	{VersionMissing, refused(versionMissing, errcode.OtherUpstreamInvalidParameter)},
@@ -47,12 +49,13 @@ const lookAtBase = "look at the base: it lives and does not answer; a module tha
 
 // failureRules tell what a command failed of, by the innermost code of what the Pod says.
 var failureRules = []rule{
+	{WebContextTaken, webContextTaken},
 	{ModuleBroken, broken},
 	{MetaspaceFull, failed("take modules off the base, or start it with a larger -XX:MaxMetaspaceSize", errcode.UserMetaspaceFull)},
 	{DiskFull, failed("free the disk of the base, or replace the base", errcode.UserDiskFull)},
 	{JarNotFetched, failed("look whether the base reaches the URL, and whether it names a jar that is there", errcode.ArkletPullBizError, errcode.ArkletPullBizTimeOut, errcode.OtherUpstreamDecodeURLFailed)},
 	{CommandTimedOut, failed(lookAtBase, errcode.ArkletInstallModuleTimedOut, errcode.ArkletUninstallBizTimedOut)},
-	{BaseUnreachable, failed("look whether the base's port, or the broker, can be reached from the controller", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)},
+	{BaseUnreachable, unreachable},
 	{CommandTimedOut, stillInstalls},
 	{InstalledBySomebody, failed("wait until that install is over", errcode.ArkletInstallBizExecuting, errcode.ArkletInstallModuleExecuting)},
 	{UninstallFailing, failed("look at the base: what it has must go before the module can be installed anew", errcode.ArkletUninstallBizFailed, errcode.ArkletUnInstallationRequirementNotMet)},
@@ -129,6 +132,24 @@ func versionOf(c corev1.Container) (corev1.EnvVar, bool) {
 		return corev1.EnvVar{}, false
 	}
 	return c.Env[i], true
+}
+
+// template returns the template that the Pod was created from; nil if it is not known.
+func (v *view) template() *corev1.PodTemplateSpec {
+	if v.Template == nil && (v.Deployment != nil || v.DaemonSet != nil || v.StatefulSet != nil) {
+		return v.workload().template
+	}
+	return v.Template
+}
+
+// injected is for a container that the template does not have.
+func injected(v *view, c corev1.Container, text string) *finding {
+	t := v.template()
+	if t == nil || slices.ContainsFunc(t.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }) {
+		return nil
+	}
+	return &finding{cause: fmt.Sprintf("admission added the container %s, which is not in the template, and it cannot be installed as a module: %s", c.Name, text),
+		advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 }
 
 func versionRef(_ *view, c corev1.Container, text string) *finding {
@@ -277,6 +298,32 @@ func failed(advice string, codes ...errcode.Code) func(*view) *finding {
 	}
 }
 
+// pathTaken is the exception of a web server in a base whose modules share a web context path.
+var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
+
+// webContextTaken is for a module whose web context path another module or version on the base uses.
+func webContextTaken(v *view) *finding {
+	f := v.failure()
+	if f == nil || f.innermost() != errcode.UserInstallBizUserError {
+		return nil
+	}
+	match := pathTaken.FindStringSubmatch(f.message + "\n" + strings.Join(v.Logs[f.container.Name], "\n"))
+	if match == nil {
+		return nil
+	}
+	return &finding{cause: fmt.Sprintf("%s could not be installed on %s: another module or version there uses its web context path /%s (%s)", f.container.Name, v.onBase(), strings.TrimPrefix(match[1], "/"), match[0]),
+		advice: "give each version of a web module a web context path of its own, or uninstall the old version first: strategy Recreate, or maxSurge: 0" + again}
+}
+
+// unreachable distinguishes a base without a connection from one whose answers the controller ignores.
+func unreachable(v *view) *finding {
+	f := failed("check that the controller can reach the port of the base, or the broker", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)(v)
+	if f != nil && v.Node != nil && nodeReady(v.Node) && strings.Contains(f.cause, "did not answer in time") {
+		f.advice = fmt.Sprintf("look at the base, and at the log of the module controller: %s is Ready, so its heartbeats arrive; an answer that the controller rejects is logged as \"a message was not acted on\"", v.onBase()) + again
+	}
+	return f
+}
+
 // broken: the module's own code, or what the base says of a module that is BROKEN.
 func broken(v *view) *finding {
 	const advice = "look at the module's code, and at the log of the base" + again
@@ -402,6 +449,6 @@ func notSent(v *view) *finding {
 	if len(names) == 0 {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("%s waits to be installed on %s, and no command for it is on its way", names[0], v.onBase()),
-		advice: "wait: a base installs VNODE_WORKER_NUM modules at once, and another jar of a version one base after the other"}
+	return &finding{cause: fmt.Sprintf("%s waits to be installed on %s, and the controller has not sent a command for it", names[0], v.onBase()),
+		advice: fmt.Sprintf("wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar of one version on one base at a time; if this takes minutes, check that %s still runs (in a sandbox: koupsandbox base list)", v.onBase())}
 }

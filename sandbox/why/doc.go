@@ -13,7 +13,9 @@
 //	reason.go     the names of all situations
 //	view.go       a Snapshot with what several rules ask of it; words for times and amounts
 //	placement.go  what keeps a Pod off each base: labels, taints, state, room
-//	schedule.go   rules: a Pod without a Node
+//	labels.go     labels that the controller writes to the Nodes of bases
+//	schedule.go   rules: a Pod without a Node, by the comparison with the bases
+//	scheduler.go  rules: a Pod without a Node, by the message of the scheduler
 //	nowhere.go    the same of a Pod that is not there yet
 //	pod.go        rules: what a Pod is, and whether it is Ready or goes
 //	serving.go    rules: who serves the base, and whether it is heard

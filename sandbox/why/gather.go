@@ -47,6 +47,9 @@ func Gather(ctx context.Context, client kubernetes.Interface, t Target) (*Snapsh
 	case g.Pod != nil:
 		g.modulePods(ctx)
 	}
+	if g.Pod != nil && t.Kind == KindPod && !podReady(g.Pod) {
+		g.template(ctx)
+	}
 	if g.Pod != nil {
 		g.events(ctx, g.Pod.Namespace, "involvedObject.uid", string(g.Pod.UID))
 	}
@@ -145,6 +148,27 @@ func (g *gatherer) replicaSets(ctx context.Context) {
 		}
 	}
 	g.Pods = pods
+}
+
+// template reads the template of the workload that owns the Pod. It is not essential, so an error is
+// ignored.
+func (g *gatherer) template(ctx context.Context) {
+	apps, namespace := g.client.AppsV1(), g.Pod.Namespace
+	if name, is := ownerOf(g.Pod, "ReplicaSet"); is {
+		if rs, err := get(ctx, apps.ReplicaSets(namespace).Get, name); err == nil {
+			g.Template = &rs.Spec.Template
+		}
+	}
+	if name, is := ownerOf(g.Pod, "DaemonSet"); is {
+		if ds, err := get(ctx, apps.DaemonSets(namespace).Get, name); err == nil {
+			g.Template = &ds.Spec.Template
+		}
+	}
+	if name, is := ownerOf(g.Pod, "StatefulSet"); is {
+		if ss, err := get(ctx, apps.StatefulSets(namespace).Get, name); err == nil {
+			g.StatefulSet = ss
+		}
+	}
 }
 
 func (g *gatherer) bases(ctx context.Context) {

@@ -67,7 +67,7 @@ func TestGather(t *testing.T) {
 		pods, beside int
 	}{
 		"biz1-new-a":      {why.PodReady, "biz1-new-a", "vnode.base-1-id", 0, 4},
-		"pod/biz1-new-b":  {why.NotScheduledYet, "biz1-new-b", "", 0, 4},
+		"pod/biz1-new-b":  {why.SchedulerRefuses, "biz1-new-b", "", 0, 4},
 		"deployment/biz1": {why.PodNotReady, "biz1-new-b", "", 3, 4},
 		"node/base-2":     {why.NodeReady, "", "vnode.base-2-id", 0, 0},
 		"node/base-2-id":  {why.NodeReady, "", "vnode.base-2-id", 0, 0},
@@ -89,6 +89,9 @@ func TestGather(t *testing.T) {
 			}
 			if got != want {
 				t.Errorf("it finds %+v, not %+v", got, want)
+			}
+			if (s.Template != nil) != (text == "pod/biz1-new-b") {
+				t.Errorf("the template of the Pod: %v", s.Template)
 			}
 			if len(s.Bases) != 2 || len(s.Controllers) != 1 || len(s.Unread) > 0 {
 				t.Errorf("bases %d, controllers %d, unread %q", len(s.Bases), len(s.Controllers), s.Unread)

@@ -37,7 +37,7 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	v.addTolerations()
 	a := v.first(scheduleRules)
 	a.Target, a.Evidence = future.Target, v.evidence()
-	return a, !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
+	return a.redacted(), !slices.Contains([]Reason{SchedulingGated, UnknownScheduler, NotScheduledYet, Unknown}, a.Reason)
 }
 
 // addTolerations does what controllers will do with a Pod that names no environment

@@ -112,12 +112,12 @@ func moduleLabelMissing(v *view) *finding {
 	}
 	advice := fmt.Sprintf("label the Pod, or the metadata of its template, %s: %s", labels.Component, labels.Module)
 	if value := labels.Value(v.Pod.Labels, labels.Component); value != "" {
-		return &finding{cause: fmt.Sprintf("the label %s of the Pod is %s and not %s, so no module controller looks after it", labels.Component, value, labels.Module), advice: advice}
+		return &finding{cause: fmt.Sprintf("the label %s of the Pod is %s and not %s, so the module controller ignores it", labels.Component, value, labels.Module), advice: advice}
 	}
 	if onBase && !looksLikeModule(v.Pod) {
-		advice += "; if it is no module, keep it off bases, which run nothing else"
+		advice = fmt.Sprintf("keep the Pod off bases, which run only modules: add a required node affinity %s NotIn [%s] to its template; or, if it is a module, %s", labels.Component, labels.Vnode, advice)
 	}
-	return &finding{cause: fmt.Sprintf("the Pod lacks the label %s=%s, so no module controller looks after it", labels.Component, labels.Module), advice: advice}
+	return &finding{cause: fmt.Sprintf("the Pod does not have the label %s=%s, so the module controller ignores it", labels.Component, labels.Module), advice: advice}
 }
 
 func notAModule(v *view) *finding {

@@ -40,10 +40,17 @@ const (
 	BasesNotReady                Reason = "BasesNotReady"
 	NoFreeMetaspace              Reason = "NoFreeMetaspace"
 	NoFreeResources              Reason = "NoFreeResources"
+	NoSuchResource               Reason = "NoSuchResource"
 	AntiAffinity                 Reason = "AntiAffinity"
+	PodAffinity                  Reason = "PodAffinity"
+	TopologySpread               Reason = "TopologySpread"
 	HostPortTaken                Reason = "HostPortTaken"
+	ClaimMissing                 Reason = "ClaimMissing"
+	ClaimUnbound                 Reason = "ClaimUnbound"
+	VolumeUnavailable            Reason = "VolumeUnavailable"
 	UnknownScheduler             Reason = "UnknownScheduler"
 	NotScheduledYet              Reason = "NotScheduledYet"
+	SchedulerRefuses             Reason = "SchedulerRefuses" // no other reason is known than the scheduler's message
 )
 
 // A Pod on a base that nobody serves or hears.
@@ -61,6 +68,7 @@ const (
 	VersionMissing         Reason = "VersionMissing"
 	VersionInvalid         Reason = "VersionInvalid"
 	VersionRefUnresolved   Reason = "VersionRefUnresolved"
+	InjectedContainer      Reason = "InjectedContainer" // not in the template; admission added it
 	DuplicateModule        Reason = "DuplicateModule"
 	ImageWithoutScheme     Reason = "ImageWithoutScheme"
 	ImageSchemeUnsupported Reason = "ImageSchemeUnsupported"
@@ -69,6 +77,7 @@ const (
 	KeptDeactivated        Reason = "KeptDeactivated"
 	ReplacingSameVersion   Reason = "ReplacingSameVersion"
 	InstallRetrying        Reason = "InstallRetrying"
+	WebContextTaken        Reason = "WebContextTaken"
 	ModuleBroken           Reason = "ModuleBroken"
 	MetaspaceFull          Reason = "MetaspaceFull"
 	DiskFull               Reason = "DiskFull"
@@ -103,6 +112,8 @@ const (
 	PodsRefused           Reason = "PodsRefused"
 	DaemonSetNotTolerated Reason = "DaemonSetNotTolerated"
 	DaemonSetWithoutBases Reason = "DaemonSetWithoutBases"
+	OutdatedPodNotReady   Reason = "OutdatedPodNotReady" // an ordered StatefulSet waits for a Pod of an earlier template
+	UpdateHeldBack        Reason = "UpdateHeldBack"      // by the strategy OnDelete, or by a partition
 	RolloutStuck          Reason = "RolloutStuck"
 	PodNotReady           Reason = "PodNotReady"
 	PodsNotMade           Reason = "PodsNotMade"

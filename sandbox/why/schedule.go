@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // scheduleRules are for a Pod without a Node.
-var scheduleRules = []rule{
+var scheduleRules = concat([]rule{
 	{SchedulingGated, unbound(schedulingGated)},
 	{ControllerNotRunning, unbound(noBasesNoController)},
 	{NoBases, unbound(noBases)},
@@ -31,13 +32,10 @@ var scheduleRules = []rule{
 	{BaseCordoned, inState(cordoned)},
 	{BaseLeaving, inState(leaving)},
 	{BasesNotReady, inState(notReady)},
+	{NoSuchResource, at(linkRoom, noSuchResource)},
 	{NoFreeMetaspace, short(true)},
 	{NoFreeResources, short(false)},
-	{AntiAffinity, schedulerSays("anti-affinity rules", "each base that would do has a Pod already that this one is kept apart from", "add a base, or make the anti-affinity a preferred one")},
-	{HostPortTaken, schedulerSays("free ports", "each base that would do has a Pod already with the same hostPort", "add a base, or leave out the hostPort")},
-	{UnknownScheduler, unbound(unknownScheduler)},
-	{NotScheduledYet, unbound(notScheduledYet)},
-}
+}, schedulerRules)
 
 // unbound restricts a rule to Pods without a Node.
 func unbound(find func(*view) *finding) func(*view) *finding {
@@ -73,9 +71,6 @@ func tainted(find func(*view, *placement) *finding) func(*view) *finding {
 }
 func inState(find func(*view, *placement) *finding) func(*view) *finding { return at(linkState, find) }
 
-// scheduler is what the scheduler said last.
-func (v *view) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
-
 func schedulingGated(v *view) *finding {
 	if len(v.Pod.Spec.SchedulingGates) == 0 {
 		return nil
@@ -84,8 +79,8 @@ func schedulingGated(v *view) *finding {
 	for _, g := range v.Pod.Spec.SchedulingGates {
 		gates = append(gates, g.Name)
 	}
-	return &finding{cause: fmt.Sprintf("the scheduler leaves %s alone while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
-		advice: "whoever has set the gate takes it away; look whether that one runs"}
+	return &finding{cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
+		advice: "check that the component that has set the gate runs; it removes the gate"}
 }
 
 func noBasesNoController(v *view) *finding {
@@ -149,8 +144,8 @@ func wrongName(_ *view, p *placement) *finding {
 	for _, d := range p.verdicts {
 		names = append(names, d.base.Labels[r.key])
 	}
-	return &finding{cause: fmt.Sprintf("no base is called %s; there are %s", strings.Join(r.values, " or "), some(names)),
-		advice: fmt.Sprintf("change %s in the %s to the name of a base, or start one of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
+	return &finding{cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "), some(names)),
+		advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key, r.where(), plain.Meant(r.values[0], names))}
 }
 
 func wrongVersion(_ *view, p *placement) *finding {
@@ -158,8 +153,8 @@ func wrongVersion(_ *view, p *placement) *finding {
 	if r.key != labels.BaseVersion && r.key != labels.OlderBaseVersion || len(r.values) == 0 {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("no base that is otherwise right has the version %s; such bases have %s", strings.Join(r.values, " or "), some(p.values(r.key))),
-		advice: fmt.Sprintf("release that version of the base, or change %s in the %s; the Pod waits until such a base comes", r.key, r.where())}
+	return &finding{cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s", strings.Join(r.values, " or "), some(p.values(r.key))),
+		advice: fmt.Sprintf("start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists", r.key, r.where())}
 }
 
 func wrongEnvironmentLabel(_ *view, p *placement) *finding {
@@ -167,7 +162,7 @@ func wrongEnvironmentLabel(_ *view, p *placement) *finding {
 	if r.key != labels.Env || len(r.values) == 0 {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("no base is of the environment %s; there are bases of %s", strings.Join(r.values, " or "), some(p.values(r.key))),
+	return &finding{cause: fmt.Sprintf("no base is in the environment %s; the environments of the bases are %s", strings.Join(r.values, " or "), some(p.values(r.key))),
 		advice: fmt.Sprintf("change %s in the %s, or start a controller and bases of that environment", r.key, r.where())}
 }
 
@@ -180,9 +175,23 @@ func noneMatches(selector bool) func(*view, *placement) *finding {
 		}
 		cause := fmt.Sprintf("none of %s fits: %s", p.bases(), r.text)
 		if r.key != "" {
-			cause += "; under that label bases have " + cmp.Or(some(p.values(r.key)), "nothing")
+			cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key)), "none")
 		}
-		return &finding{cause: cause, advice: fmt.Sprintf("correct the %s of the Pod or its template, or label a base so; kubectl get nodes --show-labels has their labels", r.where())}
+		return &finding{cause: cause, advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get nodes --show-labels", r.where(), relabel(r.key))}
+	}
+}
+
+// relabel returns how a base can get another value of a label. The controller restores its own labels.
+func relabel(key string) string {
+	switch {
+	case key == "":
+		return ""
+	case key == labels.BaseCluster:
+		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller undoes kubectl label"
+	case IsNodeLabel(key):
+		return ", or start a base that reports another value; the controller undoes kubectl label"
+	default:
+		return ", or label the Node of a base"
 	}
 }
 
@@ -307,7 +316,29 @@ func notReady(_ *view, p *placement) *finding {
 		advice: "look why with: koupsandbox why node/" + baseName(p.decisive[0].base)}
 }
 
-// short finds what lacks: metaspace, or another resource.
+// limitRanger is the annotation in which the admission plugin LimitRanger lists the requests that it has
+// added to a Pod (k8s.io/kubernetes/plugin/pkg/admission/limitranger).
+const limitRanger = "kubernetes.io/limit-ranger"
+
+// noSuchResource is for a requested resource that no base has, such as ephemeral-storage. The base
+// reports memory and CPU itself, so they may be unknown for a moment.
+func noSuchResource(v *view, p *placement) *finding {
+	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
+		has := func(d verdict) bool { _, has := d.base.Status.Allocatable[name]; return has }
+		asked := p.requests[name]
+		if asked.IsZero() || name == corev1.ResourceMemory || name == corev1.ResourceCPU || slices.ContainsFunc(p.verdicts, has) {
+			continue
+		}
+		advice := "remove the request from the Pod or its template"
+		if strings.Contains(v.Pod.Annotations[limitRanger], string(name)+" request") {
+			advice = fmt.Sprintf("a LimitRange of the namespace %s adds the request: remove %s from it, or request 0 in the template", v.Pod.Namespace, name)
+		}
+		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name), advice: advice}
+	}
+	return nil
+}
+
+// short finds the resource of which no base has enough: metaspace, or another resource.
 func short(metaspace bool) func(*view) *finding {
 	return at(linkRoom, func(_ *view, p *placement) *finding {
 		best := p.decisive[0]
@@ -324,42 +355,9 @@ func short(metaspace bool) func(*view) *finding {
 		asked, free := p.requests[name], p.free[best.base.Name][name]
 		advice := "request less, or add a base"
 		if metaspace {
-			advice = "request less memory, take modules off, or start a base with a larger -XX:MaxMetaspaceSize"
+			advice = "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize"
 		}
-		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base that would do has that free: the most is %s on %s", amount(name, asked), what(name), amount(name, free), baseName(best.base)),
+		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that free: the most is %s on %s", amount(name, asked), what(name), amount(name, free), baseName(best.base)),
 			advice: advice}
 	})
-}
-
-// schedulerSays is for what only the scheduler knows; text is what its message has
-// (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
-func schedulerSays(text, cause, advice string) func(*view) *finding {
-	return at(linkFits, func(v *view, _ *placement) *finding {
-		if !strings.Contains(v.scheduler().Message, text) {
-			return nil
-		}
-		return &finding{cause: cause, advice: advice}
-	})
-}
-
-func unknownScheduler(v *view) *finding {
-	if name := v.Pod.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "" {
-		return &finding{cause: fmt.Sprintf("the scheduler %s has not looked at the Pod", name),
-			advice: "leave out schedulerName, or look whether that scheduler runs"}
-	}
-	return nil
-}
-
-func notScheduledYet(v *view) *finding {
-	c := v.scheduler()
-	fitting := ""
-	if p := v.placed(); len(p.decisive) > 0 {
-		fitting = baseName(p.decisive[0].base)
-	}
-	if c.Type == "" {
-		return &finding{cause: fmt.Sprintf("the scheduler has not looked at the Pod for %s; %s would do", v.ago(v.Pod.CreationTimestamp.Time), fitting),
-			advice: "look whether kube-scheduler runs; in a sandbox: koupsandbox status"}
-	}
-	return &finding{cause: fmt.Sprintf("%s would do now, and the scheduler has not tried again; it said last: %s", fitting, sentence(c.Message)),
-		advice: "wait: it tries again when something changes, and after five minutes in any case"}
 }

@@ -115,8 +115,8 @@ func controllerBlind(v *view) *finding {
 	if c.Status != corev1.ConditionFalse {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the controller hears nothing of %s for %s: %s (%s)", baseName(v.Node), v.ago(c.LastTransitionTime.Time), sentence(c.Message), c.Reason),
-		advice: "look at the way between controller and bases, the broker first; the Pods stay as they are until the base is heard again"}
+	return &finding{cause: fmt.Sprintf("the controller has received nothing from %s for %s: %s (%s)", baseName(v.Node), v.ago(c.LastTransitionTime.Time), sentence(c.Message), c.Reason),
+		advice: "check the connection between controller and bases, the broker first, and that the bases still run (in a sandbox: koupsandbox base list); the Pods keep their state until the base reports again"}
 }
 
 func baseSilent(v *view) *finding {
@@ -129,7 +129,7 @@ func baseSilent(v *view) *finding {
 		said += " (" + c.Reason + ")"
 	}
 	return &finding{cause: fmt.Sprintf("%s is not Ready for %s: %s", baseName(v.Node), v.ago(c.LastTransitionTime.Time), said),
-		advice: "look whether the base runs and reaches the broker or the controller; a base that stays silent is taken for dead, and its Pods are deleted"}
+		advice: "check that the base runs and reaches the broker or the controller; otherwise the controller deletes its Node, and Kubernetes the Pods on it"}
 }
 
 func baseLeaving(v *view) *finding {

@@ -12,10 +12,12 @@ type Snapshot struct {
 	Target Target
 	// Pod that is asked about; nil for other targets.
 	Pod *corev1.Pod
+	// Template is the Pod template of the ReplicaSet or DaemonSet that owns the Pod; nil if it is not known.
+	Template *corev1.PodTemplateSpec
 	// Node that is asked about, or that the Pod is bound to; nil if there is none.
 	Node *corev1.Node
 
-	// The workload that is asked about; at most one is set.
+	// The workload that is asked about, or the StatefulSet that owns the Pod; at most one is set.
 	Deployment  *appsv1.Deployment
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet

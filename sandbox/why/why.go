@@ -2,15 +2,21 @@ package why
 
 import (
 	"cmp"
+	"slices"
 	"time"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Answer says why the target is as it is.
 type Answer struct {
 	// Target as it was found.
 	Target Target `json:"target"`
-	// Ready says whether there is nothing to wait for.
+	// Ready reports whether there is nothing to wait for.
 	Ready bool `json:"ready"`
+	// Young reports whether the target is not Ready and was created less than ten seconds ago. It may
+	// become Ready without any action.
+	Young bool `json:"young,omitempty"`
 	// Reason names the situation.
 	Reason Reason `json:"reason"`
 	// Because is the reason of what the situation comes from, such as that of the Pod that a rollout
@@ -52,7 +58,7 @@ type rule struct {
 // Explain concludes from a Snapshot. It does no I/O; now dates what is measured in time.
 func Explain(s *Snapshot, now time.Time) Answer {
 	v := newView(s, now)
-	rules := podRules
+	rules := concat([]rule{{OutdatedPodNotReady, outdatedPodNotReady}}, podRules)
 	switch {
 	case s.Target.Kind == KindNode:
 		rules = nodeRules
@@ -62,8 +68,34 @@ func Explain(s *Snapshot, now time.Time) Answer {
 	a := v.first(rules)
 	a.Target = s.Target
 	a.Evidence = v.evidence()
-	if s.Target.workload() && s.Pod != nil && (a.Reason == RolloutStuck || a.Reason == PodNotReady) {
+	a.Young = !a.Ready && now.Sub(s.created()) < young
+	if s.Target.workload() && s.Pod != nil && slices.Contains([]Reason{RolloutStuck, PodNotReady, OutdatedPodNotReady}, a.Reason) {
 		a.Pod = s.Pod.Name
+	}
+	return a.redacted()
+}
+
+// young is the age up to which a target is reported as Young.
+const young = 10 * time.Second
+
+// created returns when the target was created.
+func (s *Snapshot) created() time.Time {
+	switch {
+	case s.Target.workload():
+		return s.workload().meta.CreationTimestamp.Time
+	case s.Target.Kind == KindNode && s.Node != nil:
+		return s.Node.CreationTimestamp.Time
+	case s.Pod != nil:
+		return s.Pod.CreationTimestamp.Time
+	}
+	return time.Time{}
+}
+
+// redacted returns the answer without the credentials of URLs in its texts.
+func (a Answer) redacted() Answer {
+	a.Cause, a.Advice = redact.Text(a.Cause), redact.Text(a.Advice)
+	for i := range a.Evidence {
+		a.Evidence[i].Text = redact.Text(a.Evidence[i].Text)
 	}
 	return a
 }

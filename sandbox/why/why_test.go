@@ -62,6 +62,9 @@ var situations = []situation{
 	{name: "a misspelt base in the affinity", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.NodeSelector = nil }, affinity(in(labels.OlderBaseName, "bsae")))), want: why.WrongBaseName, names: []string{"bsae"}},
 	{name: "a version that no base has", snapshot: ofPod(pod(affinity(in(labels.BaseVersion, "2.0.0")))), want: why.WrongBaseVersion, names: []string{"2.0.0", "1.0.0"}},
 	{name: "a version that only another base has", snapshot: ofPod(pod(affinity(in(labels.BaseVersion, "2.0.0"))), bases(base(1, "base", "1.0.0"), base(2, "order", "2.0.0"))), want: why.WrongBaseVersion, names: []string{"2.0.0"}},
+	{name: "a cluster name that no base has", snapshot: ofPod(pod(selects(labels.BaseCluster, "default")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Labels[labels.BaseCluster] = "shop" }))),
+		want: why.NoBaseMatchesSelector, names: []string{"cluster-name=default", "values of that label on bases: shop"}},
+	{name: "another label of the controller", snapshot: ofPod(pod(selects(corev1.LabelHostname, "base-9"))), want: why.NoBaseMatchesSelector, names: []string{"base-1, base-2"}},
 	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))), want: why.WrongEnvironmentLabel, names: []string{"test", "dev"}},
 	{name: "a node selector that nothing matches", snapshot: ofPod(pod(selects("zone", "east"))), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "a label that nobody has, and a version that only another base has", snapshot: ofPod(pod(func(p *corev1.Pod) {
@@ -95,11 +98,45 @@ var situations = []situation{
 	{name: "too few processors", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	})), want: why.NoFreeResources, names: []string{"8 of cpu", "4 on base-1"}},
-	{name: "an anti-affinity", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/2 nodes are available: 1 node(s) didn't match pod anti-affinity rules."))), want: why.AntiAffinity, names: []string{"kept apart"}},
-	{name: "a port of the host", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/2 nodes are available: 1 node(s) didn't have free ports for the requested pod ports."))), want: why.HostPortTaken, names: []string{"hostPort"}},
+	{name: "a resource that no base has", snapshot: ofPod(pod(asks("ephemeral-storage", "1Gi"))), want: why.NoSuchResource, names: []string{"1Gi of ephemeral-storage"}},
+	{name: "a resource that no base has, by a LimitRange", snapshot: ofPod(pod(asks("ephemeral-storage", "1Gi"), func(p *corev1.Pod) {
+		p.Annotations = map[string]string{"kubernetes.io/limit-ranger": "LimitRanger plugin set: ephemeral-storage request for container biz1"}
+	})), want: why.NoSuchResource},
+	{name: "an extended resource that no base has", snapshot: ofPod(pod(asks("example.com/gpu", "1"))), want: why.NoSuchResource, names: []string{"example.com/gpu"}},
+	{name: "memory of a base that has not reported any", snapshot: ofPod(pod(requests("1Mi")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { delete(n.Status.Allocatable, corev1.ResourceMemory) }))), want: why.NoFreeMetaspace},
+
+	// A Pod without a Node that a base fits otherwise, with messages of kube-scheduler v1.36.
+	{name: "an anti-affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod anti-affinity rules"), func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{selectsPods("biz1")}}}
+	})), want: why.AntiAffinity, names: []string{"keeps apart", "app=biz1 over kubernetes.io/hostname"}},
+	{name: "an anti-affinity of another Pod", snapshot: ofPod(pod(refusedBy("2 node(s) didn't satisfy existing pods anti-affinity rules"))), want: why.AntiAffinity, names: []string{"keeps apart"}},
+	{name: "a Pod affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod affinity rules"), func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{selectsPods("nobody")}}}
+	})), want: why.PodAffinity, names: []string{"app=nobody over kubernetes.io/hostname"}},
+	{name: "a topology spread constraint", snapshot: ofPod(pod(spread(corev1.LabelHostname), refusedBy("1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints")),
+		bases(base(1, "base", "1.0.0"), base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.TopologySpread, names: []string{"maxSkew 1 over kubernetes.io/hostname", "2 node(s) didn't match"}},
+	{name: "a topology spread constraint over a label that no base has", snapshot: ofPod(pod(spread("example.com/rack"), refusedBy("3 node(s) didn't match pod topology spread constraints (missing required label)"))),
+		want: why.TopologySpread, names: []string{"over example.com/rack, and no base has that label"}},
+	{name: "a claim that does not exist", snapshot: ofPod(pod(claim("missing"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `0/3 nodes are available: persistentvolumeclaim "missing" not found. not found`))),
+		want: why.ClaimMissing, names: []string{"claim missing"}},
+	{name: "a claim that is not bound", snapshot: ofPod(pod(claim("data-stock-0"), ownedBy("StatefulSet", "stock"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
+		"0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"))), want: why.ClaimUnbound, names: []string{"data-stock-0"}},
+	{name: "no volume to bind", snapshot: ofPod(pod(claim("data"), refusedBy("2 node(s) didn't find available persistent volumes to bind"))), want: why.VolumeUnavailable, names: []string{"didn't find available persistent volumes"}},
+	{name: "a volume of another Node", snapshot: ofPod(pod(claim("data"), refusedBy("2 node(s) didn't match PersistentVolume's node affinity"))), want: why.VolumeUnavailable},
+	{name: "a port of the host", snapshot: ofPod(pod(refusedBy("1 node(s) didn't have free ports for the requested pod ports"))), want: why.HostPortTaken, names: []string{"hostPort"}},
+	{name: "as many Pods as a base can have", snapshot: ofPod(pod(refusedBy("1 Too many pods"))), want: why.NoFreeResources, names: []string{"Too many pods"}},
+	{name: "a device that does not exist", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Spec.ResourceClaims, p.Status.Conditions = []corev1.PodResourceClaim{{Name: "gpu"}}, nil
+	})), want: why.NotScheduledYet, names: []string{"resource claims"}},
+	{name: "a sentence of the scheduler without a rule", snapshot: ofPod(pod(refusedBy("1 node(s) are not to somebody's taste"))), want: why.SchedulerRefuses, names: []string{"not to somebody's taste", "base-1"}},
+	{name: "a base that became Ready a moment ago", snapshot: ofPod(pod(refusedBy("1 node(s) had untolerated taint(s)")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
+		n.Status.Conditions[0].LastTransitionTime = past(3 * time.Second)
+	}))), want: why.NotScheduledYet, names: []string{"base-1 fits since a change 3s ago"}},
+	{name: "a base that was uncordoned a moment ago", snapshot: ofPod(pod(refusedBy("1 node(s) were unschedulable")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
+		n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-cordon", Time: ptr.To(past(5 * time.Second))}}
+	}))), want: why.NotScheduledYet, names: []string{"base-1 fits since a change 5s ago"}},
 	{name: "a scheduler that nobody runs", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.SchedulerName, p.Status.Conditions = "mine", nil })), want: why.UnknownScheduler, names: []string{"mine"}},
 	{name: "a scheduler that has not looked", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Status.Conditions = nil })), want: why.NotScheduledYet, names: []string{"60s", "base-1"}},
-	{name: "a scheduler that has not looked again", snapshot: ofPod(pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available."))), want: why.NotScheduledYet, names: []string{"0/1 nodes"}},
 
 	// What a Pod is.
 	{name: "no label", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Labels = nil })), want: why.ModuleLabelMissing, names: []string{labels.Component + "=module"}},
@@ -156,6 +193,9 @@ var situations = []situation{
 	{name: "a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist",
 		version(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")), want: why.VersionRefUnresolved, names: []string{"ConfigMap v", "does not exist"}},
 	{name: "a Secret", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}, "")), want: why.VersionRefUnresolved, names: []string{"does not read"}},
+	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
+		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
+	}), func(s *why.Snapshot) { s.Template = ptr.To(template()) }), want: why.InjectedContainer, names: []string{"admission added the container agent"}},
 	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
 	{name: "an image of a registry", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
 	{name: "an image of a registry with a port", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
@@ -165,6 +205,8 @@ var situations = []situation{
 	{name: "another jar of a version", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))), want: why.ReplacingSameVersion, names: []string{"another URL"}},
 	{name: "tried in vain", snapshot: ofPod(pod(on(1), waits("RetryTimesExceeded", errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", 7, "2026-01-02T12:01:30Z",
 		errcode.Wrap(errcode.ArkletInstallModuleFailed, errcode.New(errcode.UserInstallBizUserError, "no bean"))))))), want: why.InstallRetrying, because: why.ModuleBroken, names: []string{"2026-01-02T12:01:30Z, in 1m30s", "no bean (User.InstallBizUserError)"}},
+	{name: "a web context path twice", snapshot: with(failing(`installBiz of biz1:1.0.0 on base "base-1": java.lang.reflect.InvocationTargetException`, errcode.ArkletInstallModuleFailed, errcode.UserInstallBizUserError),
+		log("Caused by: java.lang.IllegalArgumentException: Child name [stock] is not unique")), want: why.WebContextTaken, names: []string{"web context path /stock"}},
 	{name: "the module is broken", snapshot: failing("installBiz of biz1:1.0.0 on base base-1: no bean", errcode.ArkletInstallModuleFailed, errcode.UserInstallBizUserError), want: why.ModuleBroken, names: []string{"no bean", "User.InstallBizUserError"}},
 	{name: "the base says BROKEN", snapshot: ofPod(pod(on(1), waits("BizBroken", "STARTED_FAILED no bean"))), want: why.ModuleBroken, names: []string{"BROKEN", "no bean"}},
 	{name: "metaspace is full", snapshot: failing("full", errcode.ArkletInstallModuleFailed, errcode.UserMetaspaceFull), want: why.MetaspaceFull, names: []string{"base-1"}},
@@ -173,6 +215,7 @@ var situations = []situation{
 	{name: "no jar that can be fetched", snapshot: with(failing("404", errcode.ArkletInstallModuleFailed, errcode.ArkletPullBizError), func(s *why.Snapshot) { image("https://host/biz1:1.0.0")(s.Pod) }), want: why.JarNotFetched, names: []string{"has no .jar"}},
 	{name: "no answer", snapshot: failing("no answer within 5m0s", errcode.ArkletInstallModuleTimedOut), want: why.CommandTimedOut, names: []string{"no answer within 5m0s"}},
 	{name: "no connection", snapshot: failing("connection refused", errcode.ArkletArkletServiceNotFound), want: why.BaseUnreachable, names: []string{"connection refused"}},
+	{name: "no answer of a base that is Ready", snapshot: failing(`queryAllBiz on base "base-1": base did not answer in time`, errcode.ArkletNetworkError), want: why.BaseUnreachable, names: []string{"did not answer in time"}},
 	{name: "somebody else installs", snapshot: failing("busy", errcode.ArkletInstallModuleExecuting), want: why.InstalledBySomebody, names: []string{"busy"}},
 	{name: "the base works on what it has not answered", snapshot: with(failing("busy", errcode.ArkletInstallModuleExecuting), events(event("uid-x", "Pod", "biz1-x", "InstallModuleTimedOut", "no answer"))), want: why.CommandTimedOut, names: []string{"base-1", "biz1", "ago"}},
 	{name: "an uninstall before an install fails", snapshot: failing("it stays", errcode.ArkletUninstallBizFailed), want: why.UninstallFailing, names: []string{"it stays"}},
@@ -224,6 +267,20 @@ var situations = []situation{
 	{name: "an admission", snapshot: with(daemonSet(func(d *appsv1.DaemonSet) { d.Status.DesiredNumberScheduled = 1 }), events(event("uid-ds", "DaemonSet", "biz1", "FailedCreate", "Error creating: pods is forbidden: no service account"))), want: why.PodsRefused, names: []string{"no service account"}},
 	{name: "a rollout", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck, because: why.WrongBaseName, names: []string{"1 of 3 Pods", "biz1-x decides", "bsae"}},
 	{name: "Pods that are not Ready", snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }), func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady, because: why.NoFreeMetaspace, names: []string{"2 of 3 Pods", "1024 Mi"}},
+	{name: "a StatefulSet that waits for an outdated Pod", snapshot: statefulSet("old", nil), want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod biz1-2", "earlier template of StatefulSet biz1", "oss://"}},
+	{name: "a StatefulSet that waits for a Pod of its template", snapshot: statefulSet("new", nil), want: why.RolloutStuck, because: why.ImageSchemeUnsupported},
+	{name: "a StatefulSet that waits for no order", snapshot: statefulSet("old", func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), want: why.RolloutStuck, because: why.ImageSchemeUnsupported},
+	{name: "a Pod of a StatefulSet", snapshot: with(statefulSet("old", nil), func(s *why.Snapshot) { s.Target.Kind, s.Target.Name = why.KindPod, s.Pod.Name }), want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod biz1-2"}},
+	{name: "a partition", snapshot: with(statefulSet("old", func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](3)}
+		s.Status.ReadyReplicas = 3
+	}), func(s *why.Snapshot) { s.Pod = nil }), want: why.UpdateHeldBack, names: []string{"1 Pod", "partition 3"}},
+	{name: "an update on deletion", snapshot: with(statefulSet("old", func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	}), func(s *why.Snapshot) { s.Pod = nil }), want: why.UpdateHeldBack, names: []string{"OnDelete"}},
+	{name: "a Deployment of a moment ago", snapshot: deployment(func(d *appsv1.Deployment) {
+		d.Status, d.CreationTimestamp = appsv1.DeploymentStatus{ObservedGeneration: 1}, past(time.Second)
+	}), want: why.PodsNotMade, names: []string{"created 1s ago"}},
 	{name: "Pods that nobody makes", snapshot: deployment(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1} }), want: why.PodsNotMade, names: []string{"3 Pods"}},
 	{name: "a DaemonSet without the environment", snapshot: daemonSet(func(d *appsv1.DaemonSet) {
 		d.Spec.Template.Spec.Tolerations = d.Spec.Template.Spec.Tolerations[:1]
@@ -238,6 +295,28 @@ var situations = []situation{
 	{name: "a base that is silent", snapshot: ofNode(base(1, "base", "1.0.0", silent)), want: why.BaseSilent, names: []string{"no sign of life"}},
 	{name: "a base whose controller is blind", snapshot: ofNode(base(1, "base", "1.0.0", says("Observed", corev1.ConditionFalse, "ControllerSuspended", "it stood still"))), want: why.ControllerBlind, names: []string{"ControllerSuspended"}},
 	{name: "a base without a controller", snapshot: ofNode(base(1, "base", "1.0.0"), controllers()), want: why.ControllerNotRunning, names: []string{"base-1"}},
+}
+
+// Answers contain no credentials of URLs.
+func TestCredentials(t *testing.T) {
+	const url, redacted = "https://deploy:hunter2@host/biz1.jar?Signature=SECRET", "https://***@host/biz1.jar?Signature=***"
+	s := refused(errcode.OtherUpstreamDecodeURLFailed, url, image("oss://deploy:hunter2@host/biz1.jar"))
+	s.Events = []corev1.Event{event("uid-x", "Pod", "biz1-x", "SameVersionReplaced", "installed again from "+url)}
+	s.Logs = map[string][]string{"biz1": {"2026-01-02 11:59:30.000 biz1:1.0.0 installBiz sent: " + url}}
+	text := fmt.Sprint(why.Explain(s, now))
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "SECRET") || strings.Count(text, redacted) != 4 || !strings.Contains(text, "oss://***@host/biz1.jar") {
+		t.Errorf("the answer has credentials, or lacks a URL: %s", text)
+	}
+}
+
+// Only what was created less than ten seconds ago, and is not Ready, is young.
+func TestYoung(t *testing.T) {
+	of := func(age time.Duration, ready int32) bool {
+		return why.Explain(deployment(func(d *appsv1.Deployment) { d.CreationTimestamp, d.Status.ReadyReplicas = past(age), ready }), now).Young
+	}
+	if got := []bool{of(time.Second, 0), of(11*time.Second, 0), of(time.Second, 3)}; !cmp.Equal(got, []bool{true, false, false}) {
+		t.Errorf("a second, eleven seconds, and Ready: %v", got)
+	}
 }
 
 // Each situation is told by its name, and its cause names what is wrong.

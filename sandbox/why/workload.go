@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,8 +28,10 @@ var workloadRules = []rule{
 	{DaemonSetWithoutBases, daemonSetWithoutBases},
 	{QuotaExceeded, notCreated(true)},
 	{PodsRefused, notCreated(false)},
+	{OutdatedPodNotReady, outdatedPodNotReady},
 	{RolloutStuck, waitsForPod(true)},
 	{PodNotReady, waitsForPod(false)},
+	{UpdateHeldBack, updateHeldBack},
 	{PodsNotMade, podsNotMade},
 }
 
@@ -69,6 +72,9 @@ func decides(s *Snapshot) *corev1.Pod {
 	}
 	pods := slices.Clone(s.Pods)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
+		if s.StatefulSet != nil { // Kubernetes waits for them in the order of their ordinals
+			return cmp.Or(cmp.Compare(ordinal(&a), ordinal(&b)), cmp.Compare(a.Name, b.Name))
+		}
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	for i := range pods {
@@ -83,6 +89,15 @@ func decides(s *Snapshot) *corev1.Pod {
 		}
 	}
 	return nil
+}
+
+// ordinal returns the number at the end of the name of a StatefulSet's Pod; -1 if there is none.
+func ordinal(p *corev1.Pod) int {
+	n, err := strconv.Atoi(p.Name[strings.LastIndexByte(p.Name, '-')+1:])
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 func workloadLeaving(v *view) *finding {
@@ -239,6 +254,48 @@ func notCreated(quota bool) func(*view) *finding {
 	}
 }
 
+// partition returns the ordinal below which a StatefulSet keeps Pods of an earlier template.
+func partition(s *appsv1.StatefulSet) int {
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		return int(ptr.Deref(r.Partition, 0))
+	}
+	return 0
+}
+
+// outdatedPodNotReady is for an ordered StatefulSet whose Pod of an earlier template is not Ready:
+// Kubernetes waits until it is, and does not replace it (kubernetes/kubernetes#67250).
+func outdatedPodNotReady(v *view) *finding {
+	s, p := v.StatefulSet, v.Pod
+	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
+		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal(p) < partition(s) {
+		return nil
+	}
+	revision := p.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if revision == "" || s.Status.UpdateRevision == "" || revision == s.Status.UpdateRevision {
+		return nil
+	}
+	a := v.asPod(p).first(podRules)
+	return &finding{because: a.Reason, cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
+		advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
+}
+
+// updateHeldBack is for a workload that keeps Pods of an earlier template by its update strategy.
+func updateHeldBack(v *view) *finding {
+	w := v.workload()
+	older := w.total - w.updated
+	switch {
+	case older <= 0:
+	case v.StatefulSet != nil && v.StatefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+		v.DaemonSet != nil && v.DaemonSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: by the strategy OnDelete, Kubernetes replaces a Pod only after its deletion", v.name(), count(int(older), "Pod")),
+			advice: "delete these Pods one after the other"}
+	case v.StatefulSet != nil && partition(v.StatefulSet) > 0:
+		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: the partition %d of its update strategy keeps them", v.name(), count(int(older), "Pod"), partition(v.StatefulSet)),
+			advice: "set spec.updateStrategy.rollingUpdate.partition to 0 to update all Pods"}
+	}
+	return nil
+}
+
 // waitsForPod names the Pod that decides, during an update or without one.
 func waitsForPod(update bool) func(*view) *finding {
 	return func(v *view) *finding {
@@ -263,6 +320,10 @@ func podsNotMade(v *view) *finding {
 	if len(v.Pods) >= int(w.desired) {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("%s asks for %s, %d are there, and nothing says why", v.name(), count(int(w.desired), "Pod"), len(v.Pods)),
+	cause := fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))
+	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
+		return &finding{cause: cause + "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago", advice: "ask again in some seconds"}
+	}
+	return &finding{cause: cause + "; neither its conditions nor its Events give a reason",
 		advice: "look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"}
 }

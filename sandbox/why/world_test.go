@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
@@ -143,6 +144,57 @@ func requests(memory string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}
 	}
+}
+
+// asks requests a resource.
+func asks(name corev1.ResourceName, amount string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse(amount)}
+	}
+}
+
+// refusedBy sets the message of the scheduler, for a reason.
+func refusedBy(reason string) func(*corev1.Pod) {
+	return condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/3 nodes are available: "+reason+
+		". no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.")
+}
+
+// selectsPods is a term of a Pod affinity.
+func selectsPods(app string) corev1.PodAffinityTerm {
+	return corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+}
+
+func spread(key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule}}
+	}
+}
+
+func claim(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+	}
+}
+
+func ownedBy(kind, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, Controller: ptr.To(true)}}
+	}
+}
+
+// statefulSet has three replicas, of which the third has a revision and an image that cannot be fetched.
+func statefulSet(revision string, change func(*appsv1.StatefulSet)) *why.Snapshot {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-s", Generation: 1}}
+	s.Spec.Replicas, s.Spec.Template = ptr.To[int32](3), template()
+	s.Status = appsv1.StatefulSetStatus{ObservedGeneration: 1, Replicas: 3, UpdatedReplicas: 2, ReadyReplicas: 2, UpdateRevision: "new"}
+	if change != nil {
+		change(s)
+	}
+	p := pod(on(1), image("oss://host/biz1.jar"), waits(failure("no URL", errcode.OtherUpstreamDecodeURLFailed)))
+	p.Name, p.Labels[appsv1.ControllerRevisionHashLabelKey] = "biz1-2", revision
+	return ofPod(p, func(snapshot *why.Snapshot) {
+		snapshot.Target, snapshot.StatefulSet = why.Target{Kind: why.KindStatefulSet, Namespace: "default", Name: "biz1"}, s
+	})
 }
 
 func image(url string) func(*corev1.Pod) {

@@ -1,15 +1,18 @@
-// Package lint reads Kubernetes manifests of modules and says what is wrong with them before a
-// cluster does, or, worse, does not.
+// Package lint checks Kubernetes manifests of modules before they are applied to a cluster, and reports
+// what it could not check.
 //
-//	lint.go        Lint: from texts to findings
-//	rules.go       the rules: what each means and what to do
+//	lint.go        Lint: from inputs to a Report
+//	rules.go       the rules: their meaning and their fixes
+//	kind.go        built-in kinds, misspelt kinds and custom resources
 //	object.go      reads objects, with the line of each field
-//	pod.go         what a module Pod, or a template of one, must have
+//	literal.go     placeholders, and values without the quotes that they need
+//	pod.go         labels and containers of a module Pod or template, by the rules of the controller
+//	value.go       label values, claims, credentials in URLs
 //	placement.go   tolerations, affinity and labels of bases
-//	live.go        what a cluster says: whether a base takes the Pods, and why what is there is not Ready
+//	live.go        comparison with a cluster: whether a base fits, and why an existing object is not Ready
 //	rollout.go     how a workload replaces its Pods
-//	together.go    what several objects do together: Services, one version with two jars
+//	together.go    what concerns several objects: Services, one version with two jars
+//	ordinary.go    workloads without modules that would create Pods on bases
 //
-// Objects that have nothing to do with modules are left alone, and so is a field whose value is an
-// expression of a scenario, ${{ … }}.
+// Lint skips a field whose value is an expression of a scenario, ${{ … }}.
 package lint

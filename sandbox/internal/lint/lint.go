@@ -4,18 +4,28 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Level says how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
 // The levels.
 const (
-	// Error: it does not work, or loses what is promised.
+	// Error: the object does not work, or breaks a guarantee.
 	Error Level = "error"
-	// Warning: it works, and may surprise.
+	// Warning: the object works, with a side effect that its author may not expect.
 	Warning Level = "warning"
+	// Info: something was not checked. The rule is NotChecked.
+	Info Level = "info"
 )
+
+// NotChecked is the rule of findings that report what Lint did not check.
+const NotChecked = "not-checked"
 
 // Input is a text with manifests.
 type Input struct {
@@ -23,35 +33,54 @@ type Input struct {
 	Name string
 	// Text is YAML with any number of documents, or JSON.
 	Text []byte
+	// Found states that nobody named the file: it was found in a directory. Documents that are not
+	// Kubernetes objects are then skipped. Default: they are reported as not checked.
+	Found bool
 }
 
 // Options of Lint.
 type Options struct {
-	// Env is the environment that the modules are for; Pods that tolerate another one only are then
-	// told. Default: any.
+	// Env is the environment of the modules. Pods that tolerate only another environment are then
+	// reported. Default: any environment is accepted, and a NotChecked finding names the tolerated ones.
 	Env string
-	// Live is the cluster that the manifests are for. Default: none is asked.
+	// Live is the cluster to compare the manifests with. Default: none.
 	Live *Live
 }
 
-// Finding is one thing that is wrong.
+// Report is the result of Lint.
+type Report struct {
+	// Findings are in the order of the inputs and of their lines. Credentials in URLs are redacted.
+	Findings []Finding
+	// Objects are all objects of the inputs as kind/name, in the order of the inputs.
+	Objects []string
+	// Workloads counts the Pods and Pod templates that were read, Modules the ones that are, or look
+	// like, module Pods.
+	Workloads, Modules int
+}
+
+// Failed reports whether a finding is an error.
+func (r Report) Failed() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == Error })
+}
+
+// Finding is a problem of an object, or a statement about what was not checked.
 type Finding struct {
-	// Rule that found it, and its level.
+	// Rule is the ID of the rule, Level the severity of this finding.
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// File and Line where it stands; line 0 = not known.
+	// File and Line are the position of the problem; Line is 0 if it is unknown.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
-	// Object is its kind/name.
+	// Object is the object as kind/name.
 	Object string `json:"object,omitempty"`
-	// Message is a sentence that says what is wrong, Fix what to do.
+	// Message describes the problem, Fix the remedy. Neither ends with a full stop.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
-	// Excerpt shows where a text cannot be read, in indented lines; empty for all else.
+	// Excerpt quotes text that is not YAML, in indented lines. It is empty for all other findings.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// String writes the finding in one line, and the excerpt in the lines after it.
+// String formats the finding as one line, followed by the lines of the excerpt.
 func (f Finding) String() string {
 	place := f.File
 	if f.Line > 0 {
@@ -71,16 +100,20 @@ func (f Finding) String() string {
 	return text
 }
 
-// Lint returns what is wrong with the manifests of all inputs together, in the order of the inputs
-// and of their lines.
-func Lint(inputs []Input, o Options) []Finding {
+// Lint checks the manifests of all inputs together.
+func Lint(inputs []Input, o Options) Report {
 	l := &linter{o: o}
 	order := map[string]int{}
 	for i, input := range inputs {
 		order[input.Name] = i
 		l.read(input)
 	}
-	for _, w := range l.modules {
+	for _, w := range l.workloads {
+		if !w.module() {
+			l.ordinary(w)
+			continue
+		}
+		l.modules = append(l.modules, w)
 		l.pod(w)
 		l.placement(w)
 		l.rollout(w)
@@ -89,29 +122,57 @@ func Lint(inputs []Input, o Options) []Finding {
 		}
 	}
 	l.together()
+	l.environments()
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))
 	})
-	return l.findings
+	for i := range l.findings {
+		f := &l.findings[i]
+		f.Message, f.Fix, f.Excerpt = redact.Text(f.Message), redact.Text(f.Fix), redact.Text(f.Excerpt)
+	}
+	return Report{Findings: l.findings, Objects: l.objects, Workloads: len(l.workloads), Modules: len(l.modules)}
 }
 
 type linter struct {
 	o         Options
+	objects   []string // each as kind/name
 	workloads []*workload
-	modules   []*workload // those of workloads that are about modules
+	modules   []*workload // the workloads of modules
 	services  []*service
+	opaque    []*object           // custom resources without a Pod template; their controllers may create Pods
+	reported  strictyaml.Problems // of the document that is being read
 	findings  []Finding
 }
 
-// find notes a finding at a field of an object.
-func (l *linter) find(rule string, o *object, field, message string, args ...any) {
+// find records a finding at a field of an object.
+func (l *linter) find(rule string, o *object, field, message string, args ...any) *Finding {
 	r := ruleOf(rule)
 	l.findings = append(l.findings, Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
 		Message: fmt.Sprintf(message, args...), Fix: r.Fix})
+	return &l.findings[len(l.findings)-1]
 }
 
-// findMilder is find for what is not as bad as the rule's name says.
+// findMilder records a finding as a warning, whatever the level of the rule is.
 func (l *linter) findMilder(rule string, o *object, field, message string, args ...any) {
-	l.find(rule, o, field, message, args...)
-	l.findings[len(l.findings)-1].Level = Warning
+	l.find(rule, o, field, message, args...).Level = Warning
+}
+
+// environments reports that the environments which modules tolerate by name were not compared with
+// the one that is meant: neither Options.Env nor a cluster names it.
+func (l *linter) environments() {
+	if l.o.Env != "" || l.o.Live != nil {
+		return
+	}
+	named := map[string]bool{}
+	for _, w := range l.modules {
+		for _, t := range w.template.Spec.Tolerations {
+			if t.Key == labels.TaintEnv && t.Value != "" && !unknown(t.Value) {
+				named[t.Value] = true
+			}
+		}
+	}
+	if len(named) > 0 {
+		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the environment that is meant", strings.Join(sortedKeys(named), ", "))
+		f.Line, f.Fix = 0, "say which, with --env"
+	}
 }

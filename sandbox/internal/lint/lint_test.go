@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -24,7 +27,7 @@ func lines(t *testing.T, file string) ([]lint.Finding, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	findings := lint.Lint([]lint.Input{{Name: filepath.Base(file), Text: text}}, lint.Options{Env: "dev"})
+	findings := lint.Lint([]lint.Input{{Name: filepath.Base(file), Text: text}}, lint.Options{Env: "dev"}).Findings
 	var b strings.Builder
 	for _, f := range findings {
 		fmt.Fprintln(&b, f)
@@ -90,8 +93,37 @@ func TestSamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := lint.Lint([]lint.Input{{Name: name, Text: text}}, lint.Options{Env: "dev"}); len(got) > 0 {
+		if got := lint.Lint([]lint.Input{{Name: name, Text: text}}, lint.Options{Env: "dev"}).Findings; len(got) > 0 {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// NodeLabels agrees with the sample of a Node of a base.
+func TestNodeLabels(t *testing.T) {
+	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := deploy.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for key := range objects[0].GetLabels() {
+		if !why.IsNodeLabel(key) {
+			missing = append(missing, key)
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("the Node of a base has labels that lint does not know: %q", missing)
+	}
+	// The sample is of a base that reports no host name, no cluster name and no port.
+	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname, "kubernetes.io/role", "type",
+		corev1.LabelOSStable, corev1.LabelArchStable}
+	for _, key := range why.NodeLabels {
+		if _, has := objects[0].GetLabels()[key]; !has && !slices.Contains(optional, key) {
+			t.Errorf("lint knows the label %s, which the Node of a base does not have", key)
 		}
 	}
 }
@@ -108,9 +140,11 @@ spec:
   containers: [{name: biz1, image: "` + image + `", env: [{name: BIZ_VERSION, value: 1.0.0}]}]
 `)
 	}
-	got := lint.Lint([]lint.Input{{"z.yaml", pod("https://a/biz1-1.0.0-ark-biz.jar")}, {"a.yaml", pod("https://b/biz1-1.0.0-ark-biz.jar")}}, lint.Options{})
+	got := lint.Lint([]lint.Input{
+		{Name: "z.yaml", Text: pod("https://a/biz1-1.0.0-ark-biz.jar")}, {Name: "a.yaml", Text: pod("https://b/biz1-1.0.0-ark-biz.jar")},
+	}, lint.Options{}).Findings
 	want := []lint.Finding{{Rule: "version-again", Level: lint.Error, File: "a.yaml", Line: 7, Object: "Pod/p",
-		Message: "biz1 1.0.0 is the jar https://b/biz1-1.0.0-ark-biz.jar here and https://a/biz1-1.0.0-ark-biz.jar in Pod/p: a base that has this version installs no other jar of it",
+		Message: "biz1 1.0.0 is the jar https://b/biz1-1.0.0-ark-biz.jar here and https://a/biz1-1.0.0-ark-biz.jar in Pod/p: a base that has one of them uninstalls it before it installs the other",
 		Fix:     "give the new jar a version of its own"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -124,7 +158,7 @@ func TestRules(t *testing.T) {
 		t.Error("the rules are not sorted by their ids")
 	}
 	for _, r := range rules {
-		if r.Title == "" || r.Explanation == "" || r.Level != lint.Error && r.Level != lint.Warning {
+		if r.Title == "" || r.Explanation == "" || !slices.Contains([]lint.Level{lint.Error, lint.Warning, lint.Info}, r.Level) {
 			t.Errorf("%+v is not whole", r)
 		}
 	}

@@ -13,28 +13,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// Live is the cluster that manifests are for.
+// Live is the cluster that manifests are compared with.
 type Live struct {
-	// Bases are its bases at Now, with the Pods on them, as why.GatherBases reads them. Required.
+	// Bases are the bases at Now, with the Pods on them, as why.GatherBases reads them. Required.
 	Bases *why.Snapshot
 	Now   time.Time
-	// Namespace is that of objects which name none.
+	// Namespace is the namespace of objects that name none.
 	Namespace string
-	// Why tells of a Pod or a workload; why.ErrNotFound, wrapped, if it is not there. Required.
+	// Why explains the state of a Pod or a workload. It returns why.ErrNotFound, wrapped, if the object
+	// does not exist. Required.
 	Why func(why.Target) (why.Answer, error)
 }
 
-// bear tells whether the bases have a label; none does if no cluster is asked.
+// bear reports whether all bases have a label. Without a cluster it returns false.
 func (c *Live) bear(label string) bool {
 	return c != nil && len(c.Bases.Bases) > 0 && !slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
-// live checks whether a base takes the Pods, and what there is already. That no toleration of
-// virtual-node is there has been told.
+// live checks whether a base fits the Pods, and whether the object of the same name in the cluster is
+// Ready. It leaves out a missing toleration of virtual-node, which the rule toleration-virtual-node
+// reports.
 func (l *linter) live(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
-	if unknown(w.template.Spec.String()) || unknown(namespace+w.meta.GetName()) {
+	refused := func(f Finding) bool { return f.Rule == "label-value" && f.Object == w.title() && f.File == w.file }
+	if unknown(w.template.Spec.String()) || unknown(namespace+w.meta.GetName()) || slices.ContainsFunc(l.findings, refused) {
 		return
 	}
 	pod := &corev1.Pod{ObjectMeta: w.template.ObjectMeta, Spec: w.template.Spec}
@@ -44,28 +47,26 @@ func (l *linter) live(w *workload) {
 		l.concluded("live-nowhere", w, w.in("spec"), nowhere, "")
 	}
 	target, err := why.ParseTarget(w.kind+"/"+w.meta.GetName(), namespace)
-	if err != nil {
-		return // another kind, or a name that the API server gives
+	if err != nil || w.typed == nil {
+		return // why does not know the kind, or the API server gives the name
 	}
 	switch there, err := c.Why(target); {
 	case errors.Is(err, why.ErrNotFound):
 	case err != nil:
-		l.find("live-unready", &w.object, "", "what is there already cannot be looked at: %s", err)
-		l.findings[len(l.findings)-1].Level = Error
-	case !there.Ready && nowhere.Reason != cmp.Or(there.Because, there.Reason): // else it has been said
-		l.concluded("live-unready", w, "", there, "it is there already, and not Ready: ")
+		l.find("live-unready", &w.object, "", "the object in the cluster cannot be read: %s", err).Level = Error
+	case there.Ready || there.Young:
+	case !found || nowhere.Reason != cmp.Or(there.Because, there.Reason): // else live-nowhere has reported it
+		l.concluded("live-unready", w, "", there, "it exists in the cluster, and is not Ready: ")
 	}
 }
 
-// concluded notes what package why says as a finding.
+// concluded records a conclusion of package why as a finding.
 func (l *linter) concluded(rule string, w *workload, field string, a why.Answer, before string) {
-	l.find(rule, &w.object, field, "%s%s", before, a.Cause)
-	if a.Advice != "" {
-		l.findings[len(l.findings)-1].Fix = a.Advice
-	}
+	f := l.find(rule, &w.object, field, "%s%s", before, a.Cause)
+	f.Fix = cmp.Or(a.Advice, f.Fix)
 }
 
-// without are the bases without the Pods that the workload has there: they give way to its new ones.
+// without returns the bases without the existing Pods of the workload, which its new Pods replace.
 func (c *Live) without(w *workload, namespace string) *why.Snapshot {
 	selector, err := metav1.LabelSelectorAsSelector(w.selector)
 	if err != nil || w.selector == nil {

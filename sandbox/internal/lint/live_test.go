@@ -69,26 +69,33 @@ func TestLive(t *testing.T) {
 	}{
 		"it fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil, nil},
 		"a wrong name": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: no base is called bsae; there are base; change base.koupleless.io/name in the nodeSelector to the name of a base, or start one of that name; did you mean base? [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: no base is named \"bsae\"; base names in this cluster: base; change base.koupleless.io/name in the nodeSelector to the name of a base, or start a base of that name; did you mean base? [live-nowhere]"}},
 		"a label that somebody gave the Node": {manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
 		"a label that no Node has": {manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: none of 1 base fits: nodeSelector wants taem=shop; under that label bases have nothing; correct the nodeSelector of the Pod or its template, or label a base so; kubectl get nodes --show-labels has their labels [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: none of 1 base fits: nodeSelector wants taem=shop; values of that label on bases: none; correct the nodeSelector of the Pod or its template, or label the Node of a base; show the labels with: kubectl get nodes --show-labels [live-nowhere]"}},
 		"another environment": {manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil, []string{
 			"f.yaml:9: Deployment/biz2: error: the Pod tolerates bases of the environment test, and the bases that are otherwise right are of dev; tolerate schedule.koupleless.io/node-env with the value dev and the effect NoExecute, if that environment is meant [live-nowhere]"}},
 		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil, []string{"toleration-env"}},
 		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 			"live-nowhere", "toleration-env"}},
 		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that would do has that free: the most is 40 Mi on base-1; request less memory, take modules off, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that fits otherwise has that free: the most is 40 Mi on base-1; request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
 		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
 		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
 		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{
-			"f.yaml:1: Deployment/biz2: warning: it is there already, and not Ready: biz1 is broken; mend it [live-unready]"}},
-		"it is there, and Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
+			"f.yaml:1: Deployment/biz2: warning: it exists in the cluster, and is not Ready: biz1 is broken; mend it [live-unready]"}},
+		"it is there, and the scheduler refuses its Pods for a reason of its own": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread, Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
+		"it is there, and the scheduler has not looked": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"}, nil), []string{"live-unready"}},
+		"it was created a moment ago": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{Reason: why.PodsNotMade, Young: true, Cause: "0 of 1 Pods exist"}, nil), nil},
+		"a version that is not a label value": {manifest("biz2", "base.koupleless.io/version: 1.0.0+7", dev, "1Mi"), nil, []string{"label-value"}},
+		"it is there, and Ready":              {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
 		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
 			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is called bsae"}, nil), []string{"live-nowhere"}},
 		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{
-			"f.yaml:1: Deployment/biz2: error: what is there already cannot be looked at: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
+			"f.yaml:1: Deployment/biz2: error: the object in the cluster cannot be read: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()
@@ -96,7 +103,7 @@ func TestLive(t *testing.T) {
 				c.change(live)
 			}
 			var got []string
-			for i, f := range lint.Lint([]lint.Input{{Name: "f.yaml", Text: c.text}}, lint.Options{Live: live}) {
+			for i, f := range lint.Lint([]lint.Input{{Name: "f.yaml", Text: c.text}}, lint.Options{Live: live}).Findings {
 				if i < len(c.want) && !strings.Contains(c.want[i], " ") {
 					got = append(got, f.Rule)
 					continue
@@ -129,15 +136,15 @@ func TestLiveTopology(t *testing.T) {
 	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")), "      nodeSelector:", `      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
       nodeSelector:`, 1)
 	inputs := []lint.Input{{Name: "f.yaml", Text: []byte(text)}}
-	if got := lint.Lint(inputs, lint.Options{}); len(got) != 1 || got[0].Rule != "topology-zone" {
+	if got := lint.Lint(inputs, lint.Options{Env: "dev"}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {
 		t.Errorf("without a cluster: %v", got)
 	}
 	live := cluster()
-	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 0 {
+	if got := lint.Lint(inputs, lint.Options{Live: live}).Findings; len(got) != 0 {
 		t.Errorf("with zones: %v", got)
 	}
 	delete(live.Bases.Bases[0].Labels, corev1.LabelTopologyZone)
-	if got := lint.Lint(inputs, lint.Options{Live: live}); len(got) != 1 || got[0].Rule != "topology-zone" {
+	if got := lint.Lint(inputs, lint.Options{Live: live}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {
 		t.Errorf("with a Node that has none: %v", got)
 	}
 }

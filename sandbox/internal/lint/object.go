@@ -1,9 +1,12 @@
 package lint
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -18,21 +21,19 @@ import (
 
 // object is one object of a file.
 type object struct {
-	file string
-	doc  *strictyaml.Document
-	root string // path of the object in its document, for items of a List
-	kind string
-	meta metav1.Object
+	file             string
+	doc              *strictyaml.Document
+	root             string // path of the object in its document, for items of a List
+	apiVersion, kind string
+	meta             metav1.ObjectMeta
 }
 
+// title returns kind/name; only the kind if the object has no name.
 func (o *object) title() string {
-	if o.meta == nil {
-		return o.kind
-	}
-	return strings.TrimSuffix(o.kind+"/"+cmp.Or(o.meta.GetName(), o.meta.GetGenerateName()), "/")
+	return strings.Trim(o.kind+"/"+cmp.Or(o.meta.Name, o.meta.GenerateName), "/")
 }
 
-// line is where a field of the object stands.
+// line returns the line of a field of the object.
 func (o *object) line(field string) int {
 	if o.root != "" {
 		field = strings.TrimSuffix(o.root+"."+field, ".")
@@ -40,18 +41,18 @@ func (o *object) line(field string) int {
 	return o.doc.Line(field)
 }
 
-// workload is an object that is a Pod or makes Pods.
+// workload is a Pod, or a Pod template of an object of any kind.
 type workload struct {
 	object
-	// template of the Pods; at is the path of their metadata and spec, empty for a Pod itself.
+	// template of the Pods; at is the path of the template in the object, empty for a Pod itself.
 	template corev1.PodTemplateSpec
 	at       string
 	selector *metav1.LabelSelector
-
-	typed any // the whole of it
+	// typed is the object if its kind is one of kinds, and nil for all other kinds.
+	typed any
 }
 
-// in is the path of a field of the template.
+// in returns the path of a field of the template.
 func (w *workload) in(field string) string {
 	if w.at == "" {
 		return field
@@ -65,23 +66,32 @@ type service struct {
 	selector map[string]string
 }
 
-// read reads all objects of a text.
+// read reads all objects of an input.
 func (l *linter) read(input Input) {
 	sources, problems := strictyaml.ParseAll(input.Name, input.Text)
 	for _, source := range sources {
 		content := map[string]any{}
 		doc, more := source.Decode(&content, strictyaml.Options{})
 		problems = append(problems, more...)
+		if kind, apiVersion := content["kind"], content["apiVersion"]; input.Found && (kind == nil || apiVersion == nil) && len(more) == 0 {
+			continue
+		}
+		l.reported = more
 		l.one(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
-		l.findings = append(l.findings, Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line, Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt})
+		f := Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line, Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt}
+		if bytes.Contains(input.Text, []byte("{{")) && !bytes.Contains(input.Text, []byte("${{")) {
+			f.Fix = "render the template first, for example: helm template CHART | koupsandbox scenario lint -"
+		}
+		l.findings = append(l.findings, f)
 	}
 }
 
 // one reads one object, or the items of a List.
 func (l *linter) one(file string, doc *strictyaml.Document, root string, content map[string]any) {
 	o := object{file: file, doc: doc, root: root}
+	o.apiVersion, _ = content["apiVersion"].(string)
 	o.kind, _ = content["kind"].(string)
 	if items, ok := content["items"].([]any); ok && strings.HasSuffix(o.kind, "List") {
 		for i, item := range items {
@@ -91,41 +101,46 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 		}
 		return
 	}
+	if text, err := json.Marshal(content["metadata"]); err == nil {
+		_ = json.Unmarshal(text, &o.meta) // literal and typed report the errors
+	}
+	for _, field := range []string{"metadata", "spec", "template"} {
+		if content[field] != nil {
+			content[field] = l.literal(&o, field, content[field])
+		}
+	}
+	if o.kind != "" {
+		l.objects = append(l.objects, o.title())
+	}
+	made, custom := l.kindOf(&o)
+	if made != nil {
+		l.typed(o, made(), content)
+		return
+	}
+	before := len(l.workloads)
+	l.templates(o, "spec", content["spec"])
+	l.templates(o, "template", content["template"])
+	if custom && len(l.workloads) == before {
+		l.opaque = append(l.opaque, &o)
+		l.find(NotChecked, &o, "", "%s of %s has no Pod template that can be read here", o.kind, o.apiVersion).Fix = ""
+	}
+}
+
+// typed reads an object of one of kinds. Fields that have the right type are read even if others do
+// not.
+func (l *linter) typed(o object, typed any, content map[string]any) {
 	text, err := json.Marshal(content)
 	if err != nil {
-		return // what was not plain data has been told
+		return // a finding of the rule yaml has reported the value that is not plain data
 	}
-	if err := l.typed(o, text); err != nil && !strings.Contains(string(text), "${{") {
-		l.find("shape", &o, "", "it does not have the shape of a %s: %s", o.kind, strings.TrimPrefix(err.Error(), "json: "))
+	if err := json.Unmarshal(text, typed); err != nil && !unknown(string(text)) {
+		l.shape(&o, err)
 	}
-}
-
-// kinds are those that modules are made of, and their types.
-var kinds = map[string]func() any{
-	"Service":     func() any { return &corev1.Service{} },
-	"Pod":         func() any { return &corev1.Pod{} },
-	"Deployment":  func() any { return &appsv1.Deployment{} },
-	"DaemonSet":   func() any { return &appsv1.DaemonSet{} },
-	"StatefulSet": func() any { return &appsv1.StatefulSet{} },
-	"ReplicaSet":  func() any { return &appsv1.ReplicaSet{} },
-	"Job":         func() any { return &batchv1.Job{} },
-	"CronJob":     func() any { return &batchv1.CronJob{} },
-}
-
-// typed reads the kinds that modules are made of. What can be read is kept, whatever the error is.
-func (l *linter) typed(o object, text []byte) error {
-	made := kinds[o.kind]
-	if made == nil {
-		return nil
-	}
-	typed := made()
-	err := json.Unmarshal(text, typed)
-	o.meta, _ = typed.(metav1.Object)
 	w := &workload{object: o, typed: typed, at: "spec.template"}
 	switch x := typed.(type) {
 	case *corev1.Service:
 		l.services = append(l.services, &service{o, x.Spec.Selector})
-		return err
+		return
 	case *corev1.Pod:
 		w.at, w.template = "", corev1.PodTemplateSpec{ObjectMeta: x.ObjectMeta, Spec: x.Spec}
 	case *appsv1.Deployment:
@@ -142,27 +157,69 @@ func (l *linter) typed(o object, text []byte) error {
 		w.at, w.template = "spec.jobTemplate.spec.template", x.Spec.JobTemplate.Spec.Template
 	}
 	l.workloads = append(l.workloads, w)
-	if w.module() {
-		l.modules = append(l.modules, w)
-	}
-	return err
 }
 
-// module tells whether the Pods are, or mean to be, modules.
+// shape reports a field of the wrong type.
+func (l *linter) shape(o *object, err error) {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		l.find("shape", o, "", "a field of the %s cannot be read: %s", o.kind, strings.TrimPrefix(err.Error(), "json: "))
+		return
+	}
+	l.find("shape", o, wrong.Field, "%s of a %s must be %s, but is %s", wrong.Field, o.kind, jsonType(wrong.Type), wrong.Value)
+}
+
+// jsonType returns the JSON type that a Go type is read from.
+func jsonType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	default:
+		return "a whole number"
+	}
+}
+
+// templates finds the Pod templates in a value at any depth: objects whose spec has containers. Custom
+// resources nest them differently, such as a CloneSet in spec.template and a JobSet in
+// spec.replicatedJobs[].template.spec.template.
+func (l *linter) templates(o object, at string, value any) {
+	switch value := value.(type) {
+	case []any:
+		for i, item := range value {
+			l.templates(o, fmt.Sprintf("%s[%d]", at, i), item)
+		}
+	case map[string]any:
+		spec, _ := value["spec"].(map[string]any)
+		if _, is := spec["containers"].([]any); !is {
+			for _, key := range sortedKeys(value) {
+				l.templates(o, at+member(key), value[key])
+			}
+			return
+		}
+		w := &workload{object: o, at: at}
+		text, err := json.Marshal(value)
+		if err == nil {
+			err = json.Unmarshal(text, &w.template)
+		}
+		if err != nil && !unknown(string(text)) {
+			l.shape(&o, err)
+		}
+		l.workloads = append(l.workloads, w)
+	}
+}
+
+// module reports whether the Pods are modules, or look like modules.
 func (w *workload) module() bool {
 	spec := w.template.Spec
 	return labels.Value(w.template.Labels, "component") == labels.Module || labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||
 		slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
-		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { _, set := version(c); return set })
-}
-
-// version returns the module's version of a container, and whether it gives one in any way. A
-// version from elsewhere than a plain value is empty.
-func version(c corev1.Container) (string, bool) {
-	for _, env := range c.Env {
-		if env.Name == labels.VersionEnv {
-			return env.Value, env.Value != "" || env.ValueFrom != nil
-		}
-	}
-	return "", false
+		slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
+		})
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -12,16 +13,13 @@ import (
 	apilabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// baseLabels are the labels that Nodes of bases bear.
-var baseLabels = []string{
-	labels.BaseName, labels.BaseVersion, labels.BaseStack, labels.BaseCluster, labels.BaseHost, labels.TunnelPort, labels.OlderBaseName,
-	labels.OlderBaseVersion, labels.Tunnel, labels.Component, labels.Env, corev1.LabelHostname, "kubernetes.io/role", corev1.LabelOSStable,
-	corev1.LabelArchStable, "type", corev1.LabelTopologyZone,
-}
+// baseLabels are the labels of the Nodes of bases.
+var baseLabels = why.NodeLabels
 
-// choosing are those that choose between bases.
+// choosing are the labels that differ between bases.
 var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName, labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
@@ -36,20 +34,54 @@ func (l *linter) placement(w *workload) {
 	}
 	for _, key := range sortedKeys(spec.NodeSelector) {
 		label(key, w.in("spec.nodeSelector")+member(key))
+		l.clusterName(w, key, []string{spec.NodeSelector[key]}, w.in("spec.nodeSelector")+member(key))
 	}
-	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		at := w.in("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
-		for i, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for j, expression := range term.MatchExpressions {
-				label(expression.Key, fmt.Sprintf("%s[%d].matchExpressions[%d].key", at, i, j))
-			}
+	for at, expression := range w.expressions() {
+		label(expression.Key, at+".key")
+		if expression.Operator == corev1.NodeSelectorOpIn {
+			l.clusterName(w, expression.Key, expression.Values, at)
 		}
 	}
 	if !chosen {
 		l.find("affinity-missing", &w.object, w.in("spec"), "nothing says which bases may have the module, so it is put on any, of any name and version")
 	}
+	for i, c := range spec.TopologySpreadConstraints {
+		if key := c.TopologyKey; unknown(key) || why.IsNodeLabel(key) || l.o.Live.bear(key) {
+			continue
+		}
+		effect := "this spreads nothing"
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			effect = "the Pods stay Pending"
+		}
+		l.find("topology-unknown", &w.object, w.in(fmt.Sprintf("spec.topologySpreadConstraints[%d].topologyKey", i)), "no base has the label %q, so %s", c.TopologyKey, effect)
+	}
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		l.antiAffinity(w, a.PodAntiAffinity)
+	}
+}
+
+// expressions yields the expressions of the required node affinity, each with its path.
+func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequirement] {
+	return func(yield func(string, corev1.NodeSelectorRequirement) bool) {
+		a := w.template.Spec.Affinity
+		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			return
+		}
+		at := w.in("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
+		for i, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for j, e := range term.MatchExpressions {
+				if !yield(fmt.Sprintf("%s[%d].matchExpressions[%d]", at, i, j), e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// clusterName reports the cluster name of the documents' examples, which bases of a sandbox do not have.
+func (l *linter) clusterName(w *workload, key string, values []string, at string) {
+	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
+		l.find("cluster-name", &w.object, at, "only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox")
 	}
 }
 
@@ -79,33 +111,15 @@ func (l *linter) tolerations(w *workload) {
 	}
 }
 
-// Environments are those that the modules of manifests tolerate by name, sorted: without
-// Options.Env nobody can say whether they are the meant ones.
-func Environments(inputs []Input) []string {
-	l := &linter{}
-	for _, input := range inputs {
-		l.read(input)
-	}
-	named := map[string]bool{}
-	for _, w := range l.modules {
-		for _, t := range w.template.Spec.Tolerations {
-			if t.Key == labels.TaintEnv && t.Value != "" && !unknown(t.Value) {
-				named[t.Value] = true
-			}
-		}
-	}
-	return sortedKeys(named)
-}
-
 // nodeLabel reports labels that no base has.
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
 		l.find("node-label-older", &w.object, at, "%s is the label of older module controllers; newer ones label their Nodes base.koupleless.io/%s", key, path.Base(key))
 	case l.o.Live != nil: // what the Nodes have decides
-	case unknown(key) || slices.Contains(baseLabels, key) || strings.HasPrefix(key, labels.RolePrefix):
+	case unknown(key) || why.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
-		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:7], ", "))
+		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:6], ", "))
 	default:
 		l.findMilder("node-label-unknown", &w.object, at, "%s is no label that the module controller gives to bases: unless somebody else does, the Pods stay Pending", key)
 	}

@@ -1,12 +1,13 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
+	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // unknown tells whether a value is an expression of a scenario.
@@ -24,9 +26,24 @@ func (l *linter) pod(w *workload) {
 	l.component(w)
 	l.olderLabels(w)
 	l.selects(w)
+	l.metadata(w)
+	l.labelValues(w)
 	l.ignored(w)
-	for i, c := range w.template.Spec.Containers {
-		l.container(w, c, w.in(fmt.Sprintf("spec.containers[%d]", i)))
+	for c, at := range w.modules() {
+		l.container(w, c, at)
+	}
+}
+
+// modules yields the containers that are modules, each with its path.
+func (w *workload) modules() iter.Seq2[corev1.Container, string] {
+	return func(yield func(corev1.Container, string) bool) {
+		modules, _ := workloads.Modules(w.template.Spec)
+		for _, c := range modules {
+			i := slices.IndexFunc(w.template.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name })
+			if !yield(c, w.in(fmt.Sprintf("spec.containers[%d]", i))) {
+				return
+			}
+		}
 	}
 }
 
@@ -40,9 +57,13 @@ func (l *linter) component(w *workload) {
 	}
 }
 
-// ignored reports what a base does not do.
+// ignored reports fields that have no effect on a module.
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec, unsupported.Controller) {
+		if f.Name == "persistentVolumeClaim" {
+			l.find("claims", &w.object, w.in(f.Path), "the Pods stay Pending until the claim is bound to a volume, which a module does not see")
+			continue
+		}
 		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
 	}
 	if w.kind == "Job" || w.kind == "CronJob" {
@@ -68,7 +89,8 @@ func (l *linter) olderLabels(w *workload) {
 // selects compares a workload's selector with its template.
 func (l *linter) selects(w *workload) {
 	if w.selector == nil {
-		if w.at != "" && w.kind != "Job" && w.kind != "CronJob" {
+		required := []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
+		if w.typed != nil && slices.Contains(required, w.kind) {
 			l.find("selector-mismatch", &w.object, "spec", "it has no selector, so the API server refuses it")
 		}
 		return
@@ -96,37 +118,86 @@ func (l *linter) selects(w *workload) {
 func (l *linter) selectsVersion(w *workload) {
 	for _, key := range sortedKeys(w.selector.MatchLabels) {
 		value := w.selector.MatchLabels[key]
-		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { v, _ := version(c); return v != "" && v == value })
+		isVersion := slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { return value != "" && w.version(c) == value })
 		if key == labels.ModuleVersion || isVersion {
 			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), "the selector holds the module's version, %s: %s, and a selector cannot be changed, so a release of another version is refused", key, value)
 		}
 	}
 }
 
+// container checks the module of a container, by the rules of the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
-	v, given := version(c)
-	if !given {
-		l.find("version-missing", &w.object, at, "the container %s does not set %s, so nobody knows which version of the module to install", c.Name, labels.VersionEnv)
-	}
-	if strings.ContainsFunc(v, unicode.IsSpace) && !unknown(v) {
-		l.find("version-spaces", &w.object, at, "%s of the container %s is %q, with spaces", labels.VersionEnv, c.Name, v)
-	}
+	v := l.bizVersion(w, c, at)
 	if unknown(c.Image) {
 		return
 	}
+	if c.Image == "" {
+		l.find("image-no-jar", &w.object, at, "the container %s has no image: the image of a module is the URL of its jar", c.Name)
+		return
+	}
+	if err := workloads.CheckImage(c); err != nil {
+		l.find("image-no-jar", &w.object, at+".image", "%s", uncoded(err))
+		return
+	}
+	if !strings.Contains(c.Image, ".jar") {
+		l.findMilder("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 does not treat such a container as a module, the controller of this project does", c.Name)
+	}
 	u, err := url.Parse(c.Image)
-	switch {
-	case c.Image == "":
-		l.find("image-no-jar", &w.object, at, "the container %s has no image: for a module that is the URL of its jar", c.Name)
-		return
-	case !strings.Contains(c.Image, ".jar"):
-		l.find("image-no-jar", &w.object, at+".image", "the image %s is no jar; containers whose image has no .jar in it do not count as modules", c.Image)
-		return
-	case err != nil || !slices.Contains([]string{"file", "http", "https"}, u.Scheme):
-		l.find("image-no-jar", &w.object, at+".image", "the image %s is no file, http or https URL, so no base can fetch it", c.Image)
-		return
+	if err != nil {
+		return // CheckImage has parsed it
 	}
-	if name := path.Base(u.Path); v != "" && !unknown(v) && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, strings.TrimSpace(v)) {
-		l.find("version-differs", &w.object, at+".image", "%s is %s, but the jar is called %s", labels.VersionEnv, v, name)
+	l.credentials(w, c, at, u)
+	if name := path.Base(u.Path); v != "" && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
+		l.find("version-differs", &w.object, at+".image", "%s is %s, but the name of the jar is %s", labels.VersionEnv, v, name)
 	}
+}
+
+// bizVersion checks the version of a container and returns it; empty if it is not known.
+func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
+	first := -1
+	for i, e := range c.Env {
+		switch {
+		case e.Name != labels.VersionEnv:
+		case first < 0:
+			first = i
+		default:
+			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i), "the container %s sets %s twice; the last one counts", c.Name, labels.VersionEnv)
+		}
+	}
+	v := w.version(c)
+	if unknown(v) {
+		return ""
+	}
+	if first >= 0 {
+		at = fmt.Sprintf("%s.env[%d]", at, first)
+	}
+	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
+	case errors.Is(err, workloads.ErrUnresolved):
+	case err != nil && first < 0:
+		l.find("version-missing", &w.object, at, "%s", uncoded(err))
+	case err != nil:
+		l.find("version-invalid", &w.object, at, "%s", uncoded(err)).Fix = "" // the error has it
+	case strings.Contains(v, "$("):
+		l.find("version-invalid", &w.object, at, "%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it", labels.VersionEnv, c.Name, v).Fix = "set the variable first"
+	default:
+		return v
+	}
+	return ""
+}
+
+// version returns the version of a container as the controller reads it; empty if it is not known.
+func (w *workload) version(c corev1.Container) string {
+	v, err := workloads.Version(&w.template.ObjectMeta, c)
+	if err != nil {
+		return ""
+	}
+	return v
+}
+
+// uncoded returns the text of an error of the controller without its error code.
+func uncoded(err error) string {
+	if inner := errors.Unwrap(err); inner != nil {
+		return inner.Error()
+	}
+	return err.Error()
 }

@@ -17,6 +17,8 @@ func (l *linter) rollout(w *workload) {
 		l.deployment(w, x.Spec)
 	case *appsv1.DaemonSet:
 		l.daemonSet(w, x.Spec.UpdateStrategy)
+	case nil:
+		l.find(NotChecked, &w.object, "", "how a %s of %s replaces its Pods", w.kind, w.apiVersion).Fix = ""
 	case *appsv1.StatefulSet:
 		l.find("statefulset-deletes-first", &w.object, "kind", "a StatefulSet ends a Pod before it makes its successor, so a base is without the module during each update")
 	}

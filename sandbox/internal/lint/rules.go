@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Rule is one thing that Lint looks at.
+// Rule is a rule of Lint.
 type Rule struct {
-	// ID names the rule.
+	// ID is the name of the rule.
 	ID string `json:"id"`
-	// Level of its findings; a few are milder.
+	// Level is the level of its findings. A rule may lower it for single findings.
 	Level Level `json:"level"`
-	// Title says in a sentence what is right.
+	// Title states in a sentence what is right.
 	Title string `json:"title"`
-	// Explanation says why, and what happens otherwise.
+	// Explanation states the reason, and the effect of a violation.
 	Explanation string `json:"explanation"`
-	// Fix says what to do, without a full stop.
+	// Fix states what to do, without a full stop.
 	Fix string `json:"fix"`
 }
 
@@ -38,12 +38,21 @@ var rules = []Rule{
 	{"anti-affinity-other", Warning, "An anti-affinity that is to spread a workload selects the workload's own Pods",
 		"An anti-affinity keeps Pods away from those that its selector fits. If that does\nnot fit the Pods themselves, two of them may stand on one base.",
 		"use labels of the template in the selector"},
+	{"claims", Error, "A module Pod has no persistent volume claims",
+		"A module sees the files of its base, so a volume is of no use to it. But the scheduler\nkeeps the Pod Pending until each claim is bound. In a sandbox nothing binds claims.",
+		"leave the claim out; volumeClaimTemplates of a StatefulSet cannot be changed, so delete and create it again"},
+	{"cluster-name", Warning, "base.koupleless.io/cluster-name is the cluster name of the bases",
+		"Each base reports the name of its cluster. Examples of the documents select default.\nIn a sandbox the default is the name of the sandbox; spec.bases.clusterName sets it.",
+		"write the cluster name of your bases, leave the label out, or set spec.bases.clusterName: default"},
 	{"component-missing", Error, "Module Pods bear the label virtual-kubelet.koupleless.io/component: module",
 		"The module controller looks after Pods with this label only. Others that are bound\nto a base's Node stay Pending for ever.",
 		"label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module"},
 	{"daemonset-deletes-first", Warning, "A DaemonSet of modules has maxSurge",
 		"By default a DaemonSet deletes the old Pod of a Node and then makes the new one.\nThe old version is uninstalled before the new one is installed; meanwhile requests\nto that base fail, even if the Service sends none there: base applications call\nmodules directly.",
 		"set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment"},
+	{"daemonset-on-bases", Warning, "A DaemonSet that has no modules stays off bases",
+		"A DaemonSet that tolerates everything, such as an agent for logs or metrics, also gets\na Pod on the Node of each base. A base runs only modules, so the Pod never runs and\nthe rollout of the DaemonSet never ends.",
+		"add a required node affinity: virtual-kubelet.koupleless.io/component NotIn [vnode]"},
 	{"daemonset-toleration-env", Error, "The template of a DaemonSet tolerates schedule.koupleless.io/node-env",
 		"The DaemonSet controller makes a Pod for each Node whose taints the template\ntolerates. It never sees the toleration that a module controller adds to Pods: without\nthis one DESIRED stays 0, and nothing says why.",
 		"tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute"},
@@ -51,14 +60,20 @@ var rules = []Rule{
 		"With maxUnavailable above 0, Kubernetes may delete old Pods before their successors\nare Ready. Their bases are then without the module. With 0 no old Pod goes before a\nnew one is Ready. Percentages are rounded down.",
 		"set strategy.rollingUpdate.maxUnavailable to 0, and maxSurge to 1 or more"},
 	{"image-no-jar", Error, "The image of a module's container is the URL of a jar",
-		"A base fetches the module from this URL, file://, http:// or https://. The published\nmodule controller does not count containers whose image has no .jar in it.",
+		"A base fetches the module from this URL: file://, http:// or https://. The path may have\nany form, but ModuleController V2 ignores containers whose image has no .jar in it.",
 		"give the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar"},
 	{"job-never-ends", Warning, "Modules are no Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob makes another Pod each time.",
 		"use a Deployment, and have the module end its own work"},
+	{"kind-unknown", Error, "The kind and the apiVersion of an object exist",
+		"The API server does not know a misspelt kind, and no longer serves kinds such as\nDeployment in extensions/v1beta1. Custom resources have a group with a dot in it; their\nkinds are not checked.",
+		"correct the kind or the apiVersion"},
 	{"label-older", Warning, "Labels have the prefix virtual-kubelet.koupleless.io/",
 		"The operations guide writes module-controller.koupleless.io/component, the principle\ndocuments and the published controller virtual-kubelet.koupleless.io/component. With\nthe former the published controller never sees the Pods. The controller of this\nproject takes both.",
 		"use the prefix virtual-kubelet.koupleless.io/"},
+	{"label-value", Error, "A label value has at most 63 letters, digits, '-', '_' and '.'",
+		"A version such as 1.0.0+7 is not a label value. The API server refuses an object that\nhas such a value as a label, in a selector or in a nodeSelector. The controller labels the\nNode of a base of that version with a value that it derives from the version.",
+		"use a valid value"},
 	{"live-nowhere", Error, "A base of the cluster takes the Pods",
 		"With --live the Nodes of the cluster are compared with each Pod or template as its\nscheduler would: labels, taints, state, free metaspace. Pods that the workload has\nalready take no room from it. If no base fits, the Pods stay Pending.",
 		"do what the finding says, or start a base that fits"},
@@ -71,9 +86,15 @@ var rules = []Rule{
 	{"node-label-unknown", Error, "Bases are selected by labels that they have",
 		"A required affinity on a label that no Node bears leaves the Pods Pending.",
 		"select by base.koupleless.io/name, base.koupleless.io/version or another label of bases"},
+	{"not-checked", Info, "Everything is checked",
+		"The level is info: the exit status does not change. Lint reads the Pod templates of all\nkinds, at any depth. It does not know how custom resources replace their Pods, and\nreports custom resources in which it finds no Pod template.",
+		"check the object in another way"},
 	{"peer-strategy", Warning, "A peer Deployment is labelled strategy: peer",
 		"The controller keeps the replicas of a Deployment at the number of bases if it bears\nboth virtual-kubelet.koupleless.io/component: module-deployment and\nvirtual-kubelet.koupleless.io/strategy: peer. The operations guide shows the first only.",
 		"label the Deployment virtual-kubelet.koupleless.io/strategy: peer"},
+	{"placeholder", Error, "Placeholders have been replaced",
+		"{version}, ${VERSION}, {{ .Values.version }}, <version> and TO_BE_IMPLEMENTED stand for a\nvalue. Kubernetes replaces only $(NAME), in the env of a container.",
+		"write the value, or render the template first"},
 	{"selector-mismatch", Error, "A workload's selector fits the labels of its template",
 		"The API server refuses a workload that does not select its own Pods. The Deployment\nof the module release document is one: it selects app: test-module-deployment and\nlabels its Pods app: test-module-deployment-non-peer.",
 		"make the selector and the template's labels the same"},
@@ -85,10 +106,13 @@ var rules = []Rule{
 		"use labels of a template in the same namespace"},
 	{"shape", Error, "An object has the fields of its kind",
 		"A field has a value of the wrong type; the API server refuses it.",
-		"see kubectl explain"},
+		"correct the value; see kubectl explain"},
 	{"statefulset-deletes-first", Warning, "Modules are no StatefulSets, unless a gap in each update is harmless",
 		"A StatefulSet has no surge: it deletes a Pod, waits until it is gone, and makes the\nnext. Its base is without the module in between.",
 		"use a Deployment with maxUnavailable: 0"},
+	{"template-namespace", Warning, "A Pod template has no namespace",
+		"Kubernetes ignores the namespace in the metadata of a Pod template.",
+		"set the namespace in the metadata of the workload"},
 	{"toleration-env", Error, "Module Pods tolerate schedule.koupleless.io/node-env",
 		"Every base's Node bears the taints schedule.koupleless.io/virtual-node=True and\nschedule.koupleless.io/node-env=ENV, both NoExecute. The examples of the module\nrelease document and of the operations guide tolerate the first only, so their Pods\nare never scheduled. The controller of this project adds the toleration of its own\nenvironment to a Pod that names none, unless told not to (LEAVE_POD_TOLERATIONS).",
 		"tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute"},
@@ -107,18 +131,24 @@ var rules = []Rule{
 	{"unsupported", Warning, "A module Pod asks for nothing that a base does not do",
 		"A module is no container: it is classes in the JVM of its base. Most of what a kubelet\ndoes for a container has no counterpart, and is ignored. The controller of this project\ntells it in one Event of the Pod.",
 		"leave it out, or do it in the base or in the module's own code"},
+	{"url-credentials", Warning, "The URL of a jar has no credentials",
+		"The URL is part of the Pod, so everybody who may read Pods can read it. This project\nreplaces passwords and the values of query parameters in logs, Events and reports.",
+		"let the bases authenticate, for example by their network or a settings file"},
 	{"version-again", Error, "One version of a module is one jar",
-		"A base that has a version of a module refuses to install it again, whatever the jar\nis. To change what runs, change the version.",
+		"A base refuses to install a version again from another jar. The controller of this\nproject therefore uninstalls the version first (Event SameVersionReplaced), one base\nafter the other, and each base is without the module in between. To change what runs\nwithout a gap, change the version.",
 		"give the new jar a version of its own"},
 	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
-		"A base knows a module by the version in its jar. If BIZ_VERSION says another one, the\ncontroller waits for a version that never comes.",
+		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller waits for a version that is never installed.",
 		"make BIZ_VERSION the version that the jar was built with"},
+	{"version-invalid", Error, "BIZ_VERSION is a version that the controller can read",
+		"The controller evaluates BIZ_VERSION as a kubelet does: $(NAME) refers to a variable\nthat precedes it. It reads plain values, metadata of the Pod and ConfigMaps, but no\nSecrets. A version has no spaces and at most 256 bytes.",
+		"write a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef"},
 	{"version-missing", Error, "A module's container sets BIZ_VERSION",
 		"The container's name is the module's name, BIZ_VERSION its version. Without a version\nthe module cannot be installed.",
 		"set the environment variable BIZ_VERSION"},
-	{"version-spaces", Error, "BIZ_VERSION has no spaces",
-		"A base knows a module by the version in its jar, which has none. What reads the Pod\nmay trim the spaces, or wait for a version that never comes.",
-		"write the version without spaces"},
+	{"version-twice", Warning, "BIZ_VERSION is set once",
+		"Of several variables of one name the last one counts, as in any Pod. kubectl apply only\nwarns; server-side apply refuses the object.",
+		"remove one of them"},
 	{"yaml", Error, "The file is YAML",
 		"What cannot be read cannot be applied.",
 		"correct the text"},

@@ -2,17 +2,20 @@ package lint
 
 import (
 	"cmp"
-	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// together checks what several objects do to each other.
+// together checks what concerns several objects.
 func (l *linter) together() {
 	l.released()
 	if len(l.modules) == 0 {
-		return // nobody knows what the Services are for
+		return // the Services may be for other Pods
 	}
 	for _, s := range l.services {
 		l.service(s)
@@ -28,17 +31,21 @@ func (l *linter) released() {
 	}
 	first := map[release]jar{}
 	for _, w := range l.modules {
-		for i, c := range w.template.Spec.Containers {
-			v, _ := version(c)
-			if v == "" || !strings.Contains(c.Image, ".jar") || unknown(v+c.Name+c.Image) {
+		for c, at := range w.modules() {
+			v := w.version(c)
+			if v == "" || workloads.CheckImage(c) != nil || unknown(v+c.Name+c.Image) {
 				continue
 			}
 			r := release{c.Name, v}
 			if other, known := first[r]; !known {
 				first[r] = jar{c.Image, w}
 			} else if other.image != c.Image {
-				l.find("version-again", &w.object, w.in(fmt.Sprintf("spec.containers[%d].image", i)),
-					"%s %s is the jar %s here and %s in %s: a base that has this version installs no other jar of it", c.Name, v, c.Image, other.image, other.of.title())
+				hint := ""
+				if withoutQuery(c.Image) == withoutQuery(other.image) {
+					hint = "; only the query of the URLs differs: keep it the same while the jar is the same"
+				}
+				l.find("version-again", &w.object, at+".image",
+					"%s %s is the jar %s here and %s in %s: a base that has one of them uninstalls it before it installs the other%s", c.Name, v, c.Image, other.image, other.of.title(), hint)
 			}
 		}
 	}
@@ -46,14 +53,29 @@ func (l *linter) released() {
 
 func (l *linter) service(s *service) {
 	if len(s.selector) == 0 {
-		return // its endpoints are somebody else's
+		return // another component manages its endpoints
 	}
 	selector := labels.SelectorFromSet(s.selector)
 	for _, w := range l.workloads {
-		same := cmp.Or(w.meta.GetNamespace(), "default") == cmp.Or(s.meta.GetNamespace(), "default")
-		if same && (selector.Matches(labels.Set(w.template.Labels)) || unknown(selector.String())) {
+		if sameNamespace(&w.meta, &s.meta) && (selector.Matches(labels.Set(w.template.Labels)) || unknown(selector.String())) {
 			return
 		}
 	}
+	if i := slices.IndexFunc(l.opaque, func(o *object) bool { return sameNamespace(&o.meta, &s.meta) }); i >= 0 {
+		l.find(NotChecked, &s.object, "spec.selector", "whether the selector %s fits Pods: %s may create them", selector, l.opaque[i].title()).Fix = ""
+		return
+	}
 	l.find("service-selects-nothing", &s.object, "spec.selector", "the selector %s fits no Pods of the workloads here, so the Service has no endpoints", selector)
+}
+
+func sameNamespace(a, b *metav1.ObjectMeta) bool {
+	return cmp.Or(a.Namespace, metav1.NamespaceDefault) == cmp.Or(b.Namespace, metav1.NamespaceDefault)
+}
+
+// withoutQuery returns a URL without its query and fragment.
+func withoutQuery(u string) string {
+	if i := strings.IndexAny(u, "?#"); i >= 0 {
+		return u[:i]
+	}
+	return u
 }

@@ -26,6 +26,9 @@ func (s *commands) annotate(c *cli.Context, list []report.Annotation) error {
 func annotationsOf(findings []lint.Finding) []report.Annotation {
 	var list []report.Annotation
 	for _, f := range findings {
+		if f.Level == lint.Info {
+			continue
+		}
 		message := f.Message
 		for _, more := range []string{f.Fix, f.Excerpt} {
 			if more != "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 	"github.com/koupleless/koupsandbox/sandbox/why"
@@ -21,29 +22,33 @@ import (
 func (s *commands) scenarioLint() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "say what is wrong with scenarios, and with Kubernetes manifests of modules",
+		Usage:     "check scenarios, and Kubernetes manifests of modules",
 		ArgsUsage: "PATH...",
-		Description: `A PATH is a file, a folder with everything below it, or - for what comes in.
+		Description: `A PATH is a file, a directory with everything below it, or - for the standard input.
 With --live the manifests are compared with a sandbox or, with --context or --kubeconfig, with any
-cluster in which this module controller runs. It only reads.
-Exit status: 1 when there is an error; warnings alone leave it 0. What a rule means:
-koupsandbox scenario explain RULE`,
+cluster that runs this module controller. Lint is read-only.
+Exit status: 1 if there is an error, 2 if there is nothing to check. Warnings do not change it, and
+neither do parts that were not checked: these are on the standard error, and in the JSON
+output findings of the level info. Explain a rule with: koupsandbox scenario explain RULE
+Examples:
+  koupsandbox scenario lint --env dev deploy/
+  helm template CHART | koupsandbox scenario lint -o json -`,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "`ENV` that the modules are for", DefaultText: "any, and that is said"},
-			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and say why what is there already is not Ready"},
+			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules", DefaultText: "any, and the output names those that are tolerated"},
+			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and explain why existing objects are not Ready"},
 			annotate(),
 			output(formatJSON, formatYAML),
 		}, theCluster("of objects that name none")...),
-		Action: taking(1, -1, "files and folders, or -", s.lint),
+		Action: taking(1, -1, "files and directories, or -", s.lint),
 	}
 }
 
 func (s *commands) lint(c *cli.Context, paths []string) error {
-	var findings []lint.Finding
 	scenarios, manifests, err := s.inputs(paths)
 	if err != nil {
 		return err
 	}
+	findings := []lint.Finding{} // JSON has [] for no findings
 	if len(scenarios) > 0 {
 		_, err := source.Load(scenarios, source.Options{})
 		findings = append(findings, asFindings(err)...)
@@ -52,27 +57,59 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	if err := s.live(c, &o, len(manifests)); err != nil {
 		return err
 	}
-	findings = append(findings, lint.Lint(manifests, o)...)
-	err = s.show(c, slices.Concat([]lint.Finding{}, findings), func(bool) {
-		for _, f := range findings {
-			say(s.Out, "%s\n", f)
-		}
-		if envs := lint.Environments(manifests); o.Env == "" && o.Live == nil && len(envs) > 0 {
-			say(s.Err, "not checked: whether %s is the environment that is meant; say which, with --env\n", strings.Join(envs, ", "))
-		}
-	})
-	if err = errors.Join(err, s.annotate(c, annotationsOf(findings))); err != nil {
+	report := lint.Lint(manifests, o)
+	report.Findings = append(findings, report.Findings...)
+	err = s.show(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
+	if err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings))); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Level == lint.Error }) {
+	switch {
+	case report.Failed():
 		return errFailed
+	case len(scenarios) == 0 && report.Workloads == 0:
+		return usageError{fmt.Errorf("nothing to check: %s", nothingIn(paths, report.Objects))}
 	}
 	return nil
 }
 
+// printLint prints the findings to the standard output, and what was not checked to the standard error.
+func (s *commands) printLint(report lint.Report, manifests bool) {
+	for _, f := range report.Findings {
+		if f.Level != lint.Info {
+			say(s.Out, "%s\n", f)
+			continue
+		}
+		text := f.Message
+		if f.Object != "" {
+			text = f.Object + ": " + text
+		}
+		if f.Fix != "" {
+			text += "; " + f.Fix
+		}
+		say(s.Err, "not checked: %s\n", text)
+	}
+	if manifests && report.Workloads > 0 && report.Modules == 0 {
+		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
+			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
+	}
+}
+
+// nothingIn describes inputs without a scenario and without a workload.
+func nothingIn(paths, objects []string) string {
+	const shown = 5
+	where := strings.Join(paths, ", ")
+	switch {
+	case len(objects) == 0:
+		return "there is no Kubernetes object in " + where
+	case len(objects) > shown:
+		objects = append(objects[:shown:shown], fmt.Sprintf("and %d more", len(objects)-shown))
+	}
+	return fmt.Sprintf("there is no scenario and no Pod template in %s, only %s", where, strings.Join(objects, ", "))
+}
+
 const liveFlag = "live"
 
-// live has the options ask a cluster, if that is wanted.
+// live sets the cluster of the options with --live.
 func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
@@ -83,7 +120,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 		return nil
 	}
 	if manifests == 0 {
-		return usageError{fmt.Errorf("--%s compares manifests with a cluster, and here are only scenarios", liveFlag)}
+		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios", liveFlag)}
 	}
 	client, namespace, err := s.cluster(c)
 	if err != nil {
@@ -103,7 +140,7 @@ func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	return nil
 }
 
-// asFindings turns the mistakes of scenarios into findings.
+// asFindings converts the problems of scenarios to findings.
 func asFindings(err error) []lint.Finding {
 	var problems source.Problems
 	errors.As(err, &problems)
@@ -121,18 +158,18 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 		switch {
 		case source.IsScenario(text) && path != "-":
 			scenarios = append(scenarios, path)
-		case named || !strings.Contains(string(text), "${{"): // one with expressions is checked with the scenario that applies it
-			manifests = append(manifests, lint.Input{Name: path, Text: text})
+		case named || !strings.Contains(string(text), "${{"): // a file with expressions is checked with the scenario that applies it
+			manifests = append(manifests, lint.Input{Name: path, Text: text, Found: !named})
 		}
 	}
 	for _, path := range paths {
 		if path == "-" {
 			if s.In == nil {
-				return nil, nil, usageError{fmt.Errorf("nothing comes in for -")}
+				return nil, nil, usageError{fmt.Errorf("nothing to check: the standard input is not available for -")}
 			}
 			text, err := io.ReadAll(s.In)
 			if err != nil {
-				return nil, nil, fmt.Errorf("reading what comes in: %w", err)
+				return nil, nil, fmt.Errorf("reading the standard input: %w", err)
 			}
 			add(path, text, true)
 			continue
@@ -156,7 +193,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 		}
 	}
 	if len(scenarios)+len(manifests) == 0 {
-		return nil, nil, usageError{fmt.Errorf("there is neither a scenario nor a manifest in %s", strings.Join(paths, ", "))}
+		return nil, nil, usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a manifest in %s", strings.Join(paths, ", "))}
 	}
 	return scenarios, manifests, nil
 }

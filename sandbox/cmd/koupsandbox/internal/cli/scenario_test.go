@@ -136,7 +136,7 @@ func TestScenarioMistakes(t *testing.T) {
 		{[]string{"run", "--from-step", "updat", "HOME/s.yaml"}, `koupsandbox: no scenario has a step "updat"; there are: install, apply Service/biz1, ` +
 			"wait for rollout of Deployment/biz1, start traffic, update, wait for rollout of Deployment/biz1 (2), every base serves the new version, stop traffic"},
 		{[]string{"new", "No"}, `koupsandbox: the name "No" must be a DNS label: at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends`},
-		{[]string{"lint", "-"}, "koupsandbox: nothing comes in for -"},
+		{[]string{"lint", "-"}, "koupsandbox: nothing to check: the standard input is not available for -"},
 		{[]string{"lint", "HOME/none.yaml"}, "koupsandbox: reading manifests: lstat HOME/none.yaml: no such file or directory"},
 	} {
 		want := tc.err + see("scenario "+tc.args[0])
@@ -185,6 +185,40 @@ spec:
 	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
 	if r.Code != 1 || !strings.Contains(r.Out, `"rule": "component-missing"`) || !strings.Contains(r.Out, `"line": 3`) {
 		t.Errorf("as JSON: %+v", r)
+	}
+	if diff := cmp.Diff(result{0, "[]\n", ""}, run(t, home, "scenario", "lint", "-o", "json", "--env", "test", "HOME/named.yaml")); diff != "" {
+		t.Errorf("as JSON, without findings (-want +got):\n%s", diff)
+	}
+}
+
+// Lint reports what it did not check, and fails if there is nothing to check.
+func TestLintNothing(t *testing.T) {
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
+	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: {workloadRef: {name: r}}\n"
+	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: n}\nspec: {containers: [{name: n, image: nginx}]}\n"
+	const noKind = "not checked: the document at line 1 is not a Kubernetes object: it has no kind\n"
+	const opaque = "not checked: Rollout/r: Rollout of argoproj.io/v1alpha1 has no Pod template that can be read here\n"
+	none := "no module workload found: none of 1 has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
+	for name, c := range map[string]struct {
+		text, err string
+		code      int
+	}{
+		"empty":                    {"", "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
+		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
+		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only ConfigMap/c" + see("scenario lint"), 2},
+		"a Service":                {service, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Service/s" + see("scenario lint"), 2},
+		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Rollout/r" + see("scenario lint"), 2},
+		"no module":                {nginx, none, 0},
+		"no module, and a Rollout": {nginx + "---\n" + rollout, opaque + none, 0},
+	} {
+		home := t.TempDir()
+		if err := os.WriteFile(filepath.Join(home, "f.yaml"), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(result{c.code, "", c.err}, run(t, home, "scenario", "lint", "HOME/f.yaml")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -28,12 +29,16 @@ const (
 func (s *commands) why() *cli.Command {
 	return &cli.Command{
 		Name:      "why",
-		Usage:     "say why a module Pod, a workload or a base is not Ready, and what to do",
+		Usage:     "explain why a module Pod, a workload or a base is not Ready, and what to do",
 		ArgsUsage: "TARGET",
-		Description: `A TARGET is a Pod, or pod/NAME, node/NAME, deployment/NAME, daemonset/NAME or statefulset/NAME;
-of node, NAME is also the host name or the identity of a base.
-It only reads. With --context or --kubeconfig it asks any cluster in which this module controller
-runs, and needs no sandbox; as a plugin of kubectl, kubectl-koup, it asks kubectl's. Exit status: 0 when there is an answer, whatever it is.`,
+		Description: `A TARGET is a Pod, or pod/NAME, node/NAME, deployment/NAME, daemonset/NAME or statefulset/NAME.
+The NAME of a node is also the host name or the identity of a base.
+The command is read-only. Use --context or --kubeconfig to query any cluster that runs this module
+controller, without a sandbox. The kubectl plugin, kubectl-koup, queries the cluster of kubectl.
+Credentials in URLs are replaced by ***. Exit status: 0 if there is an answer.
+Examples:
+  koupsandbox why biz1
+  koupsandbox why --context prod -n shop deployment/stock`,
 		Flags:  append(theCluster("of the target"), output(formatJSON)),
 		Action: taking(1, 1, "a Pod, or KIND/NAME", s.explainWhy),
 	}
@@ -142,15 +147,23 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	return cmp.Or(namespace, "default"), nil
 }
 
+// fullStop ends a sentence that does not end with a question mark.
+func fullStop(sentence string) string {
+	if strings.HasSuffix(sentence, "?") {
+		return sentence
+	}
+	return sentence + "."
+}
+
 // tellWhy prints the cause in one line, what to do in the next, and then what was looked at.
 func (s *commands) tellWhy(a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	say(s.Out, "%s %s.\n", mark, plain.Text(a.Cause))
+	say(s.Out, "%s %s\n", mark, fullStop(plain.Text(a.Cause)))
 	if a.Advice != "" {
-		say(s.Out, "→ %s.\n", plain.Text(a.Advice))
+		say(s.Out, "→ %s\n", fullStop(plain.Text(a.Advice)))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {

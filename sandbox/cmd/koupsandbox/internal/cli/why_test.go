@@ -53,7 +53,7 @@ func apiServer(t *testing.T) string {
 func TestWhy(t *testing.T) {
 	file := apiServer(t)
 	r := run(t, t.TempDir(), "why", "biz1", "--kubeconfig", file)
-	want := result{0, `✗ the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so no module controller looks after it.
+	want := result{0, `✗ the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so the module controller ignores it.
 → label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module.
 
 ModuleLabelMissing of pod/biz1
@@ -103,7 +103,7 @@ func TestLintLive(t *testing.T) {
 	}
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
 	want := result{1, manifest + `:1: Pod/biz1: error: there are no bases, and no module controller runs that would make Nodes of them; start the module controller; in a sandbox: koupsandbox component start module-controller [live-nowhere]
-` + manifest + `:1: Pod/biz1: warning: it is there already, and not Ready: the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so no module controller looks after it; label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module [live-unready]
+` + manifest + `:1: Pod/biz1: warning: it exists in the cluster, and is not Ready: the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so the module controller ignores it; label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module [live-unready]
 `, ""}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("with one (-want +got):\n%s", diff)
@@ -124,7 +124,7 @@ func TestLintLive(t *testing.T) {
 	}
 	write("apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Scenario\n")
 	r = run(t, t.TempDir(), "scenario", "lint", "--live", "--kubeconfig", file, manifest)
-	if r.Code != 2 || !strings.Contains(r.Err, "here are only scenarios") {
+	if r.Code != 2 || !strings.Contains(r.Err, "the inputs are only scenarios") {
 		t.Errorf("of scenarios alone: %+v", r)
 	}
 }

@@ -1,0 +1,88 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+)
+
+// unread replaces a value that a finding has reported. It looks like an expression of a scenario, so
+// the other rules skip it.
+const unread = "${{ }}"
+
+// placeholder matches text that somebody or a template engine should have replaced: {version},
+// ${VERSION}, {{ .Values.version }}, <version>, TO_BE_IMPLEMENTED. It does not match $(VERSION), which
+// Kubernetes expands.
+var placeholder = regexp.MustCompile(`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
+
+var (
+	// freeText are fields whose text has no meaning for Lint.
+	freeText = []string{"annotations", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
+	// stringMaps are fields whose values are strings by any key.
+	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
+	// scalars are fields in which people write placeholders that YAML reads as an object: {version}.
+	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port", "targetPort", "containerPort"}
+)
+
+// literal reports placeholders, and values without quotes that YAML does not read as the string that
+// the API requires. It returns the value of the field at a path with unread in the places of both.
+func (l *linter) literal(o *object, at string, value any) any {
+	switch value := value.(type) {
+	case string:
+		if placeholder.MatchString(value) && !unknown(value) {
+			l.find("placeholder", o, at, "%s is %s, a placeholder that nothing has replaced", at, value)
+			return unread
+		}
+	case []any:
+		for i, item := range value {
+			value[i] = l.literal(o, fmt.Sprintf("%s[%d]", at, i), item)
+		}
+	case map[string]any:
+		for _, key := range sortedKeys(value) {
+			value[key] = l.field(o, at, key, value)
+		}
+	}
+	return value
+}
+
+// field returns the value of one field of an object, as literal does.
+func (l *linter) field(o *object, at, key string, of map[string]any) any {
+	parent := at[strings.LastIndexByte(at, '.')+1:]
+	value, path := of[key], at+member(key)
+	text := slices.Contains(stringMaps, parent) || key == "value" && strings.HasPrefix(parent, "env[")
+	inner, isObject := value.(map[string]any)
+	switch value.(type) {
+	case int64, float64, bool:
+		full := strings.TrimPrefix(o.root+"."+path, ".")
+		known := slices.ContainsFunc(l.reported, func(p strictyaml.Problem) bool { return p.Field == full })
+		if text && !known {
+			l.find("shape", o, path, "%s is the %s %v for YAML, and the API takes only strings there", path, describe(value), value).Fix = "put the value in quotes"
+		}
+		if text {
+			return unread
+		}
+	}
+	switch {
+	case isObject && len(inner) == 1 && (text || slices.Contains(scalars, key)):
+		for name, nothing := range inner {
+			if nothing == nil {
+				l.find("placeholder", o, path, "%s is {%s}, a placeholder that nothing has replaced", path, name)
+				return unread
+			}
+		}
+	case slices.Contains(freeText, key), key == "value" && of["name"] != labels.VersionEnv && strings.HasPrefix(parent, "env["):
+		return value
+	}
+	return l.literal(o, path, value)
+}
+
+func describe(value any) string {
+	if _, is := value.(bool); is {
+		return "boolean"
+	}
+	return "number"
+}

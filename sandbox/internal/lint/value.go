@@ -1,0 +1,78 @@
+package lint
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// metadata checks the namespace of a template and the claims of a StatefulSet.
+func (l *linter) metadata(w *workload) {
+	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
+		l.find("template-namespace", &w.object, w.in("metadata.namespace"), "metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)
+	}
+	if s, is := w.typed.(*appsv1.StatefulSet); is && len(s.Spec.VolumeClaimTemplates) > 0 {
+		claim := s.Spec.VolumeClaimTemplates[0].Name
+		l.find("claims", &w.object, "spec.volumeClaimTemplates", "Pod %s-0 stays Pending until its claim %s-%[1]s-0 is bound to a volume, which a module cannot use", w.meta.Name, claim)
+	}
+}
+
+// labelValues checks labels and the label values that select Nodes and Pods.
+func (l *linter) labelValues(w *workload) {
+	check := func(at, key, value string) {
+		if unknown(value) || len(validation.IsValidLabelValue(value)) == 0 {
+			return
+		}
+		hint := ""
+		if key == labels.BaseVersion || key == labels.OlderBaseVersion {
+			hint = "; the Node of a base of that version has another value, which the controller derives from it: kubectl get nodes -L " + key
+		}
+		l.find("label-value", &w.object, at, "%s: %s is not a valid label value, so the API server refuses the %s%s", key, value, w.kind, hint)
+	}
+	all := func(at string, values map[string]string) {
+		for _, key := range sortedKeys(values) {
+			check(at+member(key), key, values[key])
+		}
+	}
+	if w.at != "" {
+		all("metadata.labels", w.meta.Labels)
+	}
+	all(w.in("metadata.labels"), w.template.Labels)
+	if w.selector != nil {
+		all("spec.selector.matchLabels", w.selector.MatchLabels)
+	}
+	all(w.in("spec.nodeSelector"), w.template.Spec.NodeSelector)
+	for at, e := range w.expressions() {
+		for i, value := range e.Values {
+			if e.Operator == corev1.NodeSelectorOpIn || e.Operator == corev1.NodeSelectorOpNotIn {
+				check(fmt.Sprintf("%s.values[%d]", at, i), e.Key, value)
+			}
+		}
+	}
+}
+
+// secrets are names of query parameters that hold credentials, in lower case.
+var secrets = []string{"signature", "sig", "token", "password", "passwd", "secret", "credential", "accesskey", "api_key", "apikey"}
+
+// credentials reports a password or a signature in the URL of a jar.
+func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
+	found := ""
+	if _, set := u.User.Password(); set {
+		found = "a password"
+	}
+	for _, name := range sortedKeys(u.Query()) {
+		if found == "" && slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(strings.ToLower(name), s) }) {
+			found = "the parameter " + name
+		}
+	}
+	if found != "" {
+		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has credentials, %s: everybody who may read Pods can read them", c.Name, found)
+	}
+}

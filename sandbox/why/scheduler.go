@@ -1,0 +1,214 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// retriedWithin is how soon the scheduler tries a Pod again after a change that concerns it: its
+// longest backoff, and some seconds more.
+const retriedWithin = 15 * time.Second
+
+// schedulerRules are for a Pod that a base fits by labels, taints, state and room, but for which the
+// scheduler gives another reason. The patterns match the texts of its plugins
+// (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
+var schedulerRules = []rule{
+	{ClaimMissing, schedulerSays(`persistentvolumeclaim "([^"]*)" not found`, func(v *view, match []string) *finding {
+		return &finding{cause: fmt.Sprintf("the persistent volume claim %s of the Pod does not exist", match[1]), advice: withoutClaims(v) + ", or create the claim"}
+	})},
+	{ClaimUnbound, schedulerSays(`unbound immediate PersistentVolumeClaims`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("a persistent volume claim of the Pod (%s) is not bound to a volume", strings.Join(claims(v.Pod), ", ")),
+			advice: withoutClaims(v) + ", or bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
+	})},
+	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
+		return &finding{cause: "no base can have a volume of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
+	})},
+	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, topologySpread)},
+	{PodAffinity, schedulerSays(`didn't match pod affinity rules`, func(v *view, _ []string) *finding {
+		return &finding{cause: "no base that fits otherwise has a Pod that the required Pod affinity selects" + v.terms(affinityTerms(v.Pod)),
+			advice: "correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity a preferred one"}
+	})},
+	{AntiAffinity, schedulerSays(`anti-affinity rules`, func(v *view, _ []string) *finding {
+		return &finding{cause: "every base that fits otherwise already has a Pod that an anti-affinity keeps apart from this one" + v.terms(antiAffinityTerms(v.Pod)),
+			advice: "add a base, or make the anti-affinity a preferred one; an update with maxSurge needs one base more than there are replicas"}
+	})},
+	{HostPortTaken, schedulerSays(`free ports`, func(*view, []string) *finding {
+		return &finding{cause: "every base that fits otherwise already has a Pod with the same hostPort", advice: "remove the hostPort, which has no effect for a module, or add a base"}
+	})},
+	{NoFreeResources, schedulerSays(`Too many pods`, func(v *view, _ []string) *finding {
+		return &finding{cause: "every base that fits otherwise already has its maximum number of Pods; the scheduler reports: " + v.refusal(), advice: "add a base, or remove modules"}
+	})},
+	{UnknownScheduler, unbound(unknownScheduler)},
+	{NotScheduledYet, unbound(notScheduledYet)},
+	{SchedulerRefuses, unbound(schedulerRefuses)},
+}
+
+// scheduler returns the scheduler's last word on the Pod.
+func (v *view) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
+
+// refusal returns the scheduler's last message, without its parts about preemption and resource claims.
+func (v *view) refusal() string {
+	message := v.scheduler().Message
+	for _, end := range []string{"preemption:", "no new claims to deallocate"} {
+		message, _, _ = strings.Cut(message, end)
+	}
+	return sentence(strings.TrimRight(message, " ,"))
+}
+
+// schedulerSays restricts a rule to a message of the scheduler.
+func schedulerSays(pattern string, find func(v *view, match []string) *finding) func(*view) *finding {
+	text := regexp.MustCompile(pattern)
+	return at(linkFits, func(v *view, _ *placement) *finding {
+		if match := text.FindStringSubmatch(v.refusal()); match != nil {
+			return find(v, match)
+		}
+		return nil
+	})
+}
+
+// claims returns the names of the Pod's claims.
+func claims(p *corev1.Pod) (names []string) {
+	for _, v := range p.Spec.Volumes {
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		case v.Ephemeral != nil:
+			names = append(names, p.Name+"-"+v.Name)
+		}
+	}
+	return names
+}
+
+// withoutClaims is the advice for a module with claims.
+func withoutClaims(v *view) string {
+	if name, is := ownerOf(v.Pod, "StatefulSet"); is {
+		return fmt.Sprintf("a module uses no volumes: remove the claims from StatefulSet %s; Kubernetes refuses to change volumeClaimTemplates, so delete and create the StatefulSet again", name)
+	}
+	return "a module uses no volumes: remove the claims from the volumes of the Pod or its template"
+}
+
+// ownerOf returns the name of the Pod's controller if it is of a kind.
+func ownerOf(p *corev1.Pod, kind string) (string, bool) {
+	for _, o := range p.OwnerReferences {
+		if o.Controller != nil && *o.Controller && o.Kind == kind {
+			return o.Name, true
+		}
+	}
+	return "", false
+}
+
+func topologySpread(v *view, _ []string) *finding {
+	var all []string
+	for _, c := range v.Pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			all = append(all, fmt.Sprintf("maxSkew %d over %s", c.MaxSkew, c.TopologyKey))
+			if !slices.ContainsFunc(v.Bases, func(n corev1.Node) bool { return n.Labels[c.TopologyKey] != "" }) {
+				return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base has that label; the scheduler reports: %s", c.TopologyKey, v.refusal()),
+					advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
+			}
+		}
+	}
+	advice := "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base"
+	if cordonedBases := v.placed().inState(stateCordoned); len(cordonedBases) > 0 {
+		advice += "; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor: " + some(cordonedBases)
+	}
+	return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (%s); the scheduler reports: %s", strings.Join(all, ", "), v.refusal()), advice: advice}
+}
+
+// inState returns the names of the bases that are in a state.
+func (p *placement) inState(s state) (names []string) {
+	for _, d := range p.verdicts {
+		if d.link == linkState && d.state == s {
+			names = append(names, baseName(d.base))
+		}
+	}
+	return names
+}
+
+func affinityTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
+	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		return a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+func antiAffinityTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// terms formats the terms of a Pod affinity.
+func (v *view) terms(terms []corev1.PodAffinityTerm) string {
+	var all []string
+	for _, t := range terms {
+		all = append(all, fmt.Sprintf("%s over %s", selectorText(t.LabelSelector), t.TopologyKey))
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(all, "; ") + ")"
+}
+
+func unknownScheduler(v *view) *finding {
+	if name := v.Pod.Spec.SchedulerName; name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "" {
+		return &finding{cause: fmt.Sprintf("the scheduler %s has not tried to schedule the Pod", name),
+			advice: "remove schedulerName, or check that this scheduler runs"}
+	}
+	return nil
+}
+
+// notScheduledYet is for a Pod that the scheduler has not tried, or has not tried again since a base
+// changed that fits.
+func notScheduledYet(v *view) *finding {
+	p := v.placed()
+	if len(p.decisive) == 0 {
+		return nil
+	}
+	if v.scheduler().Type == "" && len(v.Pod.Spec.ResourceClaims) > 0 {
+		return &finding{cause: "the scheduler does not try to schedule the Pod before its resource claims exist", advice: "a module uses no devices: remove resourceClaims from the Pod or its template"}
+	}
+	if v.scheduler().Type == "" {
+		return &finding{cause: fmt.Sprintf("the scheduler has not tried to schedule the Pod for %s; %s fits", v.ago(v.Pod.CreationTimestamp.Time), baseName(p.decisive[0].base)),
+			advice: "check that kube-scheduler runs; in a sandbox: koupsandbox status"}
+	}
+	for _, d := range p.decisive {
+		if age := v.now.Sub(changed(d.base)); age < retriedWithin {
+			return &finding{cause: fmt.Sprintf("%s fits since a change %s ago, and the scheduler has not tried the Pod again; it last reported: %s", baseName(d.base), age.Round(time.Second), v.refusal()),
+				advice: "wait some seconds: the scheduler tries again after a change"}
+		}
+	}
+	return nil
+}
+
+// changed returns when a Node last changed in a way that can make a Pod fit: it was created, became
+// Ready, or kubectl changed its labels, taints or schedulability. Deleted Pods leave no trace.
+func changed(n *corev1.Node) time.Time {
+	last := n.CreationTimestamp.Time
+	if t := nodeCondition(n, corev1.NodeReady).LastTransitionTime.Time; t.After(last) {
+		last = t
+	}
+	for _, m := range n.ManagedFields {
+		if strings.HasPrefix(m.Manager, "kubectl") && m.Subresource == "" && m.Time != nil && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last
+}
+
+// schedulerRefuses quotes the scheduler where the comparison with the bases finds no reason.
+func schedulerRefuses(v *view) *finding {
+	p := v.placed()
+	if len(p.decisive) == 0 {
+		return nil
+	}
+	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and room of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
+		advice: "act on the reasons of the scheduler; if something changed a moment ago, ask again"}
+}
