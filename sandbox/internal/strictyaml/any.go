@@ -97,8 +97,8 @@ func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// member writes the path of a field of a free-form object.
-func member(path, key string) string {
+// Member returns the path of a field of an object of any shape.
+func Member(path, key string) string {
 	if simple.MatchString(key) {
 		return join(path, key)
 	}

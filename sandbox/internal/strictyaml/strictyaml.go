@@ -79,8 +79,8 @@ type Options struct {
 	// Expression tells whether a string will be replaced before the last decoding; it then fits a
 	// field of any type. Default: no string does.
 	Expression func(text string) bool
-	// Partial ignores fields that the type does not have, and types that cannot be read from YAML.
-	// Default: false, they are problems.
+	// Partial reports only values that do not fit their fields. It ignores fields that the type does not
+	// have or that are given twice, and types that cannot be read from YAML. Default: false.
 	Partial bool
 }
 
@@ -180,7 +180,9 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if line, twice := first[key.Value]; twice {
+		if line, twice := first[key.Value]; twice && w.options.Partial {
+			continue
+		} else if twice {
 			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
 			continue
 		}
@@ -231,7 +233,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 	}
 	place := index
 	if v.Type().Elem().Kind() == reflect.Interface { // part of a free-form object
-		place = member
+		place = Member
 	}
 	w.keys(n, path, "a mapping", place, func(key, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
