@@ -106,8 +106,9 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.catchUpLast(last))
 		e.must(e.faults())
 		e.must(e.releases(last))
+		e.must(astray(e.world.Events()))
 	}
-	e.verdicts(end)
+	e.verdicts(last, end)
 	e.evidence(last)
 	return e.finish(last)
 }
