@@ -37,6 +37,9 @@ func (e *execution) cleanUp(ctx context.Context) string {
 		e.end()
 		return join(errs, e.left())
 	}
+	if e.stage != nil {
+		errs = append(errs, e.stage.RemoveClusterScoped(ctx))
+	}
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
 	errs = append(errs, ignoreUnknown(err))
@@ -55,8 +58,14 @@ func (e *execution) cleanUp(ctx context.Context) string {
 
 // left says what a run that is kept has left, and how to remove it.
 func (e *execution) left() string {
-	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
+	text := fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
 		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
+	if e.stage != nil {
+		if names := e.stage.ClusterScoped(); len(names) > 0 {
+			text += "\nkept: " + strings.Join(names, ", ") + ", which kubectl delete namespace does not remove"
+		}
+	}
+	return text
 }
 
 // end ends the watches of the run.
@@ -69,8 +78,11 @@ func (e *execution) end() {
 // their bases go next, and nobody is to try an uninstall on a base that is gone.
 func (e *execution) removePods(ctx context.Context) error {
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
-	apps, core := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1()
+	apps, core, batch := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1(), e.r.kube.Typed.BatchV1()
 	return errors.Join(
+		batch.CronJobs(e.in.name).DeleteCollection(ctx, now, all),
+		batch.Jobs(e.in.name).DeleteCollection(ctx, now, all),
+		core.ReplicationControllers(e.in.name).DeleteCollection(ctx, now, all),
 		apps.Deployments(e.in.name).DeleteCollection(ctx, now, all),
 		apps.DaemonSets(e.in.name).DeleteCollection(ctx, now, all),
 		apps.StatefulSets(e.in.name).DeleteCollection(ctx, now, all),

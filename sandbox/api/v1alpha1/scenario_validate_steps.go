@@ -146,26 +146,38 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 	case a.File != "" && path.IsAbs(a.File):
 		v.invalid(at.Child("file"), a.File, "must be relative to the scenario, so that it is found on every machine")
 	case a.File == "":
-		v.errs = append(v.errs, ObjectProblems(a.Resource, at.Child("resource"))...)
+		v.errs = append(v.errs, ObjectProblems(a.Resource.Unstructured().Object, at.Child("resource"))...)
 		if len(a.Vars) > 0 {
 			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
 		}
 	}
 }
 
-// ObjectProblems says what every object must have and this one has not: a type and a name.
-func ObjectProblems(o Object, at *field.Path) field.ErrorList {
+// ObjectProblems returns the problems of an object, or of the items of a List, that has no type or no name.
+func ObjectProblems(o map[string]any, at *field.Path) field.ErrorList {
 	errs := typeProblems(o, at)
+	if items, isList := o["items"].([]any); isList {
+		for i, item := range items {
+			if object, isObject := item.(map[string]any); isObject {
+				errs = append(errs, ObjectProblems(object, at.Child("items").Index(i))...)
+			}
+		}
+		return errs
+	}
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	generate, _ := metadata["generateName"].(string)
-	if name == "" && generate == "" {
+	switch {
+	case name == "" && generate != "":
+		errs = append(errs, field.Required(at.Child("metadata", "name"),
+			"generateName is not supported, because steps refer to objects by name; give a fixed name, which is unique in the namespace of the run"))
+	case name == "":
 		errs = append(errs, field.Required(at.Child("metadata", "name"), "give the object a name"))
 	}
 	return errs
 }
 
-func typeProblems(o Object, at *field.Path) (errs field.ErrorList) {
+func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, _ := o[name].(string); text == "" {
 			errs = append(errs, field.Required(at.Child(name), "say which kind of object it is"))
@@ -176,7 +188,7 @@ func typeProblems(o Object, at *field.Path) (errs field.ErrorList) {
 
 // part checks that a part of an object says which one is meant.
 func (v *validator) part(o Object, at *field.Path) {
-	v.errs = append(v.errs, typeProblems(o, at)...)
+	v.errs = append(v.errs, typeProblems(o.Unstructured().Object, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	labels, _ := metadata["labels"].(map[string]any)
@@ -221,6 +233,9 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 	case !several:
 		v.need(at.Child("name"), r.Name, "say which object")
 	}
+	for _, key := range sorted(r.Labels) {
+		v.labelValue(at.Child("labels").Key(key), r.Labels[key])
+	}
 }
 
 // workload checks that a Ref is about what has revisions.
@@ -239,6 +254,9 @@ func (v *validator) replicas(n Any, at *field.Path) {
 			v.invalid(at, n, "must not be negative")
 		}
 	default:
+		if f, isFloat := n.(float64); isFloat && f >= 0 && f == float64(int64(f)) {
+			return
+		}
 		if !unevaluated(n) {
 			v.invalid(at, n, "must be a whole number")
 		}

@@ -17,6 +17,26 @@ import (
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
+	rewritten   []Rewritten
+	nodes       map[string]*yaml.Node
+	source      *Source
+}
+
+// Rewritten returns the numbers and booleans in values of any type that print differently from their
+// texts, in the order of the file.
+func (d *Document) Rewritten() []Rewritten {
+	if d == nil {
+		return nil
+	}
+	return d.rewritten
+}
+
+// Source returns the part of the file that is the value of a field, or an empty Source.
+func (d *Document) Source(field string) *Source {
+	if d == nil || d.nodes[field] == nil {
+		return &Source{}
+	}
+	return &Source{name: d.source.name, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
 // Expressions are the strings of the file that Options.Expression took, in the order of the file.
@@ -59,6 +79,9 @@ type Options struct {
 	// Expression tells whether a string will be replaced before the last decoding; it then fits a
 	// field of any type. Default: no string does.
 	Expression func(text string) bool
+	// Partial reports only values that do not fit their fields. It ignores fields that the type does not
+	// have or that are given twice, and types that cannot be read from YAML. Default: false.
+	Partial bool
 }
 
 // Expression is a string that stands for a value that is not known yet.
@@ -83,7 +106,7 @@ func Decode(name string, data []byte, into any) (*Document, Problems) {
 
 // Decode reads the file into the struct that into points to, as Decode does.
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
-	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}}, options: o}
+	w := &walker{name: s.name, from: s.from, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
 	if s.root != nil {
 		w.value(s.root, reflect.ValueOf(into).Elem(), "")
 	}
@@ -92,6 +115,7 @@ func (s *Source) Decode(into any, o Options) (*Document, Problems) {
 
 type walker struct {
 	name     string
+	from     map[*yaml.Node]string // see Source
 	doc      *Document
 	options  Options
 	problems Problems
@@ -110,6 +134,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	if _, seen := w.doc.lines[path]; !seen {
 		w.doc.lines[path] = n.Line
 	}
+	w.doc.nodes[path] = n
 	if n.Tag == "!!null" {
 		return
 	}
@@ -133,6 +158,10 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Map:
 		w.dictionary(n, v, path)
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // base64
+			w.scalar(n, reflect.New(reflect.TypeFor[string]()).Elem(), path)
+			return
+		}
 		w.list(n, v, path)
 	case reflect.Interface:
 		w.any(n, v, path)
@@ -151,11 +180,9 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Tag == "!!merge" {
-			w.problem(key.Line, path, "<< is not read here: write the fields out")
+		if line, twice := first[key.Value]; twice && w.options.Partial {
 			continue
-		}
-		if line, twice := first[key.Value]; twice {
+		} else if twice {
 			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
 			continue
 		}
@@ -174,6 +201,9 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	collect(v, fields)
 	w.keys(n, path, "a mapping of fields", join, func(key, value *yaml.Node) {
 		field, known := fields[key.Value]
+		if !known && w.options.Partial {
+			return
+		}
 		if !known {
 			names := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
@@ -203,7 +233,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 	}
 	place := index
 	if v.Type().Elem().Kind() == reflect.Interface { // part of a free-form object
-		place = member
+		place = Member
 	}
 	w.keys(n, path, "a mapping", place, func(key, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
@@ -256,15 +286,32 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Float64:
 		tags, what = []string{"!!float", "!!int"}, "a number"
 	default:
-		w.problem(n.Line, path, "cannot be read from YAML")
+		if !w.options.Partial {
+			w.problem(n.Line, path, "cannot be read from YAML")
+		}
 		return
+	}
+	if n.Tag == "!!float" && v.CanInt() {
+		var f float64
+		if n.Decode(&f) == nil && f == float64(int64(f)) && !v.OverflowInt(int64(f)) { // 1.0 and 1e3 are whole numbers
+			v.SetInt(int64(f))
+			return
+		}
 	}
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
 		hint := ""
-		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
+		switch text, computed := w.from[n]; {
+		case v.Kind() != reflect.String || n.Kind != yaml.ScalarNode:
+		case computed:
+			hint = fmt.Sprintf(", the value of %s: give it in quotes where it is defined, or write ${{ string(…) }} here", strings.TrimSpace(text))
+		default:
 			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
 		}
 		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n), hint)
+		return
+	}
+	if v.Kind() == reflect.Bool {
+		v.SetBool(isTrue(n))
 		return
 	}
 	if err := n.Decode(v.Addr().Interface()); err != nil {
@@ -282,6 +329,8 @@ func describe(n *yaml.Node) string {
 		return strconv.Quote(n.Value)
 	case n.Tag == "!!int", n.Tag == "!!float":
 		return "the number " + n.Value
+	case n.Tag == "!!bool":
+		return "the boolean " + n.Value
 	default:
 		return n.Value
 	}

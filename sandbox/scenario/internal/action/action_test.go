@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
@@ -214,6 +215,37 @@ func TestApplyReadsFiles(t *testing.T) {
 	want := apitest.Object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stock}, data: {version: 1.0.0}}`)
 	if diff := cmp.Diff(want.Object, objects[0].Object); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
+	}
+}
+
+// An apply refuses objects outside the run, before it writes any.
+func TestApplyOutsideTheRun(t *testing.T) {
+	r := newRig(t)
+	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c belongs to namespace default")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared is cluster-scoped")
+	for _, a := range r.dynamic.Actions() {
+		if a.GetVerb() == "patch" {
+			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
+		}
+	}
+}
+
+// The cluster-scoped objects of a run are deleted at its end, and no others.
+func TestRemoveClusterScoped(t *testing.T) {
+	r := newRig(t)
+	const own, gone = `{apiVersion: v1, kind: Node, metadata: {name: run-x-a}}`, `{apiVersion: v1, kind: Node, metadata: {name: run-x-gone}}`
+	r.create(observe.Nodes, own)
+	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: other}}`)
+	r.clusterScoped = []*unstructured.Unstructured{apitest.Object(t, own), apitest.Object(t, own), apitest.Object(t, gone)}
+	if diff := cmp.Diff([]string{"Node run-x-a", "Node run-x-gone"}, r.ClusterScoped()); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	if err := r.RemoveClusterScoped(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := r.dynamic.Resource(observe.Nodes).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].GetName() != "other" {
+		t.Errorf("left %v, error %v", left, err)
 	}
 }
 

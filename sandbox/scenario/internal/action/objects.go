@@ -1,12 +1,9 @@
 package action
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
@@ -142,6 +139,11 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 			continue
 		}
 		s.released(began, before, written, a.Release)
+		if !k.Namespaced {
+			s.mu.Lock()
+			s.clusterScoped = append(s.clusterScoped, written)
+			s.mu.Unlock()
+		}
 		if err := s.o.World.Seen(ctx, s.subject(k, written.GetNamespace()), written); err != nil {
 			return "", err
 		}
@@ -167,20 +169,15 @@ func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
 	}
+	sources, problems := strictyaml.ParseAll(a.File, text)
 	var objects []*unstructured.Unstructured
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
+	for _, source := range sources {
 		var content any
-		if err == nil {
-			err = utilyaml.Unmarshal(document, &content)
+		_, more := source.Decode(&content, strictyaml.Options{})
+		if problems = append(problems, more...); len(problems) > 0 {
+			break
 		}
-		if err == nil {
-			content, err = env.Expand(content, known)
-		}
+		content, err := env.Expand(content, known)
 		var found []*unstructured.Unstructured
 		if err == nil {
 			found, err = kube.Objects(match.Plain(content))
@@ -190,6 +187,7 @@ func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error
 		}
 		objects = append(objects, found...)
 	}
+	return objects, problems.Err()
 }
 
 // fileEnv knows the variables of a file beside those of the scenario.
@@ -314,6 +312,38 @@ func (s *Stage) untilGone(ctx context.Context, subject observe.Subject, leaving 
 		return len(left) == 0, nil
 	})
 	return ended(ctx, err, func() *Failure { return fail("still there: %s", strings.Join(left, ", ")) })
+}
+
+// ClusterScoped returns the names of the cluster-scoped objects that the run has created and not deleted, as
+// KIND NAME.
+func (s *Stage) ClusterScoped() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, o := range s.clusterScoped {
+		if name := o.GetKind() + " " + o.GetName(); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// RemoveClusterScoped deletes the cluster-scoped objects of the run, which do not go with its namespace.
+func (s *Stage) RemoveClusterScoped(ctx context.Context) error {
+	s.mu.Lock()
+	all := slices.Clone(s.clusterScoped)
+	s.mu.Unlock()
+	var errs []error
+	for _, o := range slices.Backward(all) {
+		k, err := s.o.Kube.Kind(o.GetAPIVersion(), o.GetKind())
+		if err == nil {
+			err = s.o.Kube.Delete(ctx, k, o, nil)
+		}
+		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // References are the kinds that an action names, so that they can be followed from the beginning of

@@ -86,18 +86,25 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// The Pods of a run are kept on its bases, whichever kind of object makes them.
 func TestBind(t *testing.T) {
+	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [{name: x}]", "}"
+	const older = "metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {containers: [{name: x}]"
+	const bound = ", nodeSelector: {base.koupleless.io/cluster-name: g}}"
 	tests := []struct{ name, object, want string }{
-		{"a module Pod", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
-		{"a template, by the other key", `{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {}}}}`,
-			`{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/cluster-name: g}}}}}`},
-		{"one base", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"one base, by its whole host name", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {}}}}`, ""},
-		{"no Pod", `{kind: Service, spec: {}}`, ""},
+		{"a module Pod", `{kind: Pod, ` + of + `, nodeSelector: {a: b}}}`, `{kind: Pod, ` + of + `, nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
+		{"one base", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
+			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"one base, by its whole host name", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
+			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"the bases of another run", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/cluster-name: h}}}`, `{kind: Pod, ` + of + bound + `}`},
+		{"a template, by the other key", `{kind: Deployment, spec: {template: {` + older + and + `}}}`, `{kind: Deployment, spec: {template: {` + older + bound + `}}}`},
+		{"a CronJob", `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + and + `}}}}}`, `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + bound + `}}}}}`},
+		{"a PodTemplate", `{kind: PodTemplate, template: {` + of + and + `}}`, `{kind: PodTemplate, template: {` + of + bound + `}}`},
+		{"a custom resource with several templates", `{kind: Set, spec: {subsets: [{template: {` + of + and + `}}, {template: {` + older + and + `}}]}}`,
+			`{kind: Set, spec: {subsets: [{template: {` + of + bound + `}}, {template: {` + older + bound + `}}]}}`},
+		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x}]}}}}`, ""},
+		{"a Service with the label", `{kind: Service, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {}}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -112,6 +119,30 @@ func TestBind(t *testing.T) {
 			}
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
 				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A run creates objects in its own namespace, and cluster-scoped ones only under names of its own.
+func TestOutside(t *testing.T) {
+	tests := []struct{ name, object, want string }{
+		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
+		{"its own", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run}}`, ""},
+		{"another", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run-2}}`,
+			"Pod x belongs to namespace run-2, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace"},
+		{"cluster-scoped", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}}`,
+			"PriorityClass high is cluster-scoped, so other runs would share it: begin its name with ${{ run.namespace }}-, and the run deletes it at its end"},
+		{"cluster-scoped, with a name of its own", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`, ""},
+		{"cluster-scoped, with a namespace", `{apiVersion: v1, kind: Namespace, metadata: {name: run-x, namespace: default}}`,
+			"Namespace run-x belongs to namespace default, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace"},
+		{"the namespaced kind of another group", `{apiVersion: example.com/v1, kind: PriorityClass, metadata: {name: high}}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := apitest.Object(t, tt.object)
+			if got := Outside(o, ClusterScoped(o.GroupVersionKind().GroupKind()), "run"); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
 	}
