@@ -107,12 +107,14 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
+	n := nodes.New(client, a.config.Spec.Env)
 	var s *running
 	f := fleet.New(fleet.Options{
 		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
 		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
 		Leaving: func() { s.flows.inside.leaving(a.life) },
+		Ended:   func(ctx context.Context, identities []string) error { return d.deleteNodes(ctx, n, identities) },
 		Logger:  d.log.With("component", fleetName),
 	})
 	listener, err := a.listen(atHome, "of the gateway")
@@ -121,7 +123,6 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	}
 	targets := &targets{ctx: a.life, fleet: f}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
-	n := nodes.New(client, a.config.Spec.Env)
 	s = &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
 		ways:  a.ways,

@@ -295,7 +295,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			t.Errorf("of the next 20 requests %d went to the base that leaves", n)
 		}
 	}
-	if _, err := pods.Remove(members[0].HostName); err != nil || !waited {
+	if _, err := pods.Remove(t.Context(), fleet.Selection{Names: []string{members[0].HostName}}); err != nil || !waited {
 		t.Errorf("removed with error %v, waited is %v", err, waited)
 	}
 }

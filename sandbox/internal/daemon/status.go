@@ -47,6 +47,11 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 			status.Problems = append(status.Problems, fmt.Sprintf("%s is %s: %s", c.Name, c.State, c.Reason))
 		}
 	}
+	if assembled {
+		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
+			status.Problems = append(status.Problems, count(left, "Ready Node")+" without a base: the controller has not noticed yet that the base was removed")
+		}
+	}
 	if bases && assembled {
 		status.Bases = s.describe(s.fleet.List())
 		var own, notReady int

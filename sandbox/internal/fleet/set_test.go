@@ -28,7 +28,7 @@ func TestGroupsAreApart(t *testing.T) {
 	web := fleet.Set{Group: "run-1", Name: "web", Spec: v1alpha1.BaseSet{Version: "3.1"}}
 	b.addSet(t, web, 2)
 	b.addSet(t, fleet.Set{Group: "run-2"}, 1)
-	if _, err := b.fleet.Remove("run-1-web-2"); err != nil {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"run-1-web-2"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.addSet(t, web, 1)
@@ -52,11 +52,11 @@ func TestGroupsAreApart(t *testing.T) {
 	if !ok || m.HostName != "run-1-web-3" {
 		t.Errorf("behind 198.18.0.5 is %v", m)
 	}
-	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(b.fleet.RemoveGroup("run-1"))); diff != "" {
+	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	if gone := b.fleet.RemoveYoungest(9); len(gone) != 2 {
-		t.Errorf("RemoveYoungest took %v", describe(gone))
+	if gone := remove(t, b, fleet.Selection{Youngest: 9}); len(gone) != 2 {
+		t.Errorf("removing the 9 youngest took %v", describe(gone))
 	}
 	if diff := cmp.Diff([]string{"run-2-base-1 base-1 base 1.0.0 mqtt 1"}, describe(b.fleet.List())); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -348,7 +348,7 @@ func TestWatch(t *testing.T) {
 	if _, err := web.Base.Inject(fault.Fault{Kind: fault.KindHang}); err != nil {
 		t.Fatal(err)
 	}
-	b.fleet.RemoveGroup("g")
+	remove(t, b, fleet.Selection{Group: "g"})
 	want := map[string][]string{
 		"g-old-1": {"shown started true running true connected true faults 1", "disconnected", "down", "gone"},
 		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
@@ -388,7 +388,7 @@ func TestWatchWhileBasesComeAndGo(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				b.fleet.RemoveGroup(group)
+				remove(t, b, fleet.Selection{Group: group})
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package nodes
 
 import (
+	stdcmp "cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -119,6 +122,25 @@ func TestEnded(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"vnode.b", "vnode.c"}, left); diff != "" {
 		t.Errorf("Nodes that are left (-want +got):\n%s", diff)
+	}
+}
+
+// The deletion of the Node of a base that has ended is retried for some seconds, and then fails.
+func TestEndedWithoutAPI(t *testing.T) {
+	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
+		synctest.Test(t, func(t *testing.T) {
+			node := aNode(corev1.ConditionTrue)
+			node.Annotations = map[string]string{labels.Holder: "me"}
+			client := fake.NewClientset(node)
+			client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures--
+				return failures >= 0, nil, errors.New("the API server restarts")
+			})
+			err := New(client, "dev").Ended(t.Context(), []string{"a"})
+			if got := fmt.Sprint(errors.Join(err)); got != stdcmp.Or(want, "<nil>") {
+				t.Errorf("error %q, want %q", got, want)
+			}
+		})
 	}
 }
 
