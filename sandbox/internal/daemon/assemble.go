@@ -110,7 +110,8 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 	n := nodes.New(client, a.config.Spec.Env)
 	var s *running
 	f := fleet.New(fleet.Options{
-		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
+		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime,
+			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
 		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
 		Leaving: func() { s.flows.inside.leaving(a.life) },
@@ -122,7 +123,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	targets := &targets{ctx: a.life, fleet: f}
-	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
+	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Network: fleet.Network, External: n.TakesCommands, Logger: d.log.With("component", "gateway")})
 	s = &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
 		ways:  a.ways,

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,6 +77,7 @@ func TestSettingsOfASet(t *testing.T) {
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
 	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
 		BaseName: "shop", Version: "4", Tunnel: v1alpha1.TunnelHTTP, Activation: v1alpha1.ActivationDefault,
+		WebPort: 9090, WebModules: []v1alpha1.WebModule{{Name: "shop", ContextPath: "/s"}},
 		InstallTime: d(30), RequestTime: d(20), Metaspace: "128Mi", PerModule: "8Mi",
 		Modules: []string{"https://modules.example/carried-1.0-ark-biz.jar"},
 		Faults:  []v1alpha1.Object{{"kind": "clockSkew", "skew": "1h"}},
@@ -108,16 +111,18 @@ func TestSettingsOfASet(t *testing.T) {
 		t.Errorf("an install took %s", took)
 	}
 	install("biz1-2.0")
+	install("shop-1.0")
+	install("shop-2.0") // refused: a web module needs a context path of its own
 	s := m.Base.Status()
 	var modules []string
 	for _, biz := range s.Biz {
 		modules = append(modules, biz.Name+":"+biz.Version+" "+string(biz.State))
 	}
-	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED"}, modules); diff != "" {
+	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED", "shop:1.0 ACTIVATED"}, modules); diff != "" {
 		t.Errorf("modules (-want +got):\n%s", diff)
 	}
-	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 {
-		t.Errorf("metaspace: %+v", s.Metaspace)
+	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 || m.WebPort != "9090" {
+		t.Errorf("metaspace: %+v, web port %s", s.Metaspace, m.WebPort)
 	}
 	if faults := m.Base.Faults(); len(faults) != 1 || faults[0].Kind != fault.KindClockSkew {
 		t.Errorf("faults: %v", faults)
@@ -134,6 +139,31 @@ func TestSettingsOfASet(t *testing.T) {
 	_ = response.Body.Close()
 	if took := time.Since(begun); took < 20*time.Millisecond {
 		t.Errorf("a request took %s", took)
+	}
+}
+
+// Bases ask no host for jars, unless their set or the sandbox says so.
+func TestFetch(t *testing.T) {
+	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
+		{want: v1alpha1.FetchNever}, {own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
+		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable}, {own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
+	} {
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusNotFound) // the module is simulated then
+		}))
+		defer server.Close()
+		b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
+		m := b.addSet(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
+		awaitReady(m.Base)
+		if biz := m.Base.Status().Biz; len(biz) != 1 || asked.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
+			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, asked.Load(), biz)
+		}
+	}
+	b := newBench(t)
+	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}}, 1); !errors.Is(err, fleet.ErrInvalid) {
+		t.Errorf("error %v", err)
 	}
 }
 

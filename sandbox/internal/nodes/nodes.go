@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,8 @@ type nodeState struct {
 	name  string
 	ready bool
 	held  bool // by the bundled controller
+	// commands is host:port of the commands of a base with the tunnel http; empty = it has none.
+	commands string
 }
 
 // New returns a watch of the Nodes whose names may end with an environment. It follows nothing
@@ -94,6 +97,10 @@ func slim(o any) (any, error) {
 	if holder := node.Annotations[labels.Holder]; holder != "" {
 		slim.Annotations = map[string]string{labels.Holder: holder}
 	}
+	if port := node.Labels[labels.TunnelPort]; port != "" {
+		slim.Labels = map[string]string{labels.TunnelPort: port}
+		slim.Status.Addresses = node.Status.Addresses
+	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
 			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
@@ -113,6 +120,11 @@ func (n *Watch) set(o any) {
 		return
 	}
 	s := nodeState{name: node.Name, held: node.Annotations[labels.Holder] != ""}
+	for _, a := range node.Status.Addresses {
+		if port := node.Labels[labels.TunnelPort]; port != "" && a.Type == corev1.NodeInternalIP {
+			s.commands = net.JoinHostPort(a.Address, port)
+		}
+	}
 	for _, c := range node.Status.Conditions {
 		s.ready = s.ready || c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0
 	}
@@ -155,6 +167,18 @@ func (n *Watch) Of(identity string) (name string, ready bool) {
 	defer n.mu.Unlock()
 	s := n.ready[identity]
 	return s.name, s.ready
+}
+
+// TakesCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
+func (n *Watch) TakesCommands(addr string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.ready {
+		if s.commands != "" && s.commands == addr {
+			return true
+		}
+	}
+	return false
 }
 
 // Left returns the identities of those bases, of the given ones, whose Node is Ready. With held, it

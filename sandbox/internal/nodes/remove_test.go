@@ -125,6 +125,26 @@ func TestEnded(t *testing.T) {
 	}
 }
 
+// Only the Node of a base with the tunnel http names an address for commands.
+func TestTakesCommands(t *testing.T) {
+	n := New(fake.NewClientset(), "dev")
+	for name, port := range map[string]string{"a": "2238", "b": ""} {
+		node := aNode(corev1.ConditionTrue)
+		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+		slim, err := slim(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.set(slim)
+	}
+	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false, "": false, "127.0.0.1:": false} {
+		if got := n.TakesCommands(addr); got != want {
+			t.Errorf("TakesCommands(%q) is %t", addr, got)
+		}
+	}
+}
+
 // The deletion of the Node of a base that has ended is retried for some seconds, and then fails.
 func TestEndedWithoutAPI(t *testing.T) {
 	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
