@@ -98,9 +98,10 @@ type BaseSet struct {
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// WebPort is the port at a base's address on which its modules serve. Default: that of the sandbox.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535"`
-	// Fetch says which jars a base opens: never, available or always. Default: that of the sandbox.
+	// Fetch selects the jars that a base opens: never, available or always. Default: that of the sandbox.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always"`
-	// WebModules are the modules that are web applications. Default: none.
+	// WebModules are the modules that are web applications, each with name, version and contextPath. A base
+	// refuses a version whose context path another installed version has. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime and UninstallTime are how long a module takes to start and to stop, PullTime its
 	// download.

@@ -157,11 +157,13 @@ type Bases struct {
 	// WebPort is the port at a base's address on which its modules serve, as the targetPort of a Service
 	// names it.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
-	// Fetch says which jars a base opens: never, available or always. With available, a base opens
+	// Fetch selects the jars that a base opens: never, available or always. With available, a base opens
 	// file:// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation
 	// fails if there is no jar. The manifest then gives the module's name and version.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// WebModules are the modules that are web applications. Default: none.
+	// WebModules are the modules that are web applications, each with its name, its version (default: every
+	// version) and its contextPath (default: the name). A base refuses a version whose context path another
+	// installed version has. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// Runtime says what they run as: process, container or cluster.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster,default=process"`
@@ -177,7 +179,7 @@ type Bases struct {
 	AgentImage string `json:"agentImage,omitempty"`
 }
 
-// Fetch says which jars simulated bases open.
+// Fetch selects the jars that simulated bases open.
 type Fetch string
 
 // The values of Fetch.
@@ -187,8 +189,7 @@ const (
 	FetchAlways    Fetch = "always"
 )
 
-// WebModule is a module that is a web application: a base refuses a version of it while another
-// installed version has the same context path.
+// WebModule is a module that is a web application.
 type WebModule struct {
 	// Name is the name of the module.
 	Name string `json:"name" need:"name the module, as its container is named"`

@@ -23,6 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
@@ -249,7 +250,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	follow.Gives = []graph.Condition{runnerFollows}
 	name := "Starting module-controller"
 	if n := *controller.Replicas; n > 1 {
-		name = fmt.Sprintf("Starting %d module-controllers", n)
+		name = "Starting " + plain.Count(n, "module-controller")
 	}
 	return r, append(steps, follow,
 		graph.Step{Name: admit, Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{rightsGranted},
@@ -315,9 +316,9 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 	prepare := "" // in this process it takes no time
 	switch a.config.Spec.Bases.Runtime {
 	case v1alpha1.RuntimeContainer:
-		prepare = "Starting " + count(number, "container")
+		prepare = "Starting " + plain.Count(number, "container")
 	case v1alpha1.RuntimeCluster:
-		prepare = "Starting " + count(a.pods.Number(number), "Pod") + " of bases"
+		prepare = "Starting " + plain.Count(a.pods.Number(number), "Pod") + " of bases"
 	}
 	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
 		func(err error) { d.log.Error("a part of the sandbox ended", "part", "the fleet", "err", err) })
@@ -345,7 +346,7 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 				return nil
 			},
 		},
-		graph.Step{Name: "Connecting " + count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
+		graph.Step{Name: "Connecting " + plain.Count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
 			Run: func(ctx context.Context) error {
 				p := prepared
 				prepared = nil
@@ -366,7 +367,7 @@ func (d *Daemon) controllerChanged(name string, state supervise.State, message s
 }
 
 func waitingForNodes(n int) string {
-	return fmt.Sprintf("Waiting for %s to be Ready", count(n, "Node"))
+	return fmt.Sprintf("Waiting for %s to be Ready", plain.Count(n, "Node"))
 }
 
 // waitNodes waits until every base of the sandbox's own has a Ready Node; what becomes of others,

@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -64,12 +65,12 @@ func (b bases) Down(context.Context) []string { return nil }
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
-		return d.step(ctx, steps, "Removing "+count(have-want, "base"), func(ctx context.Context) error {
+		return d.step(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
 			_, err := f.Remove(ctx, fleet.Selection{Youngest: have - want})
 			return err
 		})
 	}
-	return d.step(ctx, steps, "Connecting "+count(want-have, "base"), func(ctx context.Context) error {
+	return d.step(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
 		added, err := f.Add(ctx, fleet.Set{}, want-have)
 		if err == nil {
 			err = f.WaitConnected(ctx, added...)

@@ -15,6 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -81,11 +82,11 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		changes = append(changes, fmt.Sprintf("brought the number of bases from %d to %d", have, want))
 	}
 	if left := running.nodes.Left(running.fleet.Removed(), true); len(left) > 0 {
-		name := "Deleting " + count(len(left), "Node") + " without a base"
+		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
 		if err := d.step(ctx, steps, name, func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {
 			return changes, err
 		}
-		changes = append(changes, "deleted "+count(len(left), "Node")+" without a base")
+		changes = append(changes, "deleted "+plain.Count(len(left), "Node")+" without a base")
 	}
 	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
@@ -108,7 +109,7 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	if len(ended) == 0 {
 		return changes, nil
 	}
-	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", count(len(ended), "base")), func(ctx context.Context) error {
+	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(startsAtOnce)
 		for _, name := range ended {

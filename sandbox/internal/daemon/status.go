@@ -8,6 +8,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
@@ -49,7 +50,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	if assembled {
 		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
-			status.Problems = append(status.Problems, count(left, "Ready Node")+" without a base: the controller has not noticed yet that the base was removed")
+			status.Problems = append(status.Problems, plain.Count(left, "Ready Node")+" without a base: the controller has not noticed yet that the base was removed")
 		}
 	}
 	if bases && assembled {
@@ -65,7 +66,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 			}
 		}
 		if notReady > 0 {
-			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, count(own, "base")))
+			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, plain.Count(own, "base")))
 		}
 	}
 	status.Healthy = len(status.Problems) == 0
