@@ -55,7 +55,7 @@ func outages(t *testing.T) {
 	says(t, s, "pod/serves", why.PodReady)
 	act(t, "kube-scheduler", "stop")
 	s.pod("unseen")
-	s.becomes("pod/unseen", why.NotScheduledYet, "the scheduler has not looked", "HOST would do")
+	s.becomes("pod/unseen", why.NotScheduledYet, "the scheduler has not tried", "HOST fits")
 	act(t, "kube-scheduler", "start")
 
 	act(t, "kube-controller-manager", "stop")

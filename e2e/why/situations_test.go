@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -98,9 +99,9 @@ func probe(port int) *corev1.Probe {
 // situations are those that disturb nobody.
 var situations = []situation{
 	// A Pod without a Node.
-	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{"no base is called bsae"}},
-	{name: "a misspelt base in the affinity", pod: affinity(in(labels.OlderBaseName, "bsae")), want: why.WrongBaseName, names: []string{"no base is called bsae"}},
-	{name: "a version that no base has", pod: selects(module.LabelBaseVersion, "2.0.0"), want: why.WrongBaseVersion, names: []string{"2.0.0; such bases have 1.0.0"}},
+	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
+	{name: "a misspelt base in the affinity", pod: affinity(in(labels.OlderBaseName, "bsae")), want: why.WrongBaseName, names: []string{"no base is named \"bsae\""}},
+	{name: "a version that no base has", pod: selects(module.LabelBaseVersion, "2.0.0"), want: why.WrongBaseVersion, names: []string{"2.0.0; their versions are 1.0.0"}},
 	{name: "a label of another environment", pod: selects(module.LabelEnv, "test"), want: why.WrongEnvironmentLabel, names: []string{"environment test", "dev"}},
 	{name: "a selector that nothing matches", pod: selects("zone", "east"), want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
 	{name: "an expression that nothing matches", pod: affinity(in("zone", "east", "west")), want: why.NoBaseMatchesAffinity, names: []string{"zone In [east, west]"}},
@@ -144,12 +145,30 @@ var situations = []situation{
 		s.pod("first", changed(module.OnePerBase))
 		s.becomes("pod/first", why.PodReady)
 		s.pod("x", changed(module.OnePerBase))
-	}, want: why.AntiAffinity, names: []string{"kept apart"}},
+	}, want: why.AntiAffinity, names: []string{"keeps apart"}},
 	{name: "a port of the host", made: func(s *scene) {
 		s.pod("first", changed(module.OnePerPort))
 		s.becomes("pod/first", why.PodReady)
 		s.pod("x", changed(module.OnePerPort))
 	}, want: why.HostPortTaken, names: []string{"hostPort"}},
+	{name: "a topology spread constraint over a label that no base has", pod: func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "example.com/rack", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{}}}
+	}, want: why.TopologySpread, names: []string{"example.com/rack", "missing required label"}},
+	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
+	}, want: why.PodAffinity, names: []string{"app=nobody"}},
+	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+	}, want: why.ClaimMissing, names: []string{"claim missing"}},
+	{name: "a claim that is not bound", made: func(s *scene) {
+		set := module.StatefulSet(s.name, "x", 1, s.template())
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}}}}}
+		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, set, metav1.CreateOptions{})
+		check.Must(s.t, err)
+	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, names: []string{"data-x-0"}},
+	{name: "a resource that no base has", pod: requests(corev1.ResourceEphemeralStorage, "1Gi"), want: why.NoSuchResource, names: []string{"1Gi of ephemeral-storage"}},
 	{name: "a scheduling gate", without: true, pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} }, want: why.SchedulingGated, names: []string{"example.com/wait"}},
 	{name: "a scheduler that nobody runs", pod: func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }, want: why.UnknownScheduler, names: []string{"scheduler mine"}},
 
@@ -207,12 +226,12 @@ var situations = []situation{
 	}, want: why.BaseSilent, names: []string{"HOST", "no sign of life"}},
 
 	// What the base is told.
-	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing, names: []string{"biz has no environment variable BIZ_VERSION"}},
+	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing, names: []string{`"biz" has no environment variable BIZ_VERSION`}},
 	{name: "an empty version", pod: version("", nil), want: why.VersionMissing, names: []string{"is empty"}},
 	{name: "a version with spaces", pod: version("1 0", nil), want: why.VersionInvalid, names: []string{`"1 0"`}},
 	{name: "an annotation that is not there", pod: version("", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
 	{name: "a ConfigMap that is not there", pod: version("", &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}), want: why.VersionRefUnresolved, names: []string{"ConfigMap versions", "does not exist"}},
-	{name: "a Secret", pod: version("", &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}), want: why.VersionRefUnresolved, names: []string{"does not read"}},
+	{name: "a Secret", pod: version("", &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k"}}), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
 	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
 	{name: "a scheme that bases do not fetch", pod: image("oss://bucket/biz.jar"), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
 	{name: "a host alone", pod: image("https://modules.example"), want: why.ImageNamesNoJar, names: []string{"https://modules.example"}},
@@ -279,7 +298,7 @@ var situations = []situation{
 	{name: "a Deployment that is Ready", made: func(s *scene) { s.deployment(1, nil) }, target: "deployment/x", want: why.WorkloadReady, names: []string{"1 Pod of biz"}},
 	{name: "a Deployment whose Pods find no base", made: func(s *scene) {
 		s.deployment(1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector[module.LabelBaseName] = "bsae" })
-	}, target: "deployment/x", want: why.PodNotReady, because: why.WrongBaseName, names: []string{"0 of 1 Pods", "no base is called bsae"}},
+	}, target: "deployment/x", want: why.PodNotReady, because: why.WrongBaseName, names: []string{"0 of 1 Pods", "no base is named \"bsae\""}},
 	{name: "a rollout that is stuck", made: func(s *scene) {
 		s.deployment(1, nil)
 		s.becomes("deployment/x", why.WorkloadReady)
@@ -313,18 +332,26 @@ var situations = []situation{
 	{name: "Pods of a DaemonSet that are refused", made: func(s *scene) {
 		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
 	}, target: "daemonset/x", want: why.PodsRefused, names: []string{"nobody"}},
-	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) }, target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{"no base is called SCENE"}},
+	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) }, target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{"no base is named \"SCENE\""}},
 	{name: "a DaemonSet without the environment", made: func(s *scene) {
 		s.daemonSet(func(d *appsv1.DaemonSet) {
 			d.Spec.Template.Spec.Tolerations = d.Spec.Template.Spec.Tolerations[:1]
 		})
 	}, target: "daemonset/x", want: why.DaemonSetNotTolerated, names: []string{"DESIRED is 0", "schedule.koupleless.io/node-env=dev:NoExecute of HOST"}},
-	{name: "a DaemonSet without bases", without: true, made: func(s *scene) { s.daemonSet(nil) }, target: "daemonset/x", want: why.DaemonSetWithoutBases, because: why.WrongBaseName, names: []string{"no base is called SCENE"}},
+	{name: "a DaemonSet without bases", without: true, made: func(s *scene) { s.daemonSet(nil) }, target: "daemonset/x", want: why.DaemonSetWithoutBases, because: why.WrongBaseName, names: []string{"no base is named \"SCENE\""}},
 	{name: "a DaemonSet that is Ready", made: func(s *scene) { s.daemonSet(nil) }, target: "ds/x", want: why.WorkloadReady, names: []string{"1 Pod of biz"}},
 	{name: "a StatefulSet that waits", made: func(s *scene) {
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 2, s.template(image("nginx:1.27"))), metav1.CreateOptions{})
 		check.Must(s.t, err)
 	}, target: "sts/x", want: why.PodNotReady, because: why.ImageWithoutScheme, names: []string{"0 of 2 Pods", "Pod x-0 decides", "nginx:1.27"}},
+	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
+		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
+		check.Must(s.t, err)
+		s.becomes("sts/x", why.PodNotReady, "oss://")
+		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
+			[]byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "https://modules.example/biz-1.0.0-ark-biz.jar"}]`), metav1.PatchOptions{})
+		check.Must(s.t, err)
+	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageSchemeUnsupported, names: []string{"Pod x-0", "earlier template"}},
 
 	// Nodes.
 	{name: "a base that is Ready", made: func(*scene) {}, target: "node/HOST", want: why.NodeReady, names: []string{"HOST", "serves it"}},

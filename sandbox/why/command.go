@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // Reasons of waiting containers beside the types of error codes (controller/internal/vpod/status.go).
@@ -125,15 +126,6 @@ func refused(find func(v *view, c corev1.Container, text string) *finding, codes
 	}
 }
 
-// versionOf is the variable that names the version of a container.
-func versionOf(c corev1.Container) (corev1.EnvVar, bool) {
-	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv })
-	if i < 0 {
-		return corev1.EnvVar{}, false
-	}
-	return c.Env[i], true
-}
-
 // template returns the template that the Pod was created from; nil if it is not known.
 func (v *view) template() *corev1.PodTemplateSpec {
 	if v.Template == nil && (v.Deployment != nil || v.DaemonSet != nil || v.StatefulSet != nil) {
@@ -152,39 +144,45 @@ func injected(v *view, c corev1.Container, text string) *finding {
 		advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 }
 
+// versionRef is for a version that comes from another place than the env of the container.
 func versionRef(_ *view, c corev1.Container, text string) *finding {
-	e, there := versionOf(c)
-	if !there || e.ValueFrom == nil {
+	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil })
+	if i < 0 {
 		return nil
 	}
-	switch from := e.ValueFrom; {
-	case from.FieldRef != nil:
-		return &finding{cause: fmt.Sprintf("%s of container %s refers to %s, and the Pod has no value there", labels.VersionEnv, c.Name, from.FieldRef.FieldPath),
-			advice: "set that annotation or label in the metadata of the Pod's template; no other field can name a version"}
-	case from.ConfigMapKeyRef != nil:
-		return &finding{cause: fmt.Sprintf("%s of container %s refers to key %s of ConfigMap %s: %s", labels.VersionEnv, c.Name, from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Name, text),
-			advice: "make the ConfigMap with that key; it is read again, at last once a minute"}
+	f := refusal(text, "set that annotation or label in the metadata of the Pod's template")
+	if from := c.Env[i].ValueFrom.ConfigMapKeyRef; from != nil {
+		f.cause = fmt.Sprintf("%s of container %s refers to key %s of ConfigMap %s: %s", labels.VersionEnv, c.Name, from.Key, from.Name, text)
+		f.advice = "create the ConfigMap with that key; the controller reads it again within a minute"
 	}
-	return &finding{cause: fmt.Sprintf("%s of container %s refers to what the controller does not read", labels.VersionEnv, c.Name),
-		advice: "give a plain value, a fieldRef to an annotation or a label, or a configMapKeyRef"}
+	return f
 }
 
+// refusal splits an error of the controller into the cause and the advice after its semicolon.
+func refusal(text, advice string) *finding {
+	cause, fix, found := strings.Cut(text, "; ")
+	if found {
+		advice = fix
+	}
+	return &finding{cause: cause, advice: advice}
+}
+
+// versionInvalid is for a version that the controller cannot read (controller/workload/check.go).
 func versionInvalid(_ *view, _ corev1.Container, text string) *finding {
-	if !strings.Contains(text, "a version has no spaces") { // controller/workload/check.go
+	if !strings.HasPrefix(text, labels.VersionEnv+" of container") {
 		return nil
 	}
-	return &finding{cause: text, advice: "write the version without spaces"}
+	return refusal(text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
 }
 
 func versionMissing(_ *view, c corev1.Container, text string) *finding {
 	if !strings.Contains(text, "has no environment variable") {
 		return nil
 	}
-	cause := fmt.Sprintf("container %s has no environment variable %s, so nobody knows which version of the module to install", c.Name, labels.VersionEnv)
-	if _, there := versionOf(c); there {
-		cause = fmt.Sprintf("%s of container %s is empty, so nobody knows which version of the module to install", labels.VersionEnv, c.Name)
+	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv }) {
+		text = fmt.Sprintf("%s of container %q is empty", labels.VersionEnv, c.Name)
 	}
-	return &finding{cause: cause, advice: "set " + labels.VersionEnv + " in the env of the container, in the Pod's template"}
+	return refusal(text, "set "+labels.VersionEnv+" in the env of the container, in the Pod's template")
 }
 
 func duplicate(_ *view, _ corev1.Container, text string) *finding {
@@ -201,7 +199,7 @@ func imageWithoutScheme(_ *view, c corev1.Container, _ string) *finding {
 	if err == nil && u.Scheme != "" && u.Opaque == "" { // nginx:1.27 has nginx for its scheme
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the image of container %s is %s, which is no URL: it says neither file://, http:// nor https://", c.Name, c.Image), advice: jarURL}
+	return &finding{cause: fmt.Sprintf("the image of container %s is %s, which is not a file://, http:// or https:// URL", c.Name, c.Image), advice: jarURL}
 }
 
 func imageScheme(_ *view, c corev1.Container, _ string) *finding {
@@ -212,8 +210,8 @@ func imageScheme(_ *view, c corev1.Container, _ string) *finding {
 	return &finding{cause: fmt.Sprintf("the image of container %s is %s, and bases do not fetch from %s://", c.Name, c.Image, u.Scheme), advice: jarURL}
 }
 
-func imageNamesNoJar(_ *view, c corev1.Container, _ string) *finding {
-	return &finding{cause: fmt.Sprintf("the image of container %s is %s, which names no jar", c.Name, c.Image), advice: jarURL}
+func imageNamesNoJar(_ *view, _ corev1.Container, text string) *finding {
+	return &finding{cause: text, advice: jarURL}
 }
 
 // waitsFor is for a container that waits with a reason.
@@ -228,8 +226,7 @@ func waitsFor(reason string, find func(v *view, c corev1.Container, message stri
 }
 
 func keptDeactivated(v *view, c corev1.Container, _ string) *finding {
-	e, _ := versionOf(c)
-	return &finding{cause: fmt.Sprintf("%s has installed %s:%s and keeps it deactivated, while an older version serves: new versions are not activated there by themselves", v.onBase(), c.Name, e.Value),
+	return &finding{cause: fmt.Sprintf("%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
 		advice: "start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or delete the Pods of the older version"}
 }
 

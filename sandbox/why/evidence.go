@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 const (
@@ -105,7 +106,7 @@ func (v *view) ofNode() (all []Evidence) {
 	if holder, named := n.Annotations[labels.Holder]; named {
 		text += ", served by " + cmp.Or(holder, "nobody")
 	}
-	if free, shown := n.Status.Allocatable[corev1.ResourceMemory]; shown && isBase(n) {
+	if free, shown := n.Status.Allocatable[corev1.ResourceMemory]; shown && workload.IsBase(n) {
 		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)
 	}
 	all = append(all, Evidence{About: "base", Text: text})

@@ -101,9 +101,6 @@ func (g *gatherer) node(ctx context.Context) error {
 	return nil
 }
 
-// isBase tells whether a Node is a base.
-func isBase(n *corev1.Node) bool { return n.Labels[labels.Component] == labels.Vnode }
-
 // hostOf is the host name of the base behind a Node.
 func hostOf(n *corev1.Node) string {
 	return n.Labels[corev1.LabelHostname]

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 const (
@@ -231,7 +232,7 @@ func (g *gatherer) events(ctx context.Context, namespace, field, value string) {
 // logs reads what kubectl logs has of the Pod's modules: commands and answers. The controller of a
 // base has them; that of an ordinary Node's Pod would be the Pod's own.
 func (g *gatherer) logs(ctx context.Context) {
-	if g.Node == nil || !isBase(g.Node) {
+	if g.Node == nil || !workload.IsBase(g.Node) {
 		return
 	}
 	for i, c := range g.Pod.Spec.Containers {

@@ -179,7 +179,7 @@ func TestUnread(t *testing.T) {
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
 		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default", "StatefulSet/a": "statefulset/a in default", "no/a": "node/a in ",
-		"podd/a": `"podd" is no kind that can be asked about: use one of pod, node, deployment, daemonset, statefulset; did you mean pod?`,
+		"podd/a": `unsupported kind "podd"; supported: pod, node, deployment, daemonset, statefulset; did you mean pod?`,
 		"pod/":   `"pod/" names nothing: say pod/NAME`, "pod/a/b": `"pod/a/b" names nothing: say pod/NAME`,
 	} {
 		target, err := why.ParseTarget(text, "default")

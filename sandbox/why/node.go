@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // nodeRules are for a Node, or the base behind it.
@@ -23,7 +24,7 @@ var nodeRules = []rule{
 }
 
 func ordinaryNode(v *view) *finding {
-	if isBase(v.Node) {
+	if workload.IsBase(v.Node) {
 		return nil
 	}
 	return &finding{ready: nodeReady(v.Node), cause: fmt.Sprintf("%s is an ordinary Node and no base: it lacks the label %s=%s", v.Node.Name, labels.Component, labels.Vnode),

@@ -12,6 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/unsupported"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // The reason of the condition labels.ConditionCurrent of a module that was there, by
@@ -42,9 +43,7 @@ var endRules = []rule{
 	{PodEnded, podEnded},
 }
 
-func isModule(p *corev1.Pod) bool {
-	return labels.Value(p.Labels, labels.Component) == labels.Module
-}
+func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }
 
 func whenReady(find func(*view) *finding) func(*view) *finding {
 	return func(v *view) *finding {
@@ -106,7 +105,7 @@ func looksLikeModule(p *corev1.Pod) bool {
 }
 
 func moduleLabelMissing(v *view) *finding {
-	onBase := v.Node != nil && isBase(v.Node)
+	onBase := v.Node != nil && workload.IsBase(v.Node)
 	if isModule(v.Pod) || !onBase && !looksLikeModule(v.Pod) {
 		return nil
 	}
@@ -132,7 +131,7 @@ func notAModule(v *view) *finding {
 }
 
 func onOrdinaryNode(v *view) *finding {
-	if v.Node == nil || isBase(v.Node) {
+	if v.Node == nil || workload.IsBase(v.Node) {
 		return nil
 	}
 	return &finding{cause: fmt.Sprintf("the module Pod is bound to %s, which is no base but an ordinary Node", v.Node.Name),

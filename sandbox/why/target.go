@@ -50,7 +50,7 @@ func ParseTarget(text, namespace string) (Target, error) {
 	k, known := kinds[strings.ToLower(kind)]
 	if !known {
 		all := []string{string(KindPod), string(KindNode), string(KindDeployment), string(KindDaemonSet), string(KindStatefulSet)}
-		return Target{}, fmt.Errorf("%q is no kind that can be asked about: use one of %s%s", kind, strings.Join(all, ", "), plain.Meant(kind, all))
+		return Target{}, fmt.Errorf("unsupported kind %q; supported: %s%s", kind, strings.Join(all, ", "), plain.Meant(kind, all))
 	}
 	if name == "" || strings.Contains(name, "/") && k != KindNode {
 		return Target{}, fmt.Errorf("%q names nothing: say %s/NAME", text, k)

@@ -1,6 +1,7 @@
 package why_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
@@ -42,7 +44,17 @@ func refused(code errcode.Code, text string, change func(*corev1.Pod)) *why.Snap
 	return ofPod(pod(on(1), change, waits(failure(text, code))))
 }
 
-const noVersion = `container "biz1" has no environment variable BIZ_VERSION, which names the module's version`
+// checked is a Pod on a base whose container the controller refuses by its own check.
+func checked(change func(*corev1.Pod)) *why.Snapshot {
+	p := pod(on(1), change)
+	err := workload.Check(&p.ObjectMeta, p.Spec.Containers[0])
+	var coded *errcode.Error
+	if !errors.As(err, &coded) {
+		panic(fmt.Sprintf("the check returns %v", err))
+	}
+	waits(coded.Code().Type(), errcode.Message(err))(p)
+	return ofPod(p)
+}
 
 type situation struct {
 	name     string
@@ -186,21 +198,23 @@ var situations = []situation{
 	{name: "a controller of another kind", snapshot: ofPod(pod(on(1)), controllers(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations = nil }))), want: why.NotTakenUp},
 
 	// What the base was told.
-	{name: "no version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }), want: why.VersionMissing, names: []string{"no environment variable BIZ_VERSION"}},
-	{name: "an empty version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(nil, "")), want: why.VersionMissing, names: []string{"empty"}},
-	{name: "a version with spaces", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `BIZ_VERSION of container "biz1" is "1 0": a version has no spaces`, version(nil, "1 0")), want: why.VersionInvalid, names: []string{"1 0"}},
-	{name: "an annotation that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}, "")), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
+	{name: "no version", snapshot: checked(func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }), want: why.VersionMissing, names: []string{"no environment variable BIZ_VERSION"}},
+	{name: "an empty version", snapshot: checked(version(nil, "")), want: why.VersionMissing, names: []string{"empty"}},
+	{name: "a version with spaces", snapshot: checked(version(nil, "1 0")), want: why.VersionInvalid, names: []string{"1 0"}},
+	{name: "a version that is too long", snapshot: checked(version(nil, strings.Repeat("9", 257))), want: why.VersionInvalid, names: []string{"257 bytes"}},
+	{name: "an annotation that is not there", snapshot: checked(version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}, "")), want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
+	{name: "a field that is not metadata", snapshot: checked(version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}, "")), want: why.VersionRefUnresolved, names: []string{"the field spec.nodeName"}},
 	{name: "a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist",
 		version(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")), want: why.VersionRefUnresolved, names: []string{"ConfigMap v", "does not exist"}},
-	{name: "a Secret", snapshot: refused(errcode.OtherUpstreamInvalidParameter, noVersion, version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}, "")), want: why.VersionRefUnresolved, names: []string{"does not read"}},
+	{name: "a Secret", snapshot: checked(version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}, "")), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
 	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
 	}), func(s *why.Snapshot) { s.Template = ptr.To(template()) }), want: why.InjectedContainer, names: []string{"admission added the container agent"}},
 	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
-	{name: "an image of a registry", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
-	{name: "an image of a registry with a port", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
-	{name: "a scheme that bases do not fetch", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no URL", image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
-	{name: "a host alone", snapshot: refused(errcode.OtherUpstreamDecodeURLFailed, "no jar", image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
+	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
+	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
+	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
+	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
 	{name: "kept deactivated", snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))), want: why.KeptDeactivated, names: []string{"biz1:1.0.0", "older version"}},
 	{name: "another jar of a version", snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))), want: why.ReplacingSameVersion, names: []string{"another URL"}},
 	{name: "tried in vain", snapshot: ofPod(pod(on(1), waits("RetryTimesExceeded", errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded, "attempt %d failed, the next one is at %s: %w", 7, "2026-01-02T12:01:30Z",

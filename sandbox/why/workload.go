@@ -35,8 +35,8 @@ var workloadRules = []rule{
 	{PodsNotMade, podsNotMade},
 }
 
-// workload is what the three kinds have in common.
-type workload struct {
+// podSet is the common part of the three kinds of workloads.
+type podSet struct {
 	meta     *metav1.ObjectMeta
 	template *corev1.PodTemplateSpec
 	observed int64
@@ -44,20 +44,20 @@ type workload struct {
 	desired, updated, ready, total int32
 }
 
-// workload is that of the Snapshot.
-func (s *Snapshot) workload() workload {
+// workload returns the workload of the Snapshot.
+func (s *Snapshot) workload() podSet {
 	switch {
 	case s.Deployment != nil:
 		d := s.Deployment
-		return workload{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
 	case s.DaemonSet != nil:
 		d := s.DaemonSet
-		return workload{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, d.Status.DesiredNumberScheduled, d.Status.UpdatedNumberScheduled, d.Status.NumberReady, d.Status.CurrentNumberScheduled}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, d.Status.DesiredNumberScheduled, d.Status.UpdatedNumberScheduled, d.Status.NumberReady, d.Status.CurrentNumberScheduled}
 	case s.StatefulSet != nil:
 		d := s.StatefulSet
-		return workload{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
+		return podSet{&d.ObjectMeta, &d.Spec.Template, d.Status.ObservedGeneration, ptr.Deref(d.Spec.Replicas, 1), d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.Replicas}
 	}
-	return workload{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
+	return podSet{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
 }
 
 // decides is the Pod that a workload waits for: of those that it wants now, the oldest that is not

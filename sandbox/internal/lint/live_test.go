@@ -93,7 +93,7 @@ func TestLive(t *testing.T) {
 		"a version that is not a label value": {manifest("biz2", "base.koupleless.io/version: 1.0.0+7", dev, "1Mi"), nil, []string{"label-value"}},
 		"it is there, and Ready":              {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{Ready: true}, nil), nil},
 		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
-			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is called bsae"}, nil), []string{"live-nowhere"}},
+			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""}, nil), []string{"live-nowhere"}},
 		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(why.Answer{}, errors.New("no right")), []string{
 			"f.yaml:1: Deployment/biz2: error: the object in the cluster cannot be read: no right; do what the finding says; koupsandbox why KIND/NAME has what was compared [live-unready]"}},
 	} {

@@ -175,6 +175,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	case errors.Is(err, workloads.ErrUnresolved):
 	case err != nil && first < 0:
 		l.find("version-missing", &w.object, at, "%s", uncoded(err))
+	case v == "" && c.Env[first].ValueFrom == nil && !strings.Contains(c.Env[first].Value, "$("):
+		l.find("version-missing", &w.object, at, "%s of container %q is empty", labels.VersionEnv, c.Name)
 	case err != nil:
 		l.find("version-invalid", &w.object, at, "%s", uncoded(err)).Fix = "" // the error has it
 	case strings.Contains(v, "$("):

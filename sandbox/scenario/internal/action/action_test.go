@@ -171,7 +171,7 @@ func TestWaitSaysWhy(t *testing.T) {
 		}
 	}
 	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
-	details := r.ill(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, "not within the time: Pod p has no condition Ready; no base is called bsae; there are base")
+	details := r.ill(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`, `not within the time: Pod p has no condition Ready; no base is named "bsae"; base names in this cluster: base`)
 	if len(details) != 2 || !strings.HasPrefix(details[0].Text, "change base.koupleless.io/name in the nodeSelector to the name of a base") {
 		t.Errorf("details: %+v", details)
 	}

@@ -138,7 +138,7 @@ func TestWhyMistakes(t *testing.T) {
 		"why biz1 --name x --context shop": {2, "", "koupsandbox: why takes --name, or --context and --kubeconfig, but not both" + see("why")},
 		"why bis1 --kubeconfig FILE":       {1, "", "koupsandbox: pod/bis1 is not found in namespace shop; see: kubectl get pods -A\n"},
 		"why biz1 --kubeconfig FILE --context plain": {1, "", "koupsandbox: pod/biz1 is not found in namespace default; see: kubectl get pods -A\n"},
-		"why sevice/biz1 --kubeconfig FILE":          {2, "", `koupsandbox: "sevice" is no kind that can be asked about: use one of pod, node, deployment, daemonset, statefulset` + see("why")},
+		"why sevice/biz1 --kubeconfig FILE":          {2, "", `koupsandbox: unsupported kind "sevice"; supported: pod, node, deployment, daemonset, statefulset` + see("why")},
 		"why biz1 --kubeconfig FILE -o xml":          {2, "", `koupsandbox: --output "xml" is not one of: text, json` + see("why")},
 		"why biz1 --kubeconfig FILE --context plane": {1, "", `koupsandbox: the kubeconfig has no context "plane"; did you mean plain?` + "\n"},
 	} {
