@@ -86,10 +86,10 @@ func parse(name string, data []byte) ([]*Source, Problems) {
 		if len(document.Content) == 0 {
 			continue
 		}
-		r := resolver{name: name, first: document.Content[0].Line}
+		var r resolver
 		root := r.resolve(document.Content[0], 0)
-		if len(r.problems) > 0 {
-			return sources, r.problems
+		if r.err != nil {
+			return sources, Problems{{Source: name, Line: r.line, Detail: r.err.Error()}}
 		}
 		sources = append(sources, &Source{name: name, line: document.Line, root: root})
 	}

@@ -174,7 +174,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 // is made by join.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n))
+		w.problem(n.Line, path, "must be %s, but is %s", what, w.describe(n))
 		return
 	}
 	first := map[string]int{}
@@ -244,7 +244,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 
 func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		w.problem(n.Line, path, "must be a list, but is %s", describe(n))
+		w.problem(n.Line, path, "must be a list, but is %s", w.describe(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -269,7 +269,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 		if v.Type().Name() == "Duration" {
 			hint = " as a time with its unit, such as 90s or 2m"
 		}
-		w.problem(n.Line, path, "%s cannot be read%s", describe(n), hint)
+		w.problem(n.Line, path, "%s cannot be read%s", w.describe(n), hint)
 	}
 }
 
@@ -300,14 +300,13 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
 		hint := ""
-		switch text, computed := w.from[n]; {
-		case v.Kind() != reflect.String || n.Kind != yaml.ScalarNode:
-		case computed:
-			hint = fmt.Sprintf(", the value of %s: give it in quotes where it is defined, or write ${{ string(…) }} here", strings.TrimSpace(text))
-		default:
+		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
 			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
+			if _, computed := w.from[n]; computed {
+				hint = ": put that value in quotes, or write ${{ string(…) }}"
+			}
 		}
-		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n), hint)
+		w.problem(n.Line, path, "must be %s, but is %s%s", what, w.describe(n), hint)
 		return
 	}
 	if v.Kind() == reflect.Bool {
@@ -317,6 +316,14 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	if err := n.Decode(v.Addr().Interface()); err != nil {
 		w.problem(n.Line, path, "%s is out of range", n.Value)
 	}
+}
+
+// describe describes a value, and the expression that it comes from.
+func (w *walker) describe(n *yaml.Node) string {
+	if text, computed := w.from[n]; computed {
+		return fmt.Sprintf("%s, the value of %s", describe(n), strings.TrimSpace(text))
+	}
+	return describe(n)
 }
 
 func describe(n *yaml.Node) string {

@@ -91,13 +91,8 @@ func fit(override, value any) (any, error) {
 			return nil, err
 		}
 	}
-	switch n := override.(type) {
-	case int:
+	if n, isInt := override.(int); isInt {
 		override = int64(n)
-	case float64:
-		if _, wantFloat := value.(float64); !wantFloat && n == float64(int64(n)) {
-			override = int64(n)
-		}
 	}
 	if whole, ok := override.(int64); ok {
 		if _, wantFloat := value.(float64); wantFloat {

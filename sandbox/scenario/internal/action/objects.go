@@ -125,7 +125,7 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 	}
 	var done, refusals []string
 	for _, o := range objects {
-		o, _ = kube.Bind(o, s.o.Group)
+		o = kube.Bind(o, s.o.Group)
 		before, err := s.present(ctx, o)
 		if err != nil {
 			return "", err

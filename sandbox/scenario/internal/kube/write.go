@@ -42,11 +42,10 @@ var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUn
 
 // inWords returns an error of the API server without names of Go types.
 func inWords(err error) error {
-	found := mistyped.FindStringSubmatch(err.Error())
-	if found == nil {
-		return err
+	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
+		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
 	}
-	return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
+	return err
 }
 
 // The types of patches, as scenarios name them.
