@@ -171,7 +171,7 @@ func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 	EachObject(o.Unstructured().Object, at, func(o map[string]any, at *field.Path) {
 		errs = append(errs, typeProblems(o, at)...)
 		metadata, _ := o["metadata"].(map[string]any)
-		if name, _ := metadata["name"].(string); name != "" {
+		if name := metadata["name"]; name != nil && name != "" { // the type of the name is checked with those of other fields
 			return
 		}
 		detail := "give the object a name"
