@@ -160,9 +160,8 @@ func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, a
 		visit(o, at)
 	}
 	for i, item := range items {
-		if item, isObject := item.(map[string]any); isObject {
-			EachObject(item, at.Child("items").Index(i), visit)
-		}
+		object, _ := item.(map[string]any)
+		EachObject(object, at.Child("items").Index(i), visit)
 	}
 }
 

@@ -76,7 +76,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 		}
 		for _, from := range slices.Backward(all) {
 			if from.Kind != yaml.MappingNode {
-				r.fail(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from))
+				r.fail(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
 			}
 			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {
 				set(from.Content[j], from.Content[j+1], true)

@@ -122,9 +122,9 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 // rewritten reports numbers among the variables and in the matrix that print differently from their text:
 // an expression would put another text in their place.
 func (s *Scenario) rewritten() (problems Problems) {
-	for _, r := range s.doc.Rewritten() {
-		if strings.HasPrefix(r.Field, "spec.vars.") || strings.HasPrefix(r.Field, "spec.matrix[") || strings.Contains(r.Field, ".apply.vars.") {
-			problems = append(problems, Problem{Source: s.File, Line: r.Line, Field: r.Field, Detail: r.String()})
+	for _, p := range s.doc.Rewritten() {
+		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") || strings.Contains(p.Field, ".apply.vars.") {
+			problems = append(problems, p)
 		}
 	}
 	return problems

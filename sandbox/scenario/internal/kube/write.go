@@ -26,15 +26,27 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 	if outside := Outside(o, !k.Namespaced, namespace); outside != "" {
 		return Kind{}, nil, errors.New(outside)
 	}
-	if k.Namespaced && o.GetNamespace() == "" {
-		o = o.DeepCopy()
+	o = o.DeepCopy()
+	if k.Namespaced {
 		o.SetNamespace(namespace)
+	} else if err := c.own(ctx, o, namespace); err != nil {
+		return Kind{}, nil, err
 	}
 	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if err != nil {
 		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), inWords(err))
 	}
 	return k, written, nil
+}
+
+// own makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes both.
+func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
+	n, err := c.Typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.Name, UID: n.UID}})
+	return nil
 }
 
 // mistyped matches the words of the API server about a number or a boolean in the place of a string.
