@@ -239,7 +239,7 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 		v.need(at.Child("name"), r.Name, "say which object")
 	}
 	for _, key := range sorted(r.Labels) {
-		v.labelValue(at.Child("labels").Key(key), r.Labels[key])
+		v.check(at.Child("labels").Key(key), r.Labels[key], "labelValue")
 	}
 }
 

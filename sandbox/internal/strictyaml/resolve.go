@@ -2,6 +2,7 @@ package strictyaml
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -13,8 +14,14 @@ const (
 	maxNodes = 200_000
 )
 
+// oldBoolean matches the booleans of YAML 1.1 that are texts in YAML 1.2.
+var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
+
 // resolver replaces the aliases and merge keys of one document.
 type resolver struct {
+	// manifest reads the booleans of YAML 1.1, as kubectl does.
+	manifest bool
+
 	nodes int
 	// line and err are the first problem.
 	line int
@@ -44,8 +51,11 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	for _, child := range n.Content {
 		c.Content = append(c.Content, r.resolve(child, depth+1))
 	}
-	if c.Kind == yaml.MappingNode {
+	switch {
+	case c.Kind == yaml.MappingNode:
 		c.Content = r.merged(&c)
+	case r.manifest && c.Style == 0 && c.Tag == "!!str" && oldBoolean.MatchString(c.Value):
+		c.Tag = "!!bool"
 	}
 	return &c
 }
@@ -66,6 +76,9 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
+			r.fail(key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
+		}
 		if key.Tag != "!!merge" {
 			set(key, value, false)
 			continue
