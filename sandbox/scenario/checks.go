@@ -74,7 +74,7 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 
 // foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
 // left on a base, and returns none if the API does not answer.
-func (e *execution) foreign(ctx context.Context) (all []judge.Foreign) {
+func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 	left := 0
 	e.world.Look(func(v observe.View) { left = len(v.State().Left()) })
 	if left == 0 {
@@ -89,7 +89,9 @@ func (e *execution) foreign(ctx context.Context) (all []judge.Foreign) {
 		for i := range pods.Items {
 			p := &pods.Items[i]
 			if base := v.State().BaseOf(p.Spec.NodeName); base != "" && p.Namespace != e.in.name {
-				all = append(all, judge.Foreign{Pod: p.Namespace + "/" + p.Name, Base: base, Modules: timeline.PodStateOf(p).Modules})
+				state := timeline.PodStateOf(p)
+				state.Name = p.Namespace + "/" + p.Name
+				all = append(all, timeline.PodStatus{PodState: *state, Base: base})
 			}
 		}
 	})

@@ -37,9 +37,6 @@ func (e *execution) cleanUp(ctx context.Context) string {
 		e.end()
 		return join(errs, e.left())
 	}
-	if e.stage != nil {
-		errs = append(errs, e.stage.RemoveClusterScoped(ctx))
-	}
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
 	errs = append(errs, ignoreUnknown(err))
@@ -58,14 +55,8 @@ func (e *execution) cleanUp(ctx context.Context) string {
 
 // left says what a run that is kept has left, and how to remove it.
 func (e *execution) left() string {
-	text := fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
+	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace %s && koupsandbox base remove --name %s --group %s",
 		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
-	if e.stage != nil {
-		if names := e.stage.ClusterScoped(); len(names) > 0 {
-			text += "\nkept: " + strings.Join(names, ", ") + ", which kubectl delete namespace does not remove"
-		}
-	}
-	return text
 }
 
 // end ends the watches of the run.

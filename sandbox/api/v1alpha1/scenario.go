@@ -164,7 +164,7 @@ type Checks struct {
 	// Pod that wants the module there exists.
 	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active module of its version
-	// on its base.
+	// on its base. Endpoints that publishNotReadyAddresses of a Service makes ready are ignored.
 	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Order: on each base the old Pod turns Not Ready before the new one turns Ready, unless it is
 	// the only ready one of its Service.
@@ -172,7 +172,7 @@ type Checks struct {
 	// InstalledOnce: no base installs the same version twice without an uninstall, a failure or a
 	// restart in between.
 	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// NothingLeft: at the end no base has a module that no Pod wants.
+	// NothingLeft: at the end no base has a module that no Pod of the run wants.
 	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// MaxPodWrites bounds how often one Pod may be written, from creation to removal, by anybody.
 	// Default: it is reported only.

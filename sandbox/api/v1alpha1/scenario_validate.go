@@ -25,7 +25,7 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)
 		v.reasons(path, key, validation.IsQualifiedName(key))
-		v.labelValue(path, s.Metadata.Labels[key])
+		v.check(path, s.Metadata.Labels[key], "labelValue")
 	}
 	v.spec(&s.Spec, field.NewPath("spec"))
 	return v.errs
@@ -35,13 +35,6 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 	if len(reasons) > 0 && !HasExpression(value) {
 		v.invalid(path, value, "%s", strings.Join(reasons, "; "))
-	}
-}
-
-// labelValue reports a text that cannot be the value of a label.
-func (v *validator) labelValue(path *field.Path, text string) {
-	if !HasExpression(text) && len(validation.IsValidLabelValue(text)) > 0 {
-		v.invalid(path, text, "is not a label value: %s", LabelValue)
 	}
 }
 

@@ -146,34 +146,39 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 	case a.File != "" && path.IsAbs(a.File):
 		v.invalid(at.Child("file"), a.File, "must be relative to the scenario, so that it is found on every machine")
 	case a.File == "":
-		v.errs = append(v.errs, ObjectProblems(a.Resource.Unstructured().Object, at.Child("resource"))...)
+		v.errs = append(v.errs, ObjectProblems(a.Resource, at.Child("resource"))...)
 		if len(a.Vars) > 0 {
 			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
 		}
 	}
 }
 
-// ObjectProblems returns the problems of an object, or of the items of a List, that has no type or no name.
-func ObjectProblems(o map[string]any, at *field.Path) field.ErrorList {
-	errs := typeProblems(o, at)
-	if items, isList := o["items"].([]any); isList {
-		for i, item := range items {
-			if object, isObject := item.(map[string]any); isObject {
-				errs = append(errs, ObjectProblems(object, at.Child("items").Index(i))...)
-			}
+// EachObject visits an object, or the items of a List, with their fields.
+func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, at *field.Path)) {
+	items, isList := o["items"].([]any)
+	if !isList {
+		visit(o, at)
+	}
+	for i, item := range items {
+		object, _ := item.(map[string]any)
+		EachObject(object, at.Child("items").Index(i), visit)
+	}
+}
+
+// ObjectProblems returns the problems of objects that have no type or no name. An object may be a List of others.
+func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
+	EachObject(o.Unstructured().Object, at, func(o map[string]any, at *field.Path) {
+		errs = append(errs, typeProblems(o, at)...)
+		metadata, _ := o["metadata"].(map[string]any)
+		if name := metadata["name"]; name != nil && name != "" { // the type of the name is checked with those of other fields
+			return
 		}
-		return errs
-	}
-	metadata, _ := o["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	generate, _ := metadata["generateName"].(string)
-	switch {
-	case name == "" && generate != "":
-		errs = append(errs, field.Required(at.Child("metadata", "name"),
-			"generateName is not supported, because steps refer to objects by name; give a fixed name, which is unique in the namespace of the run"))
-	case name == "":
-		errs = append(errs, field.Required(at.Child("metadata", "name"), "give the object a name"))
-	}
+		detail := "give the object a name"
+		if metadata["generateName"] != nil {
+			detail = "give the object a fixed name, which is unique in the namespace of the run: generateName is not supported, because steps refer to objects by name"
+		}
+		errs = append(errs, field.Required(at.Child("metadata", "name"), detail))
+	})
 	return errs
 }
 
@@ -234,7 +239,7 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 		v.need(at.Child("name"), r.Name, "say which object")
 	}
 	for _, key := range sorted(r.Labels) {
-		v.labelValue(at.Child("labels").Key(key), r.Labels[key])
+		v.check(at.Child("labels").Key(key), r.Labels[key], "labelValue")
 	}
 }
 

@@ -225,6 +225,9 @@ var checks = map[string]func(text string) string{
 		}
 		return dnsLabel(text, maxSetName)
 	},
+	"labelValue": func(text string) string {
+		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a label value: "+LabelValue)
+	},
 	"nodeLabel": func(text string) string {
 		return unless(len(validation.IsValidLabelValue(text)) == 0, "becomes a label value of the Node: "+LabelValue)
 	},

@@ -61,24 +61,11 @@ func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// Rewritten is a number or a boolean that prints differently from the text in the file, such as 1.10,
-// which is the number 1.1.
-type Rewritten struct {
-	// Field and Line are its position.
-	Field string
-	Line  int
-	// Text is the text in the file, and Value how the value prints.
-	Text, Value string
-}
-
-// String returns the problem as a sentence with its fix.
-func (r Rewritten) String() string {
-	return fmt.Sprintf("%s is read as %s: put it in quotes if it is a text (%q), or write %s", r.Text, r.Value, r.Text, r.Value)
-}
-
+// rewritten notes a number or a boolean that prints differently from its text.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.from[n]; value != n.Value && !computed {
-		w.doc.rewritten = append(w.doc.rewritten, Rewritten{path, n.Line, n.Value, value})
+		w.doc.rewritten = append(w.doc.rewritten, Problem{Source: w.name, Line: n.Line, Field: path,
+			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a text (%q), or write %s", n.Value, value, n.Value, value)})
 	}
 }
 

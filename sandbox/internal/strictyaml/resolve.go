@@ -2,6 +2,8 @@ package strictyaml
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -12,29 +14,33 @@ const (
 	maxNodes = 200_000
 )
 
-// mergeTag is the tag of the key <<.
-const mergeTag = "!!merge"
+// oldBoolean matches the booleans of YAML 1.1 that are texts in YAML 1.2.
+var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
 // resolver replaces the aliases and merge keys of one document.
 type resolver struct {
-	name     string
-	first    int // line of the document's root
-	nodes    int
-	problems Problems
+	// manifest reads the booleans of YAML 1.1, as kubectl does.
+	manifest bool
+
+	nodes int
+	// line and err are the first problem.
+	line int
+	err  error
 }
 
-func (r *resolver) problem(line int, format string, args ...any) {
-	r.problems = append(r.problems, Problem{Source: r.name, Line: line, Detail: fmt.Sprintf(format, args...)})
+func (r *resolver) fail(line int, format string, args ...any) {
+	if r.err == nil {
+		r.line, r.err = line, fmt.Errorf(format, args...)
+	}
 }
 
 // resolve returns a copy of n in which the values of aliases and merge keys replace them. Each value
-// keeps its own line. When the document exceeds a limit, resolve reports it once and returns n.
+// keeps its own line. After a problem the copy is not complete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
-		if r.nodes <= maxNodes || r.nodes == maxNodes+1 {
-			r.problem(r.first, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
-		}
-		r.nodes = maxNodes + 1
+		r.fail(n.Line, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
+	}
+	if r.err != nil {
 		return n
 	}
 	if n.Kind == yaml.AliasNode {
@@ -44,61 +50,51 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	c.Content = nil
 	for _, child := range n.Content {
 		c.Content = append(c.Content, r.resolve(child, depth+1))
-		if r.nodes > maxNodes {
-			return n
-		}
 	}
-	if c.Kind == yaml.MappingNode {
-		r.merge(&c)
+	switch {
+	case c.Kind == yaml.MappingNode:
+		c.Content = r.merged(&c)
+	case r.manifest && c.Style == 0 && c.Tag == "!!str" && oldBoolean.MatchString(c.Value):
+		c.Tag = "!!bool"
 	}
 	return &c
 }
 
-// merge replaces the key << of a mapping by the fields of the mappings that it names. A field of the
-// mapping itself overrides a merged one, and an earlier mapping of a list overrides a later one.
-func (r *resolver) merge(n *yaml.Node) {
-	own, merged := map[string]bool{}, []*yaml.Node(nil)
-	var content []*yaml.Node
+// merged returns the fields of a mapping with those that its << names. As in kubectl, a field replaces
+// those in front of it, and an earlier mapping of a list overrides a later one. Fields that are given twice
+// stay, so that they can be reported.
+func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
+	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
+	set := func(key, value *yaml.Node, merged bool) {
+		i, given := index[key.Value]
+		if given && (merged || fromMerge[key.Value]) {
+			content[i], content[i+1] = key, value
+		} else {
+			index[key.Value], content = len(content), append(content, key, value)
+		}
+		fromMerge[key.Value] = merged
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Tag != mergeTag {
-			own[key.Value] = true
-			content = append(content, key, value)
+		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
+			r.fail(key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
+		}
+		if key.Tag != "!!merge" {
+			set(key, value, false)
 			continue
 		}
-		if merged != nil {
-			r.problem(key.Line, "<< is given twice: give it once, with a list such as [*a, *b]")
-			continue
-		}
-		merged = []*yaml.Node{value}
+		all := []*yaml.Node{value}
 		if value.Kind == yaml.SequenceNode {
-			merged = value.Content
+			all = value.Content
 		}
-		for _, from := range merged {
+		for _, from := range slices.Backward(all) {
 			if from.Kind != yaml.MappingNode {
-				r.problem(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from))
-				return
+				r.fail(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
 			}
-			r.order(from, own)
-		}
-	}
-	for _, from := range merged {
-		for i := 0; i+1 < len(from.Content); i += 2 {
-			if key := from.Content[i]; !own[key.Value] {
-				own[key.Value] = true
-				content = append(content, key, from.Content[i+1])
+			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {
+				set(from.Content[j], from.Content[j+1], true)
 			}
 		}
 	}
-	n.Content = content
-}
-
-// order reports fields that are in front of << and among the merged ones. kubectl takes the merged value
-// then, and other programs take the field in front.
-func (r *resolver) order(from *yaml.Node, before map[string]bool) {
-	for i := 0; i < len(from.Content); i += 2 {
-		if key := from.Content[i]; before[key.Value] {
-			r.problem(key.Line, "a mapping that merges this field with << sets %q in front of <<, where kubectl ignores it: put << first in that mapping", key.Value)
-		}
-	}
+	return content
 }

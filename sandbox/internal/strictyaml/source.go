@@ -23,7 +23,7 @@ type Source struct {
 // Parse reads the one YAML document in data. Name is used in the problems only. The source can be
 // decoded whatever the problems are.
 func Parse(name string, data []byte) (*Source, Problems) {
-	sources, problems := parse(name, data)
+	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
 		if len(problems) == 0 {
 			problems = Problems{{Source: name, Detail: "the file is empty"}}
@@ -40,39 +40,18 @@ func Parse(name string, data []byte) (*Source, Problems) {
 // ParseAll reads all YAML documents in data, except those that hold only comments. It reads them as
 // kubectl does: a plain on, off, yes, no, y or n is a boolean.
 func ParseAll(name string, data []byte) ([]*Source, Problems) {
-	all, problems := parse(name, data)
+	all, problems := parse(name, data, true)
 	var sources []*Source
 	for _, s := range all {
 		if s.root.Tag != "!!null" {
-			problems = append(problems, s.markBooleans(s.root)...)
 			sources = append(sources, s)
 		}
 	}
 	return sources, problems
 }
 
-// oldBoolean matches the booleans of YAML 1.1 that are texts in YAML 1.2.
-var oldBoolean = regexp.MustCompile(`^(?:[yY]|[nN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
-
-// markBooleans turns the values below n that YAML 1.1 reads as booleans into booleans, and reports field
-// names that it reads as booleans.
-func (s *Source) markBooleans(n *yaml.Node) (problems Problems) {
-	for i, child := range n.Content {
-		is := child.Kind == yaml.ScalarNode && child.Style == 0 && child.Tag == "!!str" && oldBoolean.MatchString(child.Value)
-		switch isKey := n.Kind == yaml.MappingNode && i%2 == 0; {
-		case is && isKey:
-			problems = append(problems, Problem{Source: s.name, Line: child.Line,
-				Detail: fmt.Sprintf("kubectl reads the field name %s as %t: put it in quotes (%q)", child.Value, isTrue(child), child.Value)})
-		case is:
-			child.Tag = "!!bool"
-		default:
-			problems = append(problems, s.markBooleans(child)...)
-		}
-	}
-	return problems
-}
-
-func parse(name string, data []byte) ([]*Source, Problems) {
+// parse parses a text, which may be a manifest: see resolver.
+func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -86,10 +65,10 @@ func parse(name string, data []byte) ([]*Source, Problems) {
 		if len(document.Content) == 0 {
 			continue
 		}
-		r := resolver{name: name, first: document.Content[0].Line}
+		r := resolver{manifest: manifest}
 		root := r.resolve(document.Content[0], 0)
-		if len(r.problems) > 0 {
-			return sources, r.problems
+		if r.err != nil {
+			return sources, Problems{{Source: name, Line: r.line, Detail: r.err.Error()}}
 		}
 		sources = append(sources, &Source{name: name, line: document.Line, root: root})
 	}

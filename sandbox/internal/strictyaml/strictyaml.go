@@ -17,23 +17,18 @@ import (
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
-	rewritten   []Rewritten
+	rewritten   Problems
 	nodes       map[string]*yaml.Node
 	source      *Source
 }
 
-// Rewritten returns the numbers and booleans in values of any type that print differently from their
-// texts, in the order of the file.
-func (d *Document) Rewritten() []Rewritten {
-	if d == nil {
-		return nil
-	}
-	return d.rewritten
-}
+// Rewritten returns, as problems, the numbers and booleans in values of any type that print differently
+// from their texts, such as 1.10, which is the number 1.1. They are in the order of the file.
+func (d *Document) Rewritten() Problems { return d.rewritten }
 
 // Source returns the part of the file that is the value of a field, or an empty Source.
 func (d *Document) Source(field string) *Source {
-	if d == nil || d.nodes[field] == nil {
+	if d.nodes[field] == nil {
 		return &Source{}
 	}
 	return &Source{name: d.source.name, line: d.lines[field], root: d.nodes[field], from: d.source.from}
@@ -174,16 +169,16 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 // is made by join.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n))
+		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.from))
 		return
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if line, twice := first[key.Value]; twice && w.options.Partial {
-			continue
-		} else if twice {
-			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+		if line, twice := first[key.Value]; twice {
+			if !w.options.Partial {
+				w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+			}
 			continue
 		}
 		first[key.Value] = key.Line
@@ -244,7 +239,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 
 func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		w.problem(n.Line, path, "must be a list, but is %s", describe(n))
+		w.problem(n.Line, path, "must be a list, but is %s", describe(n, w.from))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -269,7 +264,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 		if v.Type().Name() == "Duration" {
 			hint = " as a time with its unit, such as 90s or 2m"
 		}
-		w.problem(n.Line, path, "%s cannot be read%s", describe(n), hint)
+		w.problem(n.Line, path, "%s cannot be read%s", describe(n, w.from), hint)
 	}
 }
 
@@ -300,14 +295,13 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
 		hint := ""
-		switch text, computed := w.from[n]; {
-		case v.Kind() != reflect.String || n.Kind != yaml.ScalarNode:
-		case computed:
-			hint = fmt.Sprintf(", the value of %s: give it in quotes where it is defined, or write ${{ string(…) }} here", strings.TrimSpace(text))
-		default:
+		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
 			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
+			if _, computed := w.from[n]; computed {
+				hint = ": put that value in quotes, or write ${{ string(…) }}"
+			}
 		}
-		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n), hint)
+		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n, w.from), hint)
 		return
 	}
 	if v.Kind() == reflect.Bool {
@@ -319,8 +313,12 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-func describe(n *yaml.Node) string {
+// describe describes a value, and the text that Expand replaced by it.
+func describe(n *yaml.Node, from map[*yaml.Node]string) string {
+	text, computed := from[n]
 	switch {
+	case computed:
+		return describe(n, nil) + ", the value of " + strings.TrimSpace(text)
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:

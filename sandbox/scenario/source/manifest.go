@@ -94,7 +94,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 		object := v1alpha1.Object{}
 		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
 		problems = append(problems, wrong...)
-		for _, e := range v1alpha1.ObjectProblems(object.Unstructured().Object, nil) {
+		for _, e := range v1alpha1.ObjectProblems(object, nil) {
 			problems = append(problems, Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "is missing: " + e.Detail})
 		}
 		before := len(problems)
@@ -107,17 +107,11 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 			}
 			used.note(t.Uses())
 		}
-		if len(problems) == before {
-			problems = append(problems, i.checkObject(m.path, source, env, static.Vars, apply)...)
+		if len(problems) == before { // with the values of its expressions
+			expanded, _ := expand(source, env, i.known(static.Vars))
+			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.Has})
+			problems = append(problems, part{m.path, doc, ""}.applied(object, apply.Refused, i.Run.Namespace)...)
 		}
 	}
 	return used, problems
-}
-
-// checkObject checks an object of a file with the values of its expressions.
-func (i *Instance) checkObject(path string, source *strictyaml.Source, env *expr.Env, vars map[string]any, apply *v1alpha1.Apply) Problems {
-	expanded, _ := expand(source, env, i.known(vars))
-	object := v1alpha1.Object{}
-	doc, _ := expanded.Decode(&object, strictyaml.Options{Expression: expr.Has})
-	return part{path, doc, ""}.applied(object, apply.Refused != "", i.Run.Namespace)
 }

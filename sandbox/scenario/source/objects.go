@@ -21,23 +21,21 @@ import (
 // objects checks the objects, and the parts of objects, in the steps of an instance.
 func (i *Instance) objects() (problems Problems) {
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
-		p := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
+		of := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
 		switch {
-		case step.Apply != nil && len(step.Apply.Resource) > 0:
-			problems = append(problems, p("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused != "", i.Run.Namespace)...)
-		case step.Assert != nil && len(step.Assert.Resource) > 0:
-			problems = append(problems, p("assert", "resource").check(step.Assert.Resource.Unstructured().Object)...)
-		case step.Patch != nil:
-			if step.Patch.Refused == "" {
-				problems = append(problems, p("patch", "patch").types(step.Patch.APIVersion, step.Patch.Kind)...)
+		case step.Apply != nil:
+			problems = append(problems, of("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
+		case step.Assert != nil:
+			problems = append(problems, of("assert", "resource").check(step.Assert.Resource.Unstructured())...)
+		case step.Patch != nil && step.Patch.Refused == "":
+			problems = append(problems, of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
+		}
+		for _, action := range []string{"patch", "delete", "scale", "rollback"} {
+			p, namespace := of(action, "namespace"), ""
+			p.doc.Source(p.at).Decode(&namespace, strictyaml.Options{})
+			if namespace != "" && namespace != i.Run.Namespace && !expr.Has(namespace) {
+				problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", namespace))
 			}
-			problems = append(problems, p("patch").written(&step.Patch.Ref, i.Run.Namespace)...)
-		case step.Delete != nil:
-			problems = append(problems, p("delete").written(&step.Delete.Ref, i.Run.Namespace)...)
-		case step.Scale != nil:
-			problems = append(problems, p("scale").written(&step.Scale.Ref, i.Run.Namespace)...)
-		case step.Rollback != nil:
-			problems = append(problems, p("rollback").written(&step.Rollback.Ref, i.Run.Namespace)...)
 		}
 	})
 	return problems
@@ -54,46 +52,44 @@ func (p part) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// applied checks an object that a step applies, or the items of a List. The API may be expected to refuse it.
-func (p part) applied(o v1alpha1.Object, refused bool, namespace string) (problems Problems) {
-	p.each(o.Unstructured().Object, func(p part, o map[string]any) {
-		problems = append(problems, p.scope(o, namespace)...)
-		if !refused {
-			problems = append(problems, p.check(o)...)
+// applied checks an object that a step applies, or the items of a List, which the API may be expected to
+// refuse. An object outside the namespace of the run is a problem: other runs would find it.
+func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
+	var root *field.Path
+	if p.at != "" {
+		root = field.NewPath(p.at)
+	}
+	v1alpha1.EachObject(o.Unstructured().Object, root, func(o map[string]any, at *field.Path) {
+		if at != nil {
+			p.at = at.String()
+		}
+		u := &unstructured.Unstructured{Object: o}
+		outside := kube.Outside(u, kube.ClusterScoped(u.GroupVersionKind().GroupKind()), namespace)
+		if outside != "" && !expr.Has(u.GetNamespace()+u.GetName()) {
+			name := "name"
+			if u.GetNamespace() != "" {
+				name = "namespace"
+			}
+			problems = append(problems, p.problem(strictyaml.Member(strictyaml.Member(p.at, "metadata"), name), "%s", outside))
+		}
+		if refused == "" {
+			problems = append(problems, p.check(u)...)
 		}
 	})
 	return problems
 }
 
-// each visits an object, or the items of a List.
-func (p part) each(o map[string]any, visit func(part, map[string]any)) {
-	items, isList := o["items"].([]any)
-	if !isList {
-		visit(p, o)
-	}
-	for n, item := range items {
-		if object, isObject := item.(map[string]any); isObject {
-			part{p.file, p.doc, fmt.Sprintf("%s[%d]", strictyaml.Member(p.at, "items"), n)}.each(object, visit)
-		}
-	}
-}
-
 // check reports values that the API server would refuse: those of another type, and labels.
-func (p part) check(o map[string]any) Problems {
-	apiVersion, _ := o["apiVersion"].(string)
-	kind, _ := o["kind"].(string)
-	return append(p.types(apiVersion, kind), p.labels(o, p.at, "", "")...)
+func (p part) check(o *unstructured.Unstructured) Problems {
+	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types reports values that are of another type than their field, for the kinds of Kubernetes itself.
-func (p part) types(apiVersion, kind string) (problems Problems) {
-	gv, err := schema.ParseGroupVersion(apiVersion)
+// types reports values that are of another type than their field, for the kinds of Kubernetes itself. The API
+// server knows its custom resources.
+func (p part) types(kind schema.GroupVersionKind) (problems Problems) {
+	object, err := scheme.Scheme.New(kind)
 	if err != nil {
 		return nil
-	}
-	object, err := scheme.Scheme.New(gv.WithKind(kind))
-	if err != nil {
-		return nil // the API server knows its custom resources
 	}
 	_, problems = p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
 	for n := range problems {
@@ -123,35 +119,12 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 	return problems
 }
 
-// scope reports an object outside the namespace of the run, which other runs and later runs would find.
-func (p part) scope(o map[string]any, namespace string) Problems {
-	u := &unstructured.Unstructured{Object: o}
-	outside := kube.Outside(u, kube.ClusterScoped(u.GroupVersionKind().GroupKind()), namespace)
-	if outside == "" || expr.Has(u.GetNamespace()) || expr.Has(u.GetName()) {
-		return nil
-	}
-	at := "name"
-	if u.GetNamespace() != "" {
-		at = "namespace"
-	}
-	return Problems{p.problem(strictyaml.Member(strictyaml.Member(p.at, "metadata"), at), "%s", outside)}
-}
-
-// written reports a step that changes objects in a namespace that is not the run's.
-func (p part) written(r *v1alpha1.Ref, namespace string) Problems {
-	if r.Namespace == "" || r.Namespace == namespace || expr.Has(r.Namespace) {
-		return nil
-	}
-	return Problems{p.problem(strictyaml.Member(p.at, "namespace"),
-		"a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", r.Namespace)}
-}
-
 // rewritten reports numbers among the variables and in the matrix that print differently from their text:
 // an expression would put another text in their place.
 func (s *Scenario) rewritten() (problems Problems) {
-	for _, r := range s.doc.Rewritten() {
-		if strings.HasPrefix(r.Field, "spec.vars.") || strings.HasPrefix(r.Field, "spec.matrix[") || strings.Contains(r.Field, ".apply.vars.") {
-			problems = append(problems, Problem{Source: s.File, Line: r.Line, Field: r.Field, Detail: r.String()})
+	for _, p := range s.doc.Rewritten() {
+		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") || strings.Contains(p.Field, ".apply.vars.") {
+			problems = append(problems, p)
 		}
 	}
 	return problems

@@ -91,13 +91,8 @@ func fit(override, value any) (any, error) {
 			return nil, err
 		}
 	}
-	switch n := override.(type) {
-	case int:
+	if n, isInt := override.(int); isInt {
 		override = int64(n)
-	case float64:
-		if _, wantFloat := value.(float64); !wantFloat && n == float64(int64(n)) {
-			override = int64(n)
-		}
 	}
 	if whole, ok := override.(int64); ok {
 		if _, wantFloat := value.(float64); wantFloat {
@@ -120,9 +115,8 @@ func parseValue(text string) (value any, err error) {
 	if len(problems)+len(more) > 0 {
 		return nil, fmt.Errorf("%q cannot be read as YAML", text)
 	}
-	for _, r := range doc.Rewritten() {
-		return nil, fmt.Errorf("%s is read as %s, because the value of this variable in the scenario is no text: put that value in quotes, or write %s here",
-			r.Text, r.Value, r.Value)
+	for _, p := range doc.Rewritten() {
+		return nil, fmt.Errorf("%s; for a text, the value in the scenario must be in quotes", p.Detail)
 	}
 	return value, nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
@@ -227,25 +226,6 @@ func TestApplyOutsideTheRun(t *testing.T) {
 		if a.GetVerb() == "patch" {
 			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
 		}
-	}
-}
-
-// The cluster-scoped objects of a run are deleted at its end, and no others.
-func TestRemoveClusterScoped(t *testing.T) {
-	r := newRig(t)
-	const own, gone = `{apiVersion: v1, kind: Node, metadata: {name: run-x-a}}`, `{apiVersion: v1, kind: Node, metadata: {name: run-x-gone}}`
-	r.create(observe.Nodes, own)
-	r.create(observe.Nodes, `{apiVersion: v1, kind: Node, metadata: {name: other}}`)
-	r.clusterScoped = []*unstructured.Unstructured{apitest.Object(t, own), apitest.Object(t, own), apitest.Object(t, gone)}
-	if diff := cmp.Diff([]string{"Node run-x-a", "Node run-x-gone"}, r.ClusterScoped()); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
-	if err := r.RemoveClusterScoped(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	left, err := r.dynamic.Resource(observe.Nodes).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(left.Items) != 1 || left.Items[0].GetName() != "other" {
-		t.Errorf("left %v, error %v", left, err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
@@ -125,7 +126,7 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 	}
 	var done, refusals []string
 	for _, o := range objects {
-		o, _ = kube.Bind(o, s.o.Group)
+		o = kube.Bind(o, s.o.Group)
 		before, err := s.present(ctx, o)
 		if err != nil {
 			return "", err
@@ -139,11 +140,6 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 			continue
 		}
 		s.released(began, before, written, a.Release)
-		if !k.Namespaced {
-			s.mu.Lock()
-			s.clusterScoped = append(s.clusterScoped, written)
-			s.mu.Unlock()
-		}
 		if err := s.o.World.Seen(ctx, s.subject(k, written.GetNamespace()), written); err != nil {
 			return "", err
 		}
@@ -156,12 +152,18 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 }
 
 // manifest returns the objects of an apply.
-func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error) {
-	if a.File == "" {
-		return kube.Objects(match.Plain(a.Resource))
+func (s *Stage) manifest(a *v1alpha1.Apply) (objects []*unstructured.Unstructured, err error) {
+	add := func(object any) {
+		content, _ := match.Plain(object).(map[string]any)
+		v1alpha1.EachObject(content, nil, func(o map[string]any, _ *field.Path) {
+			objects = append(objects, &unstructured.Unstructured{Object: o})
+		})
 	}
-	path := filepath.Join(s.o.Folder, a.File)
-	text, err := os.ReadFile(path)
+	if a.File == "" {
+		add(a.Resource)
+		return objects, nil
+	}
+	text, err := os.ReadFile(filepath.Join(s.o.Folder, a.File))
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
@@ -170,22 +172,17 @@ func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error
 		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
 	}
 	sources, problems := strictyaml.ParseAll(a.File, text)
-	var objects []*unstructured.Unstructured
 	for _, source := range sources {
-		var content any
+		content := map[string]any{}
 		_, more := source.Decode(&content, strictyaml.Options{})
 		if problems = append(problems, more...); len(problems) > 0 {
 			break
 		}
-		content, err := env.Expand(content, known)
-		var found []*unstructured.Unstructured
-		if err == nil {
-			found, err = kube.Objects(match.Plain(content))
-		}
+		expanded, err := env.Expand(content, known)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", a.File, err)
 		}
-		objects = append(objects, found...)
+		add(expanded)
 	}
 	return objects, problems.Err()
 }
@@ -312,38 +309,6 @@ func (s *Stage) untilGone(ctx context.Context, subject observe.Subject, leaving 
 		return len(left) == 0, nil
 	})
 	return ended(ctx, err, func() *Failure { return fail("still there: %s", strings.Join(left, ", ")) })
-}
-
-// ClusterScoped returns the names of the cluster-scoped objects that the run has created and not deleted, as
-// KIND NAME.
-func (s *Stage) ClusterScoped() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var names []string
-	for _, o := range s.clusterScoped {
-		if name := o.GetKind() + " " + o.GetName(); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// RemoveClusterScoped deletes the cluster-scoped objects of the run, which do not go with its namespace.
-func (s *Stage) RemoveClusterScoped(ctx context.Context) error {
-	s.mu.Lock()
-	all := slices.Clone(s.clusterScoped)
-	s.mu.Unlock()
-	var errs []error
-	for _, o := range slices.Backward(all) {
-		k, err := s.o.Kube.Kind(o.GetAPIVersion(), o.GetKind())
-		if err == nil {
-			err = s.o.Kube.Delete(ctx, k, o, nil)
-		}
-		if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // References are the kinds that an action names, so that they can be followed from the beginning of

@@ -29,8 +29,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
@@ -98,8 +96,6 @@ type Stage struct {
 	faults   []FaultRun
 	releases []ReleaseRun
 	unnamed  int // faults that the scenario gave no id
-
-	clusterScoped []*unstructured.Unstructured // that the run has applied
 }
 
 type programKey struct {

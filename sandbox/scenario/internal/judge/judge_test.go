@@ -310,10 +310,10 @@ var leftCases = map[string]checkCase{
 	},
 	"left: a module that a Pod of another namespace wants": {
 		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
-		o: Options{Foreign: []Foreign{
-			{Pod: "default/stock-1", Base: "a", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}},
-			{Pod: "default/stock-2", Base: "a", Modules: []timeline.ModuleRef{{Name: "biz", Version: "2"}}},
-			{Pod: "default/stock-3", Base: "b", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}},
+		o: Options{Foreign: []timeline.PodStatus{
+			{Base: "a", PodState: timeline.PodState{Name: "default/stock-1", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}}},
+			{Base: "a", PodState: timeline.PodState{Name: "default/stock-2", Modules: []timeline.ModuleRef{{Name: "biz", Version: "2"}}}},
+			{Base: "b", PodState: timeline.PodState{Name: "default/stock-3", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}}},
 		}},
 		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run there wants it; Pod default/stock-1, which is not part of the run, wants it"},
 			nil, "2 bases, 1 module left", nil},

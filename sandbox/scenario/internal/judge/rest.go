@@ -48,10 +48,10 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 }
 
 // wantedBy names the Pods of other namespaces that want a module which the run leaves on a base.
-func wantedBy(m timeline.Left, foreign []Foreign) (text string) {
+func wantedBy(m timeline.Left, foreign []timeline.PodStatus) (text string) {
 	for _, p := range foreign {
 		if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
-			text += fmt.Sprintf("; Pod %s, which is not part of the run, wants it", p.Pod)
+			text += fmt.Sprintf("; Pod %s, which is not part of the run, wants it", p.Name)
 		}
 	}
 	return text

@@ -8,47 +8,39 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns the object with a node selector that keeps a module's Pods, or those of any Pod template in
-// the object, on the bases of a group. Other objects are returned unchanged. A selector that names one
-// base by its host name may have the short name of scenarios, SET-N for GROUP-SET-N. Bind also reports
-// whether it has bound any Pod.
-func Bind(o *unstructured.Unstructured, group string) (*unstructured.Unstructured, bool) {
-	bound := o.DeepCopy()
-	if !bindAll(bound.Object, group) {
-		return o, false
-	}
-	return bound, true
+// Bind returns a copy of the object with a node selector that keeps a module's Pods, or those of any Pod
+// template in the object, on the bases of a group. A selector that names one base by its host name may have
+// the short name of scenarios, SET-N for GROUP-SET-N.
+func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	bind(o.Object, group)
+	return o
 }
 
-// bindAll binds the module Pods and Pod templates in a value, at any depth: a CronJob has its template in
-// that of its Jobs.
-func bindAll(value any, group string) (bound bool) {
+// bind binds the module Pods and Pod templates in a value, at any depth: a CronJob has its template in that
+// of its Jobs.
+func bind(value any, group string) {
 	switch value := value.(type) {
-	case map[string]any:
-		spec, _ := value["spec"].(map[string]any)
-		if _, isPod := spec["containers"]; isPod && isModule(value) {
-			return bindSpec(spec, group)
-		}
-		for _, field := range value {
-			bound = bindAll(field, group) || bound
-		}
 	case []any:
 		for _, item := range value {
-			bound = bindAll(item, group) || bound
+			bind(item, group)
+		}
+	case map[string]any:
+		spec, _ := value["spec"].(map[string]any)
+		if _, isPod := spec["containers"]; !isPod || !isModule(value) {
+			for _, field := range value {
+				bind(field, group)
+			}
+			return
+		}
+		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
+			return // the nodeSelector is not a mapping: the API server reports it
+		}
+		selector, _ := spec["nodeSelector"].(map[string]any)
+		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
+			selector[labels.BaseHost] = group + "-" + host
 		}
 	}
-	return bound
-}
-
-func bindSpec(spec map[string]any, group string) bool {
-	if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
-		return false // the nodeSelector is not a mapping: the API server says so
-	}
-	selector, _ := spec["nodeSelector"].(map[string]any)
-	if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
-		selector[labels.BaseHost] = group + "-" + host
-	}
-	return true
 }
 
 // isModule reports whether a Pod or a Pod template has the label of modules.

@@ -7,7 +7,6 @@
 //	status.go     is a rollout complete, is an object Ready; pure
 //	scope.go      which objects a run may create; pure
 //	bind.go       keeps modules of a run on the bases of the run; pure
-//	manifest.go   manifests -> objects; pure
 package kube
 
 import (

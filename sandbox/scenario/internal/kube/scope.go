@@ -9,24 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// clusterScoped are the kinds of Kubernetes that have no namespace, by their groups.
-var clusterScoped = map[string][]string{
-	"":                             {"Namespace", "Node", "PersistentVolume"},
-	"admissionregistration.k8s.io": {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration"},
-	"apiextensions.k8s.io":         {"CustomResourceDefinition"},
-	"apiregistration.k8s.io":       {"APIService"},
-	"certificates.k8s.io":          {"CertificateSigningRequest", "ClusterTrustBundle"},
-	"flowcontrol.apiserver.k8s.io": {"FlowSchema", "PriorityLevelConfiguration"},
-	"networking.k8s.io":            {"IPAddress", "IngressClass", "ServiceCIDR"},
-	"node.k8s.io":                  {"RuntimeClass"},
-	"rbac.authorization.k8s.io":    {"ClusterRole", "ClusterRoleBinding"},
-	"resource.k8s.io":              {"DeviceClass", "ResourceSlice"},
-	"scheduling.k8s.io":            {"PriorityClass"},
-	"storage.k8s.io":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"},
-}
+// clusterScoped are kinds of Kubernetes that have no namespace.
+var clusterScoped = strings.Fields(`Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io
+	PriorityClass.scheduling.k8s.io StorageClass.storage.k8s.io CSIDriver.storage.k8s.io IngressClass.networking.k8s.io RuntimeClass.node.k8s.io
+	CustomResourceDefinition.apiextensions.k8s.io APIService.apiregistration.k8s.io CertificateSigningRequest.certificates.k8s.io
+	MutatingWebhookConfiguration.admissionregistration.k8s.io ValidatingWebhookConfiguration.admissionregistration.k8s.io
+	ValidatingAdmissionPolicy.admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io`)
 
-// ClusterScoped reports whether a kind of Kubernetes itself has no namespace. It does not know custom resources.
-func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped[k.Group], k.Kind) }
+// ClusterScoped reports whether a kind of Kubernetes itself has no namespace, as far as is known without the API.
+func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }
 
 // Outside returns why a run must not create an object, as a sentence with its fix, or "". A run creates
 // objects in its namespace, and cluster-scoped objects whose names begin with its namespace, which no

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedfake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 )
@@ -109,13 +112,13 @@ func TestBind(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before, o := apitest.Object(t, tt.object), apitest.Object(t, tt.object)
-			got, bound := Bind(o, "g")
+			got := Bind(o, "g")
 			want := before
 			if tt.want != "" {
 				want = apitest.Object(t, tt.want)
 			}
-			if diff := cmp.Diff(want.Object, got.Object); diff != "" || bound != (tt.want != "") {
-				t.Errorf("bound %t, object (-want +got):\n%s", bound, diff)
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
 				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
@@ -148,22 +151,17 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-func TestObjects(t *testing.T) {
-	list := map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{
-		map[string]any{"apiVersion": "v1", "kind": "Pod"}, map[string]any{"apiVersion": "v1", "kind": "Service"},
-	}}
-	got, err := Objects(list)
-	if err != nil {
+// The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
+func TestOwn(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
+	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
+	if err := c.own(t.Context(), o, "run"); err != nil {
 		t.Fatal(err)
 	}
-	var kinds []string
-	for _, o := range got {
-		kinds = append(kinds, o.GetKind())
+	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "run", UID: "u"}}, o.GetOwnerReferences()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"Pod", "Service"}, kinds); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
-	}
-	if _, err := Objects(map[string]any{"kind": "Pod"}); err == nil {
-		t.Error("an object without apiVersion was taken")
+	if err := c.own(t.Context(), o, "other"); err == nil {
+		t.Error("an object was given to a namespace that does not exist")
 	}
 }

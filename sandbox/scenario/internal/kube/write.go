@@ -26,9 +26,11 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 	if outside := Outside(o, !k.Namespaced, namespace); outside != "" {
 		return Kind{}, nil, errors.New(outside)
 	}
-	if k.Namespaced && o.GetNamespace() == "" {
-		o = o.DeepCopy()
+	o = o.DeepCopy()
+	if k.Namespaced {
 		o.SetNamespace(namespace)
+	} else if err := c.own(ctx, o, namespace); err != nil {
+		return Kind{}, nil, err
 	}
 	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if err != nil {
@@ -37,16 +39,25 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 	return k, written, nil
 }
 
+// own makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes both.
+func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
+	n, err := c.Typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.Name, UID: n.UID}})
+	return nil
+}
+
 // mistyped matches the words of the API server about a number or a boolean in the place of a string.
 var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
 
 // inWords returns an error of the API server without names of Go types.
 func inWords(err error) error {
-	found := mistyped.FindStringSubmatch(err.Error())
-	if found == nil {
-		return err
+	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
+		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
 	}
-	return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
+	return err
 }
 
 // The types of patches, as scenarios name them.
