@@ -37,7 +37,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	d.config = &updated
 	d.mu.Unlock()
 	if fields := otherSettings(before, config); len(fields) > 0 {
-		steps.Note("the sandbox keeps its settings; run koupsandbox down and koupsandbox up to change " + strings.Join(fields, ", "))
+		steps.Note("settings that differ from those of the running sandbox take effect after koupsandbox down and koupsandbox up: " + strings.Join(fields, ", "))
 	}
 	var changes []string
 	for _, part := range d.shown() {

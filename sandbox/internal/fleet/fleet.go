@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // stagger is the time between the first heartbeats of bases that are added
@@ -160,16 +161,16 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
 	}
 	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
-		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), ErrNotRunning)
 	}
 	members, err := f.reserve(s, count)
 	if err != nil {
-		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	p := &Prepared{f: f, set: s, members: members}
 	if err := f.make(ctx, s, options, members); err != nil {
 		p.Discard()
-		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	return p, nil
 }
@@ -181,7 +182,7 @@ func (p *Prepared) Start() ([]*Member, error) {
 	if f.launch == nil {
 		f.mu.Unlock()
 		p.Discard()
-		return nil, fmt.Errorf("adding %d bases: %w", len(p.members), ErrNotRunning)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(len(p.members), "base"), ErrNotRunning)
 	}
 	defer f.wg.Done()
 	defer f.mu.Unlock()
@@ -250,7 +251,7 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 		return len(rest) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d bases are not connected, such as %s: %w", len(rest), len(members), rest[0].HostName, err)
+		return fmt.Errorf("%d of %s not connected, such as %s: %w", len(rest), plain.Count(len(members), "base"), rest[0].HostName, err)
 	}
 	for _, m := range members {
 		if err := f.Failure(m); err != nil {

@@ -273,7 +273,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases are not connected, such as g-http-1") {
+	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases not connected, such as g-http-1") {
 		t.Errorf("WaitConnected gave %v", err)
 	}
 }

@@ -151,7 +151,7 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	for _, change := range up.Result.Changes {
 		say(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", up.Kubeconfig, nameArgument(up.Name))
+	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", plain.ShellWord(up.Kubeconfig), nameArgument(up.Name))
 }
 
 // brokerText says which broker it is.
