@@ -11,19 +11,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// What a base may say of itself. Whoever reaches the broker or the port may say anything: what goes
-// further than this ends in Nodes, Pods, Events and logs, and is refused or cut before.
+// Bounds of the strings that a base or a user supplies. Any client of the broker or of the port can send
+// anything, and any author of a Pod can write anything. The controller refuses or cuts longer strings
+// before they get into Nodes, Pods, Events and logs. Package workload refuses names, versions and URLs of
+// Pods by the same bounds, so that a base is never asked to install what its list could not show.
 const (
-	// MaxIdentity is the most bytes of an identity: a DNS name has no more.
+	// MaxIdentity is the maximum length in bytes of an identity: a DNS name is not longer.
 	MaxIdentity = 253
-	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host.
+	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host, an
+	// annotation that the controller reads.
 	MaxName = 256
 	// MaxURL is the maximum length in bytes of the URL of a jar: web servers accept no longer one.
 	MaxURL = 8 << 10
-	// MaxText is the most bytes of a text for people. Stack traces of real bases are longer: they
-	// are cut, and their frames go first.
+	// MaxText is the maximum length in bytes of a text for people. Stack traces of real bases are
+	// longer: they are cut, and their frames are removed first.
 	MaxText = 4 << 10
-	// MaxModules is the most modules of a list, and modules of a baseline.
+	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
 	// maxRecords is how many records of a module are kept, the newest; a list of them may be as long
 	// as a message.
