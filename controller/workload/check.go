@@ -44,7 +44,7 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
 		return invalid("is %.80q: a version has no spaces and no line ends", v)
 	case len(v) > arklet.MaxName:
-		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
+		return invalid("has more than %d bytes, the maximum of a version", arklet.MaxName)
 	case !arklet.Printable(v):
 		return invalid("is %.80q, which has a character that cannot be printed", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):
