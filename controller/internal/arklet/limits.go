@@ -21,7 +21,7 @@ const (
 	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host, an
 	// annotation that the controller reads.
 	MaxName = 256
-	// MaxURL is the maximum length in bytes of the URL of a jar: web servers accept no longer one.
+	// MaxURL is the maximum length in bytes of the URL of a jar: web servers usually refuse longer ones.
 	MaxURL = 8 << 10
 	// MaxText is the maximum length in bytes of a text for people. Stack traces of real bases are
 	// longer: they are cut, and their frames are removed first.
@@ -36,8 +36,8 @@ const (
 // ErrLimit reports that a message is beyond the limits. The message is ignored.
 var ErrLimit = errors.New("beyond the limits")
 
-// ErrDropped reports that single entries of a list are beyond the limits. They are left out of the list
-// that is returned with the error. It is an ErrLimit.
+// ErrDropped reports that entries of a list are invalid. The list that is returned with the error has the
+// other entries. ErrDropped wraps ErrLimit.
 var ErrDropped = fmt.Errorf("an entry of a list is left out: %w", ErrLimit)
 
 // CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,
