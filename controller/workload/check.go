@@ -42,9 +42,9 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case v == "":
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s, which names the module's version", container.Name, labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
-		return invalid("is %.80q: a version has no spaces and no line ends", v)
+		return invalid("is %.80q: a version has no spaces", v)
 	case len(v) > arklet.MaxName:
-		return invalid("has more than %d bytes, the maximum of a version", arklet.MaxName)
+		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):
 		return invalid("is %.80q, which has a character that cannot be printed", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):

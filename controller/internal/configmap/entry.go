@@ -26,7 +26,7 @@ func (e *entry) note(data map[string]string, err error, began time.Time) {
 	for key := range e.values {
 		e.values[key] = nil
 		if value, there := data[key]; there {
-			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // a longer one is no version
+			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // Check refuses it
 			e.values[key] = &value
 		} else {
 			complete = false
