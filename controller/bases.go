@@ -291,5 +291,5 @@ func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejectio
 		return
 	}
 	r.logged[one] = true
-	r.logger.Warn("a message was not acted on", "base", from.Identity, "kind", kind, "reason", reason, "err", err)
+	r.logger.Warn("a message was rejected, or a part of it", "base", from.Identity, "kind", kind, "reason", reason, "err", err)
 }

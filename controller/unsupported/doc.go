@@ -4,7 +4,7 @@
 // finding.
 //
 //	unsupported.go  Of: the fields of a Pod spec that are ignored
-//	table.go        what becomes of each field; Names
+//	table.go        the rule for each field; Names
 //
 // The package is pure.
 package unsupported

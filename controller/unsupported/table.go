@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// use says what uses a field of a Pod.
+// use classifies a field of a Pod by the component that uses it.
 type use int
 
 const (
@@ -26,12 +26,12 @@ const (
 	parts
 )
 
-// rule says what becomes of a field.
+// rule is the treatment of a field.
 type rule struct {
 	use use
 	// name is the key in Names; empty means the name of the field.
 	name string
-	// why says what becomes of an ignored value, in a sentence without a full stop.
+	// why is the reason that an ignored value has no effect, in a sentence without a full stop.
 	why string
 	// set reports whether a value asks for something that is ignored. A value that the API server sets
 	// by default does not. Nil: every value that is not empty does.
@@ -50,8 +50,8 @@ const (
 	noMessages = "a module has no files of its own, and the status has the message of the base"
 )
 
-// table has a rule for every field of the types in it. Handlers of probes are inline fields: notHTTP
-// tells them apart.
+// table has a rule for every field of its types. The handlers of a probe are inline fields, which notHTTP
+// checks.
 var table = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[corev1.PodSpec](): {
 		"volumes":                       {use: parts},
@@ -153,8 +153,8 @@ var table = map[reflect.Type]map[string]rule{
 	},
 }
 
-// Names are the names of all fields that Of may return, with what becomes of each. The documents have
-// them in a table.
+// Names are the names of all fields that Of can return, with the reason that each is ignored. The reference
+// of modules lists them.
 var Names = names()
 
 func names() map[string]string {
@@ -223,17 +223,17 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// not returns a set that reports a text other than the defaults.
+// not returns a set function that reports every text except the defaults.
 func not(defaults ...string) func(Options, reflect.Value) bool {
 	return func(_ Options, v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
 }
 
-// is returns a set that reports a pointer to a value.
+// is returns a set function that reports a pointer to the value.
 func is(value bool) func(Options, reflect.Value) bool {
 	return func(_ Options, v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
 }
 
-// filled is a set that reports a structure with any field: the API server sets empty ones by default.
+// filled is a set function that reports a structure with any field set: the API server adds empty ones.
 func filled(_ Options, v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
 
 func notHTTP(o Options, v reflect.Value) bool {

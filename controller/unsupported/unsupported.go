@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options say what a controller does for a Pod in addition to installing modules.
+// Options describe what a controller does for a Pod in addition to installing modules.
 type Options struct {
 	// HTTPProbes: readiness and liveness probes of type httpGet are made. PreStopSleep: preStop.sleep is
 	// kept to. Default: they are ignored.
@@ -31,7 +31,7 @@ type Field struct {
 	Name string
 	// Path is the path from the spec on: spec.containers[0].startupProbe.
 	Path string
-	// Why says what becomes of the field, in a sentence without a full stop.
+	// Why is the reason that the field is ignored, in a sentence without a full stop.
 	Why string
 }
 
@@ -73,7 +73,7 @@ func (w *walker) add(name, path string) {
 	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
 }
 
-// first adds a field of a list unless it was found in that list before.
+// first adds a field of a list unless the list has one of that name already.
 func (w *walker) first(name, path string) {
 	list := path
 	if i := strings.LastIndexByte(path, '['); i >= 0 {

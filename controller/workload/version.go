@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -63,7 +64,9 @@ func VersionVariables(container corev1.Container) map[string]bool {
 // ConfigMap key and must not block; its error is returned.
 //
 // As with a kubelet, the value at the time of the installation counts: the version that the Pod's
-// status shows as installed takes precedence over the ConfigMap, which may have changed since.
+// status shows as installed takes precedence over the ConfigMap, which may have changed since. value
+// returns an error with the code OtherUpstreamInvalidParameter if the key does not exist: an optional
+// reference then leaves the variable as it was.
 func Resolve(pod *corev1.Pod, container corev1.Container, value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
 	if len(VersionSources(pod.Namespace, container)) == 0 {
 		return container, nil
@@ -122,18 +125,26 @@ func (e *environment) version() (string, error) {
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)
-	if n == 0 {
-		return "", false, nil
+	for ; n > 0 && !set && err == nil; n-- {
+		value, set, err = e.value(at[n-1])
 	}
-	i := at[n-1]
-	if value, known := e.values[i]; known {
+	return value, set, err
+}
+
+// value evaluates one entry. It is not set by an optional key of a ConfigMap that does not exist.
+func (e *environment) value(i int) (value string, set bool, err error) {
+	if value, set = e.values[i]; set {
 		return value, true, nil
 	}
+	v := e.container.Env[i]
 	if e.used != nil {
-		e.used[name] = true
+		e.used[v.Name] = true
 	}
-	if v := e.container.Env[i]; v.Value == "" && v.ValueFrom != nil {
+	if v.Value == "" && v.ValueFrom != nil {
 		value, err = e.source(v)
+		if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil && ptr.Deref(ref.Optional, false) && errcode.Of(err) == errcode.OtherUpstreamInvalidParameter && e.configMap != nil {
+			return "", false, nil
+		}
 	} else {
 		value, err = e.expand(v.Value, i)
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
@@ -143,9 +144,9 @@ func TestCheck(t *testing.T) {
 		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), ""},
 		"a host only":         {container("1.0.0", "https://u:secret@h/?token=secret"), `OtherUpstream.DecodeURLFailed: image "https://***@h/?token=***" of container "biz1" names no jar; check that the URL is valid`},
 		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: container "biz1" has no environment variable BIZ_VERSION, which names the module's version; check the parameters`},
-		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces and no line ends; check the parameters`},
-		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces and no line ends; check the parameters`},
-		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces and no line ends; check the parameters`},
+		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
+		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
+		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces; check the parameters`},
 		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
 		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
 		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" names no jar; check that the URL is valid`},
@@ -326,6 +327,35 @@ func TestResolveReferences(t *testing.T) {
 	resolved, err := Resolve(pod, c, func(name types.NamespacedName, key string) (string, error) { return key + "$$" + name.Name, nil })
 	if got := Of(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
 		t.Errorf("version %q, error %v", got, err)
+	}
+}
+
+// An optional reference to a ConfigMap overrides a value only where its key exists.
+func TestResolveOptional(t *testing.T) {
+	from := func(optional bool) corev1.Container {
+		return corev1.Container{Name: "biz1", Env: []corev1.EnvVar{
+			{Name: "BIZ_VERSION", Value: "1"},
+			{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "k", Optional: &optional}}},
+		}}
+	}
+	missing := errcode.New(errcode.OtherUpstreamInvalidParameter, "no such key")
+	for _, tt := range []struct {
+		optional bool
+		value    string
+		err      error
+		want     string
+		wantErr  error
+	}{
+		{true, "2", nil, "2", nil},
+		{true, "", missing, "1", nil},
+		{false, "", missing, "", missing},
+		{true, "", errors.ErrUnsupported, "", errors.ErrUnsupported}, // such as one that is being read
+	} {
+		pod := &corev1.Pod{}
+		c, err := Resolve(pod, from(tt.optional), func(types.NamespacedName, string) (string, error) { return tt.value, tt.err })
+		if got := Of(&pod.ObjectMeta, c).Version; !errors.Is(err, tt.wantErr) || got != tt.want {
+			t.Errorf("%+v: version %q, error %v", tt, got, err)
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-// record reads a record. What of it is beyond the limits is left out, and returned as an error.
+// record reads a record. Fields beyond the limits are left empty, and the error names one of them.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
 	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
@@ -147,7 +147,8 @@ type wireBiz struct {
 	bad        error       // why the entry cannot be read
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A field of another type makes the entry bad, not the list.
+// UnmarshalJSON implements json.Unmarshaler. A field of a wrong type invalidates the entry and not the
+// list.
 func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	type plain wireBiz
 	if err := json.Unmarshal(entry, (*plain)(w)); err != nil {
@@ -162,8 +163,8 @@ func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 // masterMainClass is how sofa-ark marks the base itself in a full list (protocol 4.7).
 const masterMainClass = "embed main"
 
-// biz reads a module. Without a valid name and version there is none, and ok is false. Other fields
-// that are beyond the limits are left empty. The error is the first that was found.
+// biz reads a module. ok is false if the name or the version is invalid. Other fields beyond the limits
+// are left empty. The error is the first one found.
 func (w wireBiz) biz() (b Biz, ok bool, err error) {
 	if w.bad != nil {
 		return Biz{}, false, w.bad
@@ -203,7 +204,7 @@ func (w wireBiz) biz() (b Biz, ok bool, err error) {
 }
 
 // DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
-// the base itself (protocol 3.6). An error that is ErrDropped comes with the rest of the list.
+// the base itself (protocol 3.6). If the error is ErrDropped, the list has the other modules.
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	var w wireList
 	if err := decode(data, &w); err != nil {
@@ -212,8 +213,8 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	return bizList(w)
 }
 
-// bizList leaves out the base itself, entries without a name, and entries that are beyond the limits:
-// one bad module must not hide the others. The error is ErrDropped, and names the first bad entry.
+// bizList converts a list. It leaves out the base itself, entries without a name, and entries that are
+// invalid: one bad module must not hide the others. The error is ErrDropped and names the first bad entry.
 func bizList(w wireList) (list []Biz, err error) {
 	list = make([]Biz, 0, len(w))
 	for _, wire := range w {

@@ -11,19 +11,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// What a base may say of itself. Whoever reaches the broker or the port may say anything: what goes
-// further than this ends in Nodes, Pods, Events and logs, and is refused or cut before.
+// Bounds of the strings that a base or a user supplies. Any client of the broker or of the port can send
+// anything, and any author of a Pod can write anything. The controller refuses or cuts longer strings
+// before they get into Nodes, Pods, Events and logs. Package workload refuses names, versions and URLs of
+// Pods by the same bounds, so that a base is never asked to install what its list could not show.
 const (
-	// MaxIdentity is the most bytes of an identity: a DNS name has no more.
+	// MaxIdentity is the maximum length in bytes of an identity: a DNS name is not longer.
 	MaxIdentity = 253
-	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host.
+	// MaxName is the maximum length in bytes of any other name: of a module, a version, a host, an
+	// annotation that the controller reads.
 	MaxName = 256
-	// MaxURL is the maximum length in bytes of the URL of a jar: web servers accept no longer one.
+	// MaxURL is the maximum length in bytes of the URL of a jar: web servers usually refuse longer ones.
 	MaxURL = 8 << 10
-	// MaxText is the most bytes of a text for people. Stack traces of real bases are longer: they
-	// are cut, and their frames go first.
+	// MaxText is the maximum length in bytes of a text for people. Stack traces of real bases are
+	// longer: they are cut, and their frames are removed first.
 	MaxText = 4 << 10
-	// MaxModules is the most modules of a list, and modules of a baseline.
+	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
 	// maxRecords is how many records of a module are kept, the newest; a list of them may be as long
 	// as a message.
@@ -33,8 +36,8 @@ const (
 // ErrLimit reports that a message is beyond the limits. The message is ignored.
 var ErrLimit = errors.New("beyond the limits")
 
-// ErrDropped reports that single entries of a list are beyond the limits. They are left out of the list
-// that is returned with the error. It is an ErrLimit.
+// ErrDropped reports that entries of a list are invalid. The list that is returned with the error has the
+// other entries. ErrDropped wraps ErrLimit.
 var ErrDropped = fmt.Errorf("an entry of a list is left out: %w", ErrLimit)
 
 // CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,

@@ -1,9 +1,12 @@
 package configmap
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // entry is what is known of one ConfigMap. The resolver's lock guards it.
@@ -23,6 +26,7 @@ func (e *entry) note(data map[string]string, err error, began time.Time) {
 	for key := range e.values {
 		e.values[key] = nil
 		if value, there := data[key]; there {
+			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // Check refuses it
 			e.values[key] = &value
 		} else {
 			complete = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // world is a resolver on a fake API server, in a bubble where time passes only while everything
@@ -119,6 +121,18 @@ func TestValue(t *testing.T) {
 		w.expect("later it may have changed", "versions", "biz1", "pending")
 		synctest.Wait()
 		w.expect("and has", "versions", "biz1", "2.0.0")
+	})
+}
+
+// Of a value that is too long for a version no more is kept than shows that.
+func TestLongValue(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.put("versions", strings.Repeat("9", 1<<20))
+		w.expect("at first", "versions", "biz1", "pending")
+		synctest.Wait()
+		if value, err := w.resolver.Value(named("versions"), "biz1"); err != nil || len(value) != arklet.MaxName+1 {
+			t.Errorf("a value of %d bytes, error %v", len(value), err)
+		}
 	})
 }
 

@@ -164,11 +164,11 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 	}
 }
 
-// clockSkew is how much the clock of a base may be behind the controller's without states that appear
-// before the command that led to them.
+// clockSkew is the clock difference that is corrected: a state that is less than this older than the
+// command before it gets the time of the command.
 const clockSkew = time.Second
 
-// lastSent returns when a command for a version was sent last; zero if that is not known.
+// lastSent returns when the last command for a version was sent; zero if there is none.
 func (r *ring) lastSent(version string) time.Time {
 	for i := len(r.entries) - 1; i >= 0; i-- {
 		if n := r.entries[(r.oldest+i)%len(r.entries)]; n.Version == version && strings.HasSuffix(n.Event, " sent") {

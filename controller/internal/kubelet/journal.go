@@ -132,8 +132,8 @@ func (s share) has(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns the state of the module of a Pod that was on the base before the Pod: nothing was
-// noted since then. It is empty if the base does not list the module.
+// present returns the present state of the module of a Pod, for a Pod to whose module nothing has happened
+// since it came. It is empty if the base does not list the module.
 func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,9 +147,9 @@ func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
 	return entries
 }
 
-// since returns the entries of a module after the one of that number which belong to a Pod, in the order
-// in which they were noted, with the number of the last, and a channel that is closed at the next one.
-// The caller must call stopWaiting when it does not wait any more.
+// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which
+// they were noted, the number of the last entry of the module, and a channel that is closed at the next
+// entry. The caller must call stopWaiting when it no longer waits.
 func (j *Journal) since(p moduleKey, number uint64, of share) (entries []Entry, last uint64, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

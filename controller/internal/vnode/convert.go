@@ -42,15 +42,15 @@ type Settings struct {
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
-	// operatingSystem and runtime.GOARCH are the platform of every Node, in its status and its labels. A
-	// base does not report its own: jars run on every platform, and the Node is to fit the node selectors
-	// that manifests for servers have, on any machine.
+	// operatingSystem and runtime.GOARCH are the platform in the status and the labels of every Node. A base
+	// does not report its platform. Jars are portable, and manifests for servers select linux, also when the
+	// controller runs on another system.
 	operatingSystem = "linux"
 	// unlimited is the memory of a Node whose base has no limit of its metaspace, a JVM's default. The
 	// scheduler takes a Node without memory for one with none; this one takes whatever Pods request.
 	unlimited = 1 << 40
-	// storage is the ephemeral storage of every Node. A base does not measure it, and a Node without any
-	// would take no Pod that a LimitRange gives a request for it.
+	// storage is the ephemeral storage of every Node, in bytes. A base does not measure it. Without it, the
+	// default request of a LimitRange would keep Pods off the Node.
 	storage = 1 << 50
 	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under
 	// memory pressure.
@@ -159,8 +159,8 @@ func (s Settings) Taints() []corev1.Taint {
 }
 
 // Node converts a base into its Node. requested is the memory that the Pods on it request, in bytes, as
-// the scheduler counts it; now dates conditions that changed against before, the Node as it was (nil for a new
-// one).
+// the scheduler counts it. now dates conditions that differ from before, the Node as it was; nil for a new
+// one.
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -214,9 +214,9 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 // mebibyte is the step of allocatable memory: less is not worth a write.
 const mebibyte = 1 << 20
 
-// resources shows the base's CPUs, its metaspace as memory, and storage without an effective limit. The scheduler subtracts what Pods
-// request from allocatable itself, so allocatable leaves out only what the base uses beyond that:
-// it then sees the maximum less the larger of the two.
+// resources returns the base's CPUs, its metaspace as memory, and storage without an effective limit. The
+// scheduler subtracts the requests of Pods from allocatable itself, so allocatable leaves out only what
+// the base uses in excess of them: the scheduler then sees the maximum less the larger of the two.
 func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	disk := *resource.NewQuantity(storage, resource.BinarySI)

@@ -716,7 +716,7 @@ func TestRequested(t *testing.T) {
 		change func(*corev1.Pod)
 		want   int64
 	}{
-		"of containers":        {func(p *corev1.Pod) {}, 60},
+		"of containers":        {func(*corev1.Pod) {}, 60},
 		"of the Pod":           {func(p *corev1.Pod) { p.Spec.Resources = ptr.To(memory(100)) }, 100},
 		"and overhead":         {func(p *corev1.Pod) { p.Spec.Overhead = memory(5).Requests }, 65},
 		"of an init container": {func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Resources: memory(70)}} }, 70},

@@ -8,13 +8,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
-// A base runs modules only. The status of the other containers of a Pod keeps Kubernetes and kubectl from
-// waiting for them; the Event unsupported.Reason says that they are ignored.
+// A base runs modules only. The other containers of a Pod get a status so that Kubernetes and kubectl do
+// not wait for them. The Event unsupported.Reason reports that they are ignored.
 
-// withSidecars adds the containers that are not modules to the statuses of the modules of a Pod, in the
-// order of the spec. They are shown as running, since kubectl counts only running containers in its
-// column READY, and as ready with ready, which is when the modules are installed: READY is n/n when the
-// Pod is Ready. Such a status has no container ID.
+// withSidecars adds statuses for the containers that are not modules to those of the modules, in the order
+// of the spec. Sidecars are shown as running, because kubectl counts only running containers in its column
+// READY. The caller sets ready once the modules are installed, so that READY is n/n when the Pod is Ready.
+// Statuses of sidecars have no container ID.
 func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time, ready bool) []corev1.ContainerStatus {
 	if len(modules) == len(pod.Spec.Containers) {
 		return modules
@@ -30,7 +30,7 @@ func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav
 	return all
 }
 
-// isSidecar reports whether a status is of a container that withSidecars added.
+// isSidecar reports whether withSidecars has added a status.
 func isSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
 
 // initStatuses are the statuses of init containers: completed, or running if they are sidecars

@@ -109,7 +109,7 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 // although the base answers with a failure: a stop handler that throws does not keep it (protocol
 // 5.2). The error tells of that too; the snapshot decides.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot, error) {
-	m.URL = "" // a Pod may ask for another jar of the version: the log shows the one that is uninstalled
+	m.URL = "" // the log shows the jar that is uninstalled, and a Pod may ask for another jar of the version
 	p.store.read(func() {
 		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil && l.placed[m.Version] != nil {
 			m.URL = l.placed[m.Version].url

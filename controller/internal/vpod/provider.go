@@ -251,7 +251,7 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 }
 
 // Asked returns when a Pod came to its base as far as this controller has seen it, and which versions of a
-// module the Pod has asked for since then, for its log. It is never without versions.
+// module the Pod has asked for since then, for its log. The list has at least one version.
 func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versions []string) {
 	from = pod.CreationTimestamp.Time // of a Pod that has ended
 	p.store.read(func() {

@@ -133,7 +133,7 @@ func statusOf(pod *corev1.Pod, b base.Snapshot, modules []moduleState, rule Fail
 	}
 	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses, metav1.NewTime(now))
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
-	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase == corev1.PodRunning)
+	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase != corev1.PodPending)
 	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, alive)
 	reason, message := why(alive, modules, b)
 	set := func(t corev1.PodConditionType, ok bool) {

@@ -22,7 +22,7 @@ type entry struct {
 	identity string // of the base
 	pod      *corev1.Pod
 	modules  []module
-	asked    map[string][]string    // the versions of each module that it has asked for, the last ones
+	asked    map[string][]string    // the last versions that it has asked for, by module
 	workload string                 // its Deployment or DaemonSet; empty if it has none
 	sources  []types.NamespacedName // the ConfigMaps that hold versions of its modules
 	// outdated says that its workload wants another module now.
@@ -74,7 +74,7 @@ func (e *entry) shown(pod *corev1.Pod) (foreign bool) {
 	return e.rv == "" || newer(pod.ResourceVersion, e.rv) // nothing was written since this controller started
 }
 
-// maxAsked is how many versions that a Pod has asked for are kept for its log.
+// maxAsked is the maximum number of versions of a module that are kept for the log of a Pod.
 const maxAsked = 50
 
 // lane is one module name on one base: its Pods, and what is known beside what the base lists.
@@ -244,8 +244,8 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *entr
 	return e, changed
 }
 
-// leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was
-// changed from a URL to something else, and they never had a version. The caller holds the lock.
+// leaveLanes removes a Pod from the lanes of containers that are no longer modules. Such a container never
+// had a version, and its image was changed from a URL to something else. The caller holds the lock.
 func (s *store) leaveLanes(e *entry, before []module) {
 	names := e.names()
 	for _, m := range before {

@@ -77,8 +77,8 @@ func (s *strangers) look(pod *corev1.Pod) {
 	}
 }
 
-// notAModule returns what a Pod lacks, and how to keep a Pod that is not a module off bases. A DaemonSet
-// that tolerates all taints has a Pod on each base: removing the toleration is mostly not possible.
+// notAModule returns why a Pod on a base does not run, and how to keep a Pod that is not a module off
+// bases. A DaemonSet that tolerates all taints usually needs its tolerations, so it gets a node affinity.
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"

@@ -43,6 +43,7 @@ func FuzzServer(f *testing.F) {
 // that is not taken is counted once.
 func FuzzDeliver(f *testing.F) {
 	requests := []arklet.Request{install, health, list, {Command: arklet.CommandSwitchBiz, Module: biz1}}
+	f.Add(uint8(2), []byte(`{"code":"SUCCESS","data":[{"bizName":"bad","bizVersion":1},{"bizName":"biz1","bizVersion":"1"}]}`))
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
 		h := newHandler()
 		c := &call{to: at, request: requests[int(which)%len(requests)]}
