@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
@@ -45,6 +46,19 @@ func Of(spec corev1.PodSpec, o Options) []Field {
 	}
 	w.fields(reflect.ValueOf(spec), "spec")
 	return w.found
+}
+
+// OfPod returns the fields of a Pod that are ignored: those of its spec, and Job if a Job has made it. It
+// leaves out limits that a LimitRange of the namespace has set.
+func OfPod(pod *corev1.Pod, o Options) []Field {
+	fields := Of(pod.Spec, o)
+	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {
+		fields = slices.DeleteFunc(fields, func(f Field) bool { return f.Name == "limits" })
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
+		fields = append(fields, Job)
+	}
+	return fields
 }
 
 // walker collects the fields of one Pod spec.

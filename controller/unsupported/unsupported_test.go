@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -107,6 +108,22 @@ func TestOf(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestOfPod(t *testing.T) {
+	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	for _, tt := range []struct{ annotation, want string }{
+		{"", "limits, job"},
+		{"LimitRanger plugin set: cpu request for container biz1", "limits, job"},
+		{"LimitRanger plugin set: cpu request for container biz1; cpu limit for container biz1", "job"},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: limits}}}}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: ptr.To(true)}}
+		pod.Annotations = map[string]string{"kubernetes.io/limit-ranger": tt.annotation}
+		if diff := cmp.Diff(tt.want, List(OfPod(pod, Controller))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.annotation, diff)
+		}
 	}
 }
 

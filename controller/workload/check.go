@@ -42,7 +42,7 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case v == "":
 		return errcode.New(errcode.OtherUpstreamInvalidParameter, "container %.80q has no environment variable %s, which names the module's version", container.Name, labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
-		return invalid("is %.80q: a version has no spaces", v)
+		return invalid("is %.80q: a version has no spaces and no line ends", v)
 	case len(v) > arklet.MaxName:
 		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):

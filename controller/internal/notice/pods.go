@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -57,11 +56,7 @@ func (t *podTeller) changed(pod *corev1.Pod) {
 	if started := pod.Status.StartTime; started != nil && started.Time.Before(t.since.Truncate(time.Second)) {
 		return
 	}
-	fields := unsupported.Of(pod.Spec, unsupported.Controller)
-	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "Job" {
-		fields = append(fields, unsupported.Job)
-	}
-	if len(fields) > 0 {
+	if fields := unsupported.OfPod(pod, unsupported.Controller); len(fields) > 0 {
 		t.Recorder.Event(pod, corev1.EventTypeWarning, unsupported.Reason, unsupported.List(fields))
 	}
 }

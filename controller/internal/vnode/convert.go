@@ -42,9 +42,16 @@ type Settings struct {
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
+	// operatingSystem and runtime.GOARCH are the platform of every Node, in its status and its labels. A
+	// base does not report its own: jars run on every platform, and the Node is to fit the node selectors
+	// that manifests for servers have, on any machine.
+	operatingSystem = "linux"
 	// unlimited is the memory of a Node whose base has no limit of its metaspace, a JVM's default. The
 	// scheduler takes a Node without memory for one with none; this one takes whatever Pods request.
 	unlimited = 1 << 40
+	// storage is the ephemeral storage of every Node. A base does not measure it, and a Node without any
+	// would take no Pod that a LimitRange gives a request for it.
+	storage = 1 << 50
 	// memoryPressureAt is the part of the metaspace in use, 0 to 1, above which a Node is under
 	// memory pressure.
 	memoryPressureAt = 0.9
@@ -125,6 +132,8 @@ func (s Settings) Labels(b base.Info) map[string]string {
 		labels.Tunnel:            string(b.Tunnel),
 		labels.BaseHost:          labelValue(host),
 		corev1.LabelHostname:     labelValue(host),
+		corev1.LabelOSStable:     operatingSystem,
+		corev1.LabelArchStable:   runtime.GOARCH,
 		corev1.LabelTopologyZone: labelValue(name), // unique, so that the documents' anti-affinity spreads
 		"type":                   "virtual-kubelet",
 		"kubernetes.io/role":     "agent",
@@ -149,8 +158,8 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory that the module Pods on it request,
-// in bytes; now dates conditions that changed against before, the Node as it was (nil for a new
+// Node converts a base into its Node. requested is the memory that the Pods on it request, in bytes, as
+// the scheduler counts it; now dates conditions that changed against before, the Node as it was (nil for a new
 // one).
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
@@ -166,7 +175,7 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion:          "koupleless-" + cmp.Or(b.Version, "unknown"),
 				ContainerRuntimeVersion: "arklet://" + cmp.Or(b.Name, "unknown"),
-				OperatingSystem:         runtime.GOOS,
+				OperatingSystem:         operatingSystem,
 				Architecture:            runtime.GOARCH,
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},
@@ -205,13 +214,14 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 // mebibyte is the step of allocatable memory: less is not worth a write.
 const mebibyte = 1 << 20
 
-// resources shows the base's CPUs, and its metaspace as memory. The scheduler subtracts what Pods
+// resources shows the base's CPUs, its metaspace as memory, and storage without an effective limit. The scheduler subtracts what Pods
 // request from allocatable itself, so allocatable leaves out only what the base uses beyond that:
 // it then sees the maximum less the larger of the two.
 func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
-	capacity = corev1.ResourceList{corev1.ResourcePods: pods}
-	allocatable = corev1.ResourceList{corev1.ResourcePods: pods}
+	disk := *resource.NewQuantity(storage, resource.BinarySI)
+	capacity = corev1.ResourceList{corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk}
+	allocatable = corev1.ResourceList{corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk}
 	if b.Health.CPUs > 0 { // modules request none as a rule; without it kubectl describe divides by zero
 		cpus := *resource.NewQuantity(int64(b.Health.CPUs), resource.DecimalSI)
 		capacity[corev1.ResourceCPU], allocatable[corev1.ResourceCPU] = cpus, cpus

@@ -113,6 +113,7 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state,
 
 // writeStatus writes labels, annotations and status if any of them differs.
 func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
+	want.Status = withForeign(want.Status, s.node.Status)
 	if sameStatus(s.node, want) {
 		s.moved = time.Time{}
 		return nil
@@ -141,6 +142,20 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	s.moved = time.Time{}
 	r.tellObserved(before, s.node)
 	return nil
+}
+
+// withForeign adds what others have written into the status of a Node, and a kubelet leaves alone:
+// resources that the controller does not report, such as extended ones, other conditions, such as those of
+// node-problem-detector, and all other fields.
+func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
+	s := *have.DeepCopy()
+	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints, want.NodeInfo
+	s.Capacity, s.Allocatable = merged(s.Capacity, want.Capacity), merged(s.Allocatable, want.Allocatable)
+	foreign := slices.DeleteFunc(s.Conditions, func(c corev1.NodeCondition) bool {
+		return slices.ContainsFunc(want.Conditions, func(w corev1.NodeCondition) bool { return w.Type == c.Type })
+	})
+	s.Conditions = slices.Concat(want.Conditions, foreign)
+	return s
 }
 
 // memoryEvery is when a Node is written after nothing but its free memory changed: every install
@@ -256,9 +271,9 @@ func sameConditions(have, want []corev1.NodeCondition) bool {
 	return true
 }
 
-func merged(into, from map[string]string) map[string]string {
+func merged[M ~map[K]V, K comparable, V any](into, from M) M {
 	if into == nil {
-		into = map[string]string{}
+		into = M{}
 	}
 	maps.Copy(into, from)
 	return into

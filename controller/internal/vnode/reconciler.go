@@ -46,7 +46,7 @@ type Options struct {
 	Tunnels []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
 	Recorder record.EventRecorder
-	// Requested returns the memory that module Pods on a Node request, in bytes. Required.
+	// Requested returns the memory that the Pods on a Node request, in bytes. Required.
 	Requested func(nodeName string) int64
 	// Ledger returns what is to be kept on the Lease of a base's Node; what was kept there comes back
 	// with Owned. Required.

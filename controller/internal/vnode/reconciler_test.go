@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -70,6 +71,40 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
+}
+
+// Resources and conditions that others have written into the status of a Node stay, and cost no writes.
+func TestForeignStatusStays(t *testing.T) {
+	s := newFixture(t, Options{Holder: "me"}, newAPI())
+	s.hear()
+	s.reconcileOnce(t)
+	n := s.liveNode(t)
+	slots := resource.MustParse("2")
+	n.Status.Capacity["example.com/slots"], n.Status.Allocatable["example.com/slots"] = slots, slots
+	deadlock := corev1.NodeCondition{Type: "KernelDeadlock", Status: corev1.ConditionFalse, Reason: "KernelHasNoDeadlock"}
+	n.Status.Conditions = append([]corev1.NodeCondition{deadlock}, n.Status.Conditions...)
+	n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
+	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.sync(t)
+	s.writes()
+	s.reconcileOnce(t)
+	s.wantWrites(t, "after a foreign write")
+	s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
+	s.reconcileOnce(t)
+	s.wantWrites(t, "when the metaspace is nearly full", "update nodes/status")
+	n = s.liveNode(t)
+	capacity, allocatable := n.Status.Capacity["example.com/slots"], n.Status.Allocatable["example.com/slots"]
+	if capacity.Cmp(slots) != 0 || allocatable.Cmp(slots) != 0 || conditionOf(n, deadlock.Type) != deadlock || len(n.Status.Images) != 1 {
+		t.Errorf("the status is %+v", n.Status)
+	}
+	if c := conditionOf(n, corev1.NodeMemoryPressure); c.Status != corev1.ConditionTrue {
+		t.Errorf("the controller's own condition is %+v", c)
+	}
+	if disk := n.Status.Allocatable.StorageEphemeral(); disk.Value() < 1000<<40 {
+		t.Errorf("%s of ephemeral storage", disk)
+	}
 }
 
 // The API server taints whatever Node comes. Nobody else has to find out that a new base is ready.

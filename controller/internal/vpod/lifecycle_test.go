@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -705,6 +706,60 @@ func TestLeavingGivesUpWhatIsUnderWay(t *testing.T) {
 	})
 }
 
+// The memory that Pods request is what the scheduler counts.
+func TestRequested(t *testing.T) {
+	memory := func(mi int64) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(mi<<20, resource.BinarySI)}}
+	}
+	always := ptr.To(corev1.ContainerRestartPolicyAlways)
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int64
+	}{
+		"of containers":        {func(p *corev1.Pod) {}, 60},
+		"of the Pod":           {func(p *corev1.Pod) { p.Spec.Resources = ptr.To(memory(100)) }, 100},
+		"and overhead":         {func(p *corev1.Pod) { p.Spec.Overhead = memory(5).Requests }, 65},
+		"of an init container": {func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Resources: memory(70)}} }, 70},
+		"of a sidecar": {func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Resources: memory(7), RestartPolicy: always}}
+		}, 67},
+		"of a failed Pod":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"of one that has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, 0},
+		"of a Pod that is not a module": {func(p *corev1.Pod) {
+			p.Labels, p.Status.Phase = nil, corev1.PodPending
+		}, 60},
+	} {
+		in(t, name, Options{}, func(t *testing.T, w *world) {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "default", UID: "1", Labels: map[string]string{labels.Component: labels.Module}},
+				Spec:       corev1.PodSpec{NodeName: "vnode.b", Containers: []corev1.Container{container("biz1", "1")}}, // which is not served
+			}
+			p.Spec.Containers[0].Resources = memory(60)
+			tt.change(p)
+			if _, err := w.api.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Second)
+			wantDiff(t, "MiB", tt.want, w.Requested("vnode.b")>>20)
+		})
+	}
+}
+
+func TestNotAModule(t *testing.T) {
+	for kind, want := range map[string]string{
+		"":          "remove it",
+		"DaemonSet": "keep DaemonSet agent off bases by a required node affinity in its template: virtual-kubelet.koupleless.io/component NotIn [vnode]",
+	} {
+		pod := &corev1.Pod{}
+		if kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "agent", Controller: ptr.To(true)}}
+		}
+		if text := notAModule(pod); !strings.HasSuffix(text, want) {
+			t.Errorf("%s: %q", kind, text)
+		}
+	}
+}
+
 // A Pod that lands on a base and is no module is told of, and can go.
 func TestAPodWithoutTheLabel(t *testing.T) {
 	in(t, "bound to a base", Options{}, func(t *testing.T, w *world) {
@@ -726,7 +781,7 @@ func TestAPodWithoutTheLabel(t *testing.T) {
 		}
 		wantDiff(t, "status", corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "biz1", Image: live.Spec.Containers[0].Image,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule}},
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "NotAModule", Message: notAModule(stray)}},
 		}}}, live.Status)
 		w.Leave("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")

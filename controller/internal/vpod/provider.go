@@ -15,6 +15,7 @@ import (
 	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -425,12 +426,14 @@ func (p *Provider) triggerAll(identity string) {
 	}
 }
 
-// Requested is the memory that the Pods on a Node request, in bytes.
+// Requested is the memory that the Pods on a Node request, in bytes, as the scheduler counts it: with
+// init containers, the requests of the whole Pod and its overhead, and without Pods that have ended.
 func (p *Provider) Requested(nodeName string) int64 {
 	var total int64
-	for _, pod := range p.informer.On(nodeName) {
-		for _, c := range pod.Spec.Containers {
-			total += c.Resources.Requests.Memory().Value()
+	for _, pod := range slices.Concat(p.informer.On(nodeName), p.others.on(nodeName)) {
+		if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
+			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+			total += requests.Memory().Value()
 		}
 	}
 	return total

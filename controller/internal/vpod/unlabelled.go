@@ -70,15 +70,24 @@ func (s *strangers) look(pod *corev1.Pod) {
 	s.told[pod.UID] = true
 	s.mu.Unlock()
 	if !told {
-		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule)
+		s.p.opts.Recorder.Event(pod, corev1.EventTypeWarning, reasonNotAModule, notAModule(pod))
 	}
 	if len(pod.Status.ContainerStatuses) == 0 {
 		s.p.chores.trigger(podKey(nameOf(pod)))
 	}
 }
 
-const notAModule = "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " +
-	labels.Component + "=" + labels.Module + "; else its toleration of " + labels.TaintVirtualNode + " brings it here"
+// notAModule returns what a Pod lacks, and how to keep a Pod that is not a module off bases. A DaemonSet
+// that tolerates all taints has a Pod on each base: removing the toleration is mostly not possible.
+func notAModule(pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"
+	text := "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " + labels.Component + "=" + labels.Module
+	if isDaemonSet {
+		return text + "; otherwise keep DaemonSet " + owner.Name + " off bases by a required node affinity in its template: " + labels.Component + " NotIn [" + labels.Vnode + "]"
+	}
+	return text + "; otherwise its toleration of " + labels.TaintVirtualNode + " brings it here: remove it"
+}
 
 // get finds a Pod as the API server last showed it; nil if there is none.
 func (s *strangers) get(name types.NamespacedName) *corev1.Pod {
@@ -103,7 +112,7 @@ func (s *strangers) write(ctx context.Context, pod *corev1.Pod) error {
 	status := *pod.Status.DeepCopy()
 	for _, c := range pod.Spec.Containers {
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonNotAModule, Message: notAModule}},
+			Name: c.Name, Image: c.Image, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reasonNotAModule, Message: notAModule(pod)}},
 		})
 	}
 	update := &corev1.Pod{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Status: status} // the API server keeps the spec at a write of status
@@ -113,8 +122,16 @@ func (s *strangers) write(ctx context.Context, pod *corev1.Pod) error {
 
 // served looks at the Pods of a Node that is served from now on.
 func (s *strangers) served(nodeName string) {
+	for _, pod := range s.on(nodeName) {
+		s.look(pod)
+	}
+}
+
+// on lists the Pods that are bound to a Node.
+func (s *strangers) on(nodeName string) (pods []*corev1.Pod) {
 	objects, _ := s.watch.GetIndexer().ByIndex(indexNode, nodeName) // the index exists
 	for _, o := range objects {
-		s.look(o.(*corev1.Pod))
+		pods = append(pods, o.(*corev1.Pod))
 	}
+	return pods
 }

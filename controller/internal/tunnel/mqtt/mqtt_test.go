@@ -206,6 +206,9 @@ func TestWhatBasesSay(t *testing.T) {
 		publish(t, base, "koupleless_dev/a/base/"+c.kind, false, c.payload)
 		h.want(t, "a: "+c.want)
 	}
+	publish(t, base, "koupleless_dev/a/base/simpleBiz", false, `{"data":[{"name":"bad","version":"`+strings.Repeat("9", arklet.MaxName+1)+`"},{"name":"biz1","version":"1"}],"publishTimestamp":7}`)
+	h.want(t, "a: 1 modules at 7") // the rest of a list
+	h.want(t, "a: simpleBiz rejected: beyond-limits")
 }
 
 // A topic whose identity cannot be one is refused, and the identity is not told as one.
