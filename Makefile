@@ -167,9 +167,6 @@ record: realbase ## Record anew what a real base answers, for the conformance te
 e2e-realbase: build realbase ## Let the controller drive real bases
 	E2E_REALBASE=1 $(TEST) -count=1 -timeout 30m -parallel 4 ./e2e/realbase/
 
-# Tests of scenarios that bring an embedded sandbox of their own, whatever the provider is: make e2e runs them.
-EMBEDDED := ^(TestMutations|TestLongMutations|TestLongOutages|TestNoPodIsEvicted|TestSpeed|TestControllers|TestDemo)$$
-# E2E_KIND=required makes it a failure that no engine answers: so does CI.
 .PHONY: board-web e2e-board
 board-web: ## Check the types of the board's page and run its tests (Node.js 20 or later, npm)
 	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
@@ -177,11 +174,14 @@ board-web: ## Check the types of the board's page and run its tests (Node.js 20 
 e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if it is there, without a window
 	$(TEST) -count=1 -timeout 30m ./e2e/board
 
+# The scenarios that differ on kind: the controller is a Pod behind kube-proxy, and its restarts take longer. An empty
+# list runs the whole catalogue. E2E_KIND=required turns a missing engine into a failure.
+KIND_SCENARIOS ?= rolling-update,peer-deployment,baseline,controller-kill,two-controllers,way-to-broker,base-crash
 .PHONY: e2e-kind
-e2e-kind: build ## Prove the provider kind, and the catalogue of scenarios on it, if a container engine answers
+e2e-kind: build ## Test the provider kind, if a container engine answers
 	@if docker ps >/dev/null 2>&1 || podman ps >/dev/null 2>&1; then \
 	  E2E_KIND=1 $(TEST) -count=1 -timeout 40m ./e2e/kind; \
-	  E2E_PROVIDER=kind $(TEST) -count=1 -timeout 40m -v -skip '$(EMBEDDED)' ./e2e/scenarios; \
+	  E2E_PROVIDER=kind E2E_SCENARIOS=$(KIND_SCENARIOS) $(TEST) -count=1 -timeout 40m -v -run TestCatalogue ./e2e/scenarios; \
 	else \
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
@@ -205,11 +205,13 @@ e2e-containers: build ## Let a container engine cut off, pause and kill bases an
 	  echo "*** make e2e-containers IS SKIPPED: docker does not answer ***" >&2; [[ "$(E2E_CONTAINERS)" != required ]]; \
 	fi
 
-# E2E_MOSQUITTO=required makes it a failure that there is no mosquitto: so does CI.
+# The scenarios that differ on an external broker. An empty list runs the whole catalogue. E2E_MOSQUITTO=required turns a
+# missing broker into a failure.
+MOSQUITTO_SCENARIOS ?= rolling-update,broker-pause,broker-restart,reconnect,way-to-broker,default-activation-over-mqtt,lost-command
 .PHONY: e2e-mosquitto
-e2e-mosquitto: build ## Prove the catalogue of scenarios on a broker of the user's: Mosquitto, if it is installed
+e2e-mosquitto: build ## Test an external broker: Mosquitto, if it is installed
 	@if command -v mosquitto || [ -x /usr/sbin/mosquitto ]; then \
-	  E2E_BROKER=mosquitto $(TEST) -count=1 -timeout 20m -run 'TestCatalogue|TestBroker' ./e2e/scenarios; \
+	  E2E_BROKER=mosquitto E2E_SCENARIOS=$(MOSQUITTO_SCENARIOS) $(TEST) -count=1 -timeout 20m -run 'TestCatalogue|TestBroker' ./e2e/scenarios; \
 	else \
 	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
 	fi
@@ -232,6 +234,18 @@ fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZT
 .PHONY: soak
 soak: ## Let a hostile base say 50,000 things to a controller, with the race detector
 	$(TEST) -count=1 -timeout 20m -v -run TestSoak ./controller -soak
+
+# What CI leaves out, each part by itself; all of it takes hours. FOR limits the fuzzer.
+.PHONY: test-extended
+test-extended: build ## Run the long and random tests that CI leaves out
+	$(MAKE) e2e-mosquitto MOSQUITTO_SCENARIOS=
+	$(MAKE) e2e-kind KIND_SCENARIOS=
+	$(MAKE) e2e-long
+	$(MAKE) fuzz-decoders
+	$(MAKE) soak
+	$(MAKE) fuzz
+	$(MAKE) fuzz-proof
+	$(MAKE) release-check
 
 bench: build ## Measure speed and size; prints a table and JSON
 	go run ./e2e/bench

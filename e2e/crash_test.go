@@ -300,7 +300,8 @@ func TestRunIsKilled(t *testing.T) {
 }
 
 // Two sandboxes run side by side; the second knows nothing of the first, and the
-// first does not notice that the second goes. A second up of one changes nothing.
+// first does not notice that the second goes. A second up of one changes nothing, and an up with fewer bases
+// deletes the Nodes of those that it removes.
 func TestSideBySide(t *testing.T) {
 	ctx := t.Context()
 	b := crashBox(t, spec(crashBases))
@@ -323,6 +324,10 @@ func TestSideBySide(t *testing.T) {
 	must(t, err)
 	if diff := cmp.Diff(before, after, cmp.AllowUnexported(box.Process{})); diff != "" {
 		t.Errorf("processes (-before +after the second up):\n%s", diff)
+	}
+	must(t, b.Must(ctx, "up", "--bases", "1"))
+	if nodes, err = c.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err != nil || len(nodes.Items) != 1 {
+		t.Errorf("after an up with one base there are %d Nodes, error %v", len(nodes.Items), err)
 	}
 	must(t, b.Must(ctx, "down"))
 	must(t, nothingLeft(ctx, b))

@@ -22,12 +22,11 @@ type Fetch string
 
 // The ways to treat a URL that no Module of the catalogue names.
 const (
-	// FetchAuto, the empty value, opens file and http URLs if the file is there
-	// and a biz jar; everything else, https too, is simulated. Nothing fails
-	// because a URL leads nowhere.
-	FetchAuto Fetch = ""
-	// FetchNever opens nothing: every URL is simulated.
+	// FetchNever opens nothing: every URL is simulated. It is what the empty value means.
 	FetchNever Fetch = "never"
+	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated.
+	// The installation fails only if what is found is no biz jar.
+	FetchAvailable Fetch = "available"
 	// FetchAlways opens every URL, https too, and fails as a real base does
 	// when there is no jar.
 	FetchAlways Fetch = "always"
@@ -79,7 +78,7 @@ type Module struct {
 type Catalogue struct {
 	// Modules are the known ones; more specific entries go first.
 	Modules []Module `json:"modules,omitempty"`
-	// Fetch says which jars are really opened; empty = FetchAuto.
+	// Fetch says which jars are really opened; empty = FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
 	// PullTime, InstallTime and UninstallTime are for modules without their own.
 	PullTime      Delay `json:"pullTime,omitzero"`
@@ -99,9 +98,9 @@ type Catalogue struct {
 func (c *Catalogue) Validate() error {
 	var errs []error
 	switch c.Fetch {
-	case FetchAuto, FetchNever, FetchAlways:
+	case "", FetchNever, FetchAvailable, FetchAlways:
 	default:
-		errs = append(errs, fmt.Errorf("fetch %q: use never, always or nothing", c.Fetch))
+		errs = append(errs, fmt.Errorf("fetch %q: use never, available or always", c.Fetch))
 	}
 	for i, m := range c.Modules {
 		field := fmt.Sprintf("modules[%d]", i)
@@ -163,10 +162,10 @@ func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, p
 // open reads the manifest of a jar, as far as Fetch allows.
 func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *exception) {
 	u, err := url.Parse(rawURL)
-	if err != nil || c.Fetch == FetchNever {
+	if err != nil || c.Fetch == "" || c.Fetch == FetchNever {
 		return ark.Spec{}, false, nil
 	}
-	if c.Fetch == FetchAuto && u.Scheme != "file" && u.Scheme != "http" {
+	if c.Fetch == FetchAvailable && u.Scheme != "file" && u.Scheme != "http" {
 		return ark.Spec{}, false, nil
 	}
 	c.once.Do(func() {
@@ -176,7 +175,7 @@ func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *e
 	})
 	m, err := c.reader.Read(ctx, u)
 	switch {
-	case err != nil && c.Fetch == FetchAuto && !jar.IsMalformed(err):
+	case err != nil && c.Fetch == FetchAvailable && !jar.IsMalformed(err):
 		return ark.Spec{}, false, nil
 	case err != nil:
 		return ark.Spec{}, false, javaOf(err, rawURL)
@@ -252,8 +251,12 @@ func checkURL(raw string) *exception {
 // the operating system.
 func fileNotFound(rawURL string) *exception {
 	detail := rawURL
-	if u, err := url.Parse(rawURL); err == nil && u.Scheme == "file" {
+	switch u, err := url.Parse(rawURL); {
+	case err != nil:
+	case u.Scheme == "file":
 		detail = u.Path + " (No such file or directory)"
+	default:
+		detail = jar.Shown(u)
 	}
 	return thrown(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
 }
@@ -274,12 +277,20 @@ func javaOf(err error, rawURL string) *exception {
 	case jar.TimedOut:
 		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found")
+		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", withAnswer("zip END header not found", e))
 	case jar.NotBiz:
-		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail)
+		return thrown(fault.CodeInstallRequirementNotMet, badManifest, withAnswer(e.Detail, e))
 	default:
 		return thrown(fault.CodePullBizError, "java.io.IOException", e.Detail)
 	}
+}
+
+// withAnswer adds to a message which HTTP response had the content, which may be a page of a proxy.
+func withAnswer(message string, e *jar.Error) string {
+	if e.Answer == "" {
+		return message
+	}
+	return message + ": " + e.Answer
 }
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)

@@ -2,15 +2,19 @@ package fakebase
 
 import (
 	"archive/zip"
+	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
@@ -46,8 +50,21 @@ func TestResolve(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("no jar"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(jarFile))))
+	files := http.FileServer(http.Dir(filepath.Dir(jarFile)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/page-1.jar":
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = io.WriteString(w, "<html>Log in first</html>")
+		case "/denied-1.jar":
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			files.ServeHTTP(w, r)
+		}
+	}))
 	defer srv.Close()
+	signed := strings.Replace(srv.URL, "http://", "http://me:secret@", 1) + "/%s-1.jar?Signature=s"
+	shown := strings.Replace(srv.URL, "http://", "http://***@", 1) + "/%s-1.jar?***"
 	example := "https://serverless.example/module-packages/stable/biz1-web-single-host-0.0.1-SNAPSHOT-ark-biz.jar"
 	zero := 0
 	modules := []Module{
@@ -82,13 +99,19 @@ func TestResolve(t *testing.T) {
 		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1", want: plain("x", "1", "file://"+jarFile)},
 		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x", version: "1", wantErr: "java.io.FileNotFoundException: /m/biz9-1.0.jar (No such file or directory)"},
 		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1", wantErr: "java.util.zip.ZipException: zip END header not found"},
+		{name: "a page in place of a jar fails", url: fmt.Sprintf(signed, "page"), biz: "x", version: "1",
+			wantErr: "java.util.zip.ZipException: zip END header not found: " + fmt.Sprintf(shown, "page") + ` answered 200 OK with content type "text/html; charset=utf-8"`},
+		{name: "a refusal in place of a jar fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "denied"), biz: "x", version: "1",
+			wantErr: "java.io.IOException: Server returned HTTP response code: 403 for URL: " + fmt.Sprintf(shown, "denied")},
+		{name: "a jar that is not there fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "missing"), biz: "x", version: "1",
+			wantErr: "java.io.FileNotFoundException: " + fmt.Sprintf(shown, "missing")},
 		{name: "no name anywhere", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
 		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},
 		{name: "an odd scheme", url: "OCI://h/x.jar", biz: "x", version: "1", wantErr: "java.net.MalformedURLException: unknown protocol: oci"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &Catalogue{Modules: modules, Fetch: tt.fetch, InstallTime: Delay{Min: 1}, UninstallTime: Delay{Min: 2}}
+			c := &Catalogue{Modules: modules, Fetch: cmp.Or(tt.fetch, FetchAvailable), InstallTime: Delay{Min: 1}, UninstallTime: Delay{Min: 2}}
 			got, ex := c.resolve(t.Context(), tt.url, tt.biz, tt.version, 99)
 			if tt.wantErr != "" {
 				if ex == nil || ex.message() != tt.wantErr {
@@ -102,13 +125,29 @@ func TestResolve(t *testing.T) {
 			install, uninstall := Delay{Min: 1}, Delay{Min: 2} // those of the catalogue
 			first(&install, tt.install)
 			first(&uninstall, tt.uninstall)
-			if d := cmp.Diff(tt.want, got.Spec); d != "" {
+			if d := gocmp.Diff(tt.want, got.Spec); d != "" {
 				t.Errorf("spec (-want +got):\n%s", d)
 			}
 			if got.install != install || got.uninstall != uninstall {
 				t.Errorf("times %v and %v, want %v and %v", got.install, got.uninstall, install, uninstall)
 			}
 		})
+	}
+}
+
+// Nobody is asked for a jar unless the catalogue says so.
+func TestNothingIsFetchedByDefault(t *testing.T) {
+	var asked atomic.Int32
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer srv.Close()
+	for _, c := range []*Catalogue{{}, {Fetch: FetchNever}, {Fetch: FetchAvailable}} {
+		if err := c.Validate(); err != nil {
+			t.Error(err)
+		}
+		_, ex := c.resolve(t.Context(), srv.URL+"/biz1-1.0.jar", "biz1", "1.0", 0)
+		if fetched := ex != nil || asked.Load() > 0; fetched != (c.Fetch == FetchAvailable) {
+			t.Errorf("with fetch %q the server was asked %d times, exception %v", c.Fetch, asked.Load(), ex)
+		}
 	}
 }
 
@@ -149,7 +188,7 @@ func TestCatalogueValidate(t *testing.T) {
 
 func TestRealJarIsInstalled(t *testing.T) {
 	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\n")
-	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile}})
+	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile}, Catalogue: &Catalogue{Fetch: FetchAvailable}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,10 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	defer unlock()
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	var status *Status
-	if s.Client, status = reach(ctx, dir); s.Client != nil {
+	if s.Client, status, err = reach(ctx, dir); err != nil {
+		return nil, err // whether a daemon runs is not known: nothing may be stopped
+	}
+	if s.Client != nil {
 		if err := fits(name, status); err != nil {
 			s.Close()
 			return nil, err
@@ -263,27 +266,30 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 	return errors.Join(cause, err)
 }
 
-// reach returns a client of the sandbox's daemon and what that says of itself, or nil when none answers.
-func reach(ctx context.Context, dir state.Dir) (*Client, *Status) {
+// reach returns a client of the sandbox's daemon and the daemon's status, or nil when no daemon answers.
+// When ctx ends first, which says nothing about the daemon, it returns the cause.
+func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	path := dir.SocketPath()
 	if path == "" {
-		return nil, nil
+		return nil, nil, context.Cause(ctx)
 	}
 	client := control.NewClient(path)
 	status, err := client.Status(ctx, false)
 	if err != nil {
 		client.Close()
-		return nil, nil
+		return nil, nil, context.Cause(ctx)
 	}
-	return client, status
+	return client, status, nil
 }
 
 // Open returns a sandbox that is up, or ErrNotUp, wrapped, with what to do. One that another version of
 // koupsandbox has brought up is an error; Down takes it down all the same.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
-	client, status := reach(ctx, dir)
+	client, status, err := reach(ctx, dir)
 	switch {
+	case err != nil:
+		return nil, err
 	case client != nil:
 		if err := fits(name, status); err != nil {
 			client.Close()
@@ -321,8 +327,10 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	if owned, err := dir.Owned(); !owned {
 		return false, err
 	}
-	client, status := reach(ctx, dir)
-	var err error
+	client, status, err := reach(ctx, dir)
+	if err != nil {
+		return false, err
+	}
 	if client != nil {
 		asking, cancel := context.WithTimeout(ctx, daemon.DownTime(status.BaseCount)+spareTime)
 		err = client.Down(asking) // a daemon that hangs is killed below

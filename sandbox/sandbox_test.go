@@ -202,6 +202,54 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	}
 }
 
+// Ctrl-C before a running daemon has answered leaves the sandbox as it is.
+func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
+	o := bench(t, true)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	part := supervise.New(supervise.Options{Dir: dir.Run()})
+	if err := part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := part.StopAll(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	path, err := dir.NewSocketPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("interrupt signal received")
+	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cancel(stopped)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	daemon.Listener = l
+	daemon.Start()
+	defer daemon.Close()
+	if _, err := sandbox.Up(ctx, o); !errors.Is(err, stopped) {
+		t.Errorf("up: %v", err)
+	}
+	if _, err := sandbox.Open(ctx, o.Home, "koup"); !errors.Is(err, stopped) {
+		t.Errorf("open: %v", err)
+	}
+	if was, err := sandbox.Down(ctx, sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || !errors.Is(err, stopped) {
+		t.Errorf("down: %t, %v", was, err)
+	}
+	records, err := supervise.Records(dir.Run())
+	if err != nil || len(records) != 1 || !records[0].Alive {
+		t.Errorf("components: %+v, %v", records, err)
+	}
+}
+
 // A sandbox whose daemon died is described, and can be taken down, by its records.
 func TestDeadDaemon(t *testing.T) {
 	o := bench(t, true)

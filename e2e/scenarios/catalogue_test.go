@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -28,9 +29,24 @@ import (
 // catalogue is the folder of the scenarios.
 var catalogue = filepath.Join("..", "..", "scenarios")
 
-// oneByOne is said when the scenarios that run side by side have ended. Those that are left mostly wait:
-// .ci/run begins other tests then.
-const oneByOne = "the scenarios that are left have the sandbox for themselves"
+// selected returns the scenarios that E2E_SCENARIOS names, separated by commas, or all of them if it is empty.
+// It fails the test if a name is not in the catalogue.
+func selected(t *testing.T, all []*source.Scenario) []*source.Scenario {
+	t.Helper()
+	list := os.Getenv("E2E_SCENARIOS")
+	if list == "" {
+		return all
+	}
+	var chosen []*source.Scenario
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(all, func(s *source.Scenario) bool { return s.Scenario.Metadata.Name == name })
+		if i < 0 {
+			t.Fatalf("E2E_SCENARIOS names %q, which is not in %s", name, catalogue)
+		}
+		chosen = append(chosen, all[i])
+	}
+	return chosen
+}
 
 // Every scenario of the catalogue passes.
 func TestCatalogue(t *testing.T) {
@@ -41,6 +57,7 @@ func TestCatalogue(t *testing.T) {
 	if len(all) == 0 {
 		t.Fatalf("there is no scenario in %s", catalogue)
 	}
+	all = selected(t, all)
 	// The longest begin, so that all sandboxes end together.
 	slices.SortStableFunc(all, func(a, b *source.Scenario) int { return len(b.Cells) - len(a.Cells) })
 	together, alone := make(chan *source.Scenario, len(all)), make(chan *source.Scenario, len(all))
@@ -67,7 +84,6 @@ func TestCatalogue(t *testing.T) {
 		ended.Go(func() { work(p, alone) })
 	}
 	side.Wait()
-	fmt.Println(oneByOne)
 	work(here, alone) // nobody else is there any more
 	ended.Wait()
 	for _, p := range append(places, here) {

@@ -40,7 +40,7 @@ func TestBrokerThatCannotBeUsed(t *testing.T) {
 		name, want string
 		change     func(*v1alpha1.Spec)
 	}{
-		{"another's password", `refuses the user "koup": mend name or password`,
+		{"another's password", `refuses the user "koup": check user name and password`,
 			func(s *v1alpha1.Spec) { s.Broker.PasswordFile = theirs.Passwords[mosquitto.Guest] }},
 		{"unknown authority", "name that one's file in spec.broker.caFile", func(s *v1alpha1.Spec) { s.Broker.CAFile = "" }},
 		{"no TLS", "use mqtts:// in spec.broker.url", func(s *v1alpha1.Spec) {

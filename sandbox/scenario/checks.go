@@ -3,11 +3,20 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
+	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
+
+// nodePrefix begins the name of a base's Node.
+const nodePrefix = "vnode."
 
 // expectations says what the built-in checks of a scenario must find.
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
@@ -44,9 +53,11 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 // verdicts puts what the checks have found until then into the report. One that is not as the
 // scenario expects fails the run, and one that nobody can judge makes it an error, unless it has
 // failed.
-func (e *execution) verdicts(end time.Time) {
+func (e *execution) verdicts(ctx context.Context, end time.Time) {
 	expect, doubt := expectations(&e.in.Spec.Checks), ""
-	for _, r := range judge.Judge(e.world.Events(), end, judgeOptions(&e.in.Spec, e.r.status.Speed)) {
+	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
+	options.Foreign = e.foreign(ctx)
+	for _, r := range judge.Judge(e.world.Events(), end, options) {
 		c := checkOf(r, expect[r.Name])
 		e.check(c)
 		switch {
@@ -59,6 +70,50 @@ func (e *execution) verdicts(end time.Time) {
 	if doubt != "" {
 		e.fail(Errored, doubt)
 	}
+}
+
+// foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
+// left on a base, and returns none if the API does not answer.
+func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
+	left := 0
+	e.world.Look(func(v observe.View) { left = len(v.State().Left()) })
+	if left == 0 {
+		return nil
+	}
+	pods, err := e.r.kube.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
+		return nil
+	}
+	e.world.Look(func(v observe.View) {
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if base := v.State().BaseOf(p.Spec.NodeName); base != "" && p.Namespace != e.in.name {
+				state := timeline.PodStateOf(p)
+				state.Name = p.Namespace + "/" + p.Name
+				all = append(all, timeline.PodStatus{PodState: *state, Base: base})
+			}
+		}
+	})
+	return all
+}
+
+// astray returns an error if a Pod of the run was on the Node of a base that is not the run's: its module
+// is then on a base that the checks do not see, and other runs may use.
+func astray(events []timeline.Event) error {
+	own := map[string]bool{}
+	for _, x := range events {
+		if x.Kind == timeline.Node {
+			own[x.Name] = true
+		}
+	}
+	for _, x := range events {
+		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, nodePrefix) && !own[x.Pod.Node] {
+			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
+				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
+		}
+	}
+	return nil
 }
 
 // apiRules puts what the rules of the API have done into the report, a check for each, and returns an

@@ -69,8 +69,11 @@ func (e *execution) end() {
 // their bases go next, and nobody is to try an uninstall on a base that is gone.
 func (e *execution) removePods(ctx context.Context) error {
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
-	apps, core := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1()
+	apps, core, batch := e.r.kube.Typed.AppsV1(), e.r.kube.Typed.CoreV1(), e.r.kube.Typed.BatchV1()
 	return errors.Join(
+		batch.CronJobs(e.in.name).DeleteCollection(ctx, now, all),
+		batch.Jobs(e.in.name).DeleteCollection(ctx, now, all),
+		core.ReplicationControllers(e.in.name).DeleteCollection(ctx, now, all),
 		apps.Deployments(e.in.name).DeleteCollection(ctx, now, all),
 		apps.DaemonSets(e.in.name).DeleteCollection(ctx, now, all),
 		apps.StatefulSets(e.in.name).DeleteCollection(ctx, now, all),

@@ -14,6 +14,7 @@
 //	evidence.go    what helps to understand a failure
 //	cleanup.go     everything goes, or is kept
 //	result.go      Report: what a run leads to
+//	redact.go      masks the credentials of URLs in a Report
 //	again.go       the command that repeats a run
 //
 //	source/           files -> scenarios that have been checked

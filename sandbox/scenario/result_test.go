@@ -1,6 +1,8 @@
 package scenario
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,5 +46,29 @@ func TestTooBusy(t *testing.T) {
 		if busy := test.run.TooBusy() != ""; busy != test.busy {
 			t.Errorf("%s: too busy is %v", name, busy)
 		}
+	}
+}
+
+// Events of progress and the report of a run have no credentials of URLs, from the variables of the scenario to the
+// message of a step that fails.
+func TestRunsHaveNoCredentials(t *testing.T) {
+	var events []Event
+	e := begin(t, Options{Progress: func(e Event) { events = append(events, e) }}, `
+matrix: {image: ["https://user:hunter2@repo.example/a.jar"]}
+steps:
+  - script: {content: "echo 'denied: https://repo.example/a.jar?Signature=hunter2' >&2; echo ${{ matrix.image }}; exit 1"}
+`)
+	if err := e.body(t.Context()); err == nil {
+		t.Fatal("the step did not fail")
+	} else {
+		e.must(err)
+	}
+	run := e.finish(t.Context())
+	if run.Verdict != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {
+		t.Errorf("%d events, run %+v", len(events), run)
+	}
+	text, err := json.Marshal([]any{events, run})
+	if err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("error %v, report %s", err, text)
 	}
 }

@@ -106,8 +106,9 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.catchUpLast(last))
 		e.must(e.faults())
 		e.must(e.releases(last))
+		e.must(astray(e.world.Events()))
 	}
-	e.verdicts(end)
+	e.verdicts(last, end)
 	e.evidence(last)
 	return e.finish(last)
 }
@@ -263,7 +264,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 		e.run.Timeline, e.run.Lag = e.world.Events(), e.world.Lag()
 	}
 	e.run.Elapsed = time.Since(e.run.Started)
-	return e.run
+	return Redacted(e.run)
 }
 
 // streams reports the traffic of the run, and tells the ledger if somebody wants
@@ -305,5 +306,5 @@ func (e *execution) progress(event Event) {
 	step := *event.Step
 	e.mu.Unlock()
 	event.Run, event.Step = &run, &step
-	e.r.tell(event)
+	e.r.tell(Redacted(event))
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
@@ -69,11 +70,11 @@ func (r *runner) speedFits() error {
 
 func newRun(i *instance) *Run {
 	s := i.Scenario
-	return &Run{
+	return Redacted(&Run{
 		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
 		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again, Namespace: i.name, Verdict: Skipped,
 		Steps: []*Step{},
-	}
+	})
 }
 
 // run makes all runs. The report has them in the order of the plan.
@@ -179,7 +180,7 @@ func (r *runner) tell(e Event) {
 	}
 	r.progressing.Lock()
 	defer r.progressing.Unlock()
-	e.Total = len(r.plan)
+	e.Total, e.Message = len(r.plan), redact.Text(e.Message)
 	if e.Run != nil {
 		run := *e.Run
 		e.Run = &run

@@ -53,6 +53,8 @@ const (
 type Error struct {
 	Kind   Kind
 	Detail string
+	// Answer describes the HTTP response in which the content came; empty for a file.
+	Answer string
 	err    error
 }
 
@@ -187,10 +189,10 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	defer func() { _ = resp.Body.Close() }()
 	switch {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
-		return Manifest{}, &Error{Kind: NotFound, Detail: rawURL}
+		return Manifest{}, &Error{Kind: NotFound, Detail: Shown(resp.Request.URL)}
 	case resp.StatusCode != http.StatusOK:
 		return Manifest{}, &Error{Kind: Other, Detail: fmt.Sprintf(
-			"Server returned HTTP response code: %d for URL: %s", resp.StatusCode, rawURL)}
+			"Server returned HTTP response code: %d for URL: %s", resp.StatusCode, Shown(resp.Request.URL))}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, r.limits.Size+1))
 	switch {
@@ -199,7 +201,25 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	case int64(len(body)) > r.limits.Size:
 		return Manifest{}, tooLarge(r.limits.Size)
 	}
-	return parse(bytes.NewReader(body), int64(len(body)))
+	m, err := parse(bytes.NewReader(body), int64(len(body)))
+	var malformed *Error
+	if errors.As(err, &malformed) {
+		malformed.Answer = fmt.Sprintf("%s answered %s with content type %.100q", Shown(resp.Request.URL), resp.Status, resp.Header.Get("Content-Type"))
+	}
+	return m, err
+}
+
+// Shown returns a URL as errors show it: without credentials and without the query, which may have a
+// signature.
+func Shown(u *url.URL) string {
+	shown := *u
+	if shown.User != nil {
+		shown.User = url.User("***")
+	}
+	if shown.RawQuery != "" {
+		shown.RawQuery = "***"
+	}
+	return strings.ReplaceAll(shown.String(), "%2A%2A%2A@", "***@")
 }
 
 func tooLarge(limit int64) error {

@@ -96,6 +96,13 @@ type BaseSet struct {
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster"`
 	// Activation says what a base does with a second version of a module.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
+	// WebPort is the port at a base's address on which its modules serve. Default: that of the sandbox.
+	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535"`
+	// Fetch selects the jars that a base opens: never, available or always. Default: that of the sandbox.
+	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always"`
+	// WebModules are the modules that are web applications, each with name, version and contextPath. A base
+	// refuses a version whose context path another installed version has. Default: none.
+	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime and UninstallTime are how long a module takes to start and to stop, PullTime its
 	// download.
 	InstallTime   *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
@@ -157,7 +164,7 @@ type Checks struct {
 	// Pod that wants the module there exists.
 	ActiveVersion Expectation `json:"activeVersion,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Truth: a Pod that is Ready, or an endpoint that is ready, has an active module of its version
-	// on its base.
+	// on its base. Endpoints that publishNotReadyAddresses of a Service makes ready are ignored.
 	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Order: on each base the old Pod turns Not Ready before the new one turns Ready, unless it is
 	// the only ready one of its Service.
@@ -165,7 +172,7 @@ type Checks struct {
 	// InstalledOnce: no base installs the same version twice without an uninstall, a failure or a
 	// restart in between.
 	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// NothingLeft: at the end no base has a module that no Pod wants.
+	// NothingLeft: at the end no base has a module that no Pod of the run wants.
 	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// MaxPodWrites bounds how often one Pod may be written, from creation to removal, by anybody.
 	// Default: it is reported only.

@@ -29,12 +29,13 @@ type Ref struct {
 	Name string `json:"name,omitempty"`
 	// Labels that the objects bear. Default: by Name.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Namespace of the objects. Default: that of the run.
+	// Namespace of the objects. Only wait and assert may name another namespace than the run's. Default:
+	// the namespace of the run.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Apply creates or updates objects. A module Pod, or the template of one, is bound to the bases of
-// the run by a node selector.
+// Apply creates or updates objects in the namespace of the run. A node selector binds module Pods, and the Pod
+// templates of any kind of object, to the bases of the run.
 type Apply struct {
 	// File is the path of a file with manifests, relative to the scenario; it may contain
 	// expressions too. Default: Resource.

@@ -25,7 +25,7 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 	for _, key := range sorted(s.Metadata.Labels) {
 		path := field.NewPath("metadata", "labels").Key(key)
 		v.reasons(path, key, validation.IsQualifiedName(key))
-		v.reasons(path, s.Metadata.Labels[key], validation.IsValidLabelValue(s.Metadata.Labels[key]))
+		v.check(path, s.Metadata.Labels[key], "labelValue")
 	}
 	v.spec(&s.Spec, field.NewPath("spec"))
 	return v.errs

@@ -153,19 +153,36 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 	}
 }
 
-// ObjectProblems says what every object must have and this one has not: a type and a name.
-func ObjectProblems(o Object, at *field.Path) field.ErrorList {
-	errs := typeProblems(o, at)
-	metadata, _ := o["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	generate, _ := metadata["generateName"].(string)
-	if name == "" && generate == "" {
-		errs = append(errs, field.Required(at.Child("metadata", "name"), "give the object a name"))
+// EachObject visits an object, or the items of a List, with their fields.
+func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, at *field.Path)) {
+	items, isList := o["items"].([]any)
+	if !isList {
+		visit(o, at)
 	}
+	for i, item := range items {
+		object, _ := item.(map[string]any)
+		EachObject(object, at.Child("items").Index(i), visit)
+	}
+}
+
+// ObjectProblems returns the problems of objects that have no type or no name. An object may be a List of others.
+func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
+	EachObject(o.Unstructured().Object, at, func(o map[string]any, at *field.Path) {
+		errs = append(errs, typeProblems(o, at)...)
+		metadata, _ := o["metadata"].(map[string]any)
+		if name := metadata["name"]; name != nil && name != "" { // the type of the name is checked with those of other fields
+			return
+		}
+		detail := "give the object a name"
+		if metadata["generateName"] != nil {
+			detail = "give the object a fixed name, which is unique in the namespace of the run: generateName is not supported, because steps refer to objects by name"
+		}
+		errs = append(errs, field.Required(at.Child("metadata", "name"), detail))
+	})
 	return errs
 }
 
-func typeProblems(o Object, at *field.Path) (errs field.ErrorList) {
+func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, _ := o[name].(string); text == "" {
 			errs = append(errs, field.Required(at.Child(name), "say which kind of object it is"))
@@ -176,7 +193,7 @@ func typeProblems(o Object, at *field.Path) (errs field.ErrorList) {
 
 // part checks that a part of an object says which one is meant.
 func (v *validator) part(o Object, at *field.Path) {
-	v.errs = append(v.errs, typeProblems(o, at)...)
+	v.errs = append(v.errs, typeProblems(o.Unstructured().Object, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	labels, _ := metadata["labels"].(map[string]any)
@@ -221,6 +238,9 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 	case !several:
 		v.need(at.Child("name"), r.Name, "say which object")
 	}
+	for _, key := range sorted(r.Labels) {
+		v.check(at.Child("labels").Key(key), r.Labels[key], "labelValue")
+	}
 }
 
 // workload checks that a Ref is about what has revisions.
@@ -239,6 +259,9 @@ func (v *validator) replicas(n Any, at *field.Path) {
 			v.invalid(at, n, "must not be negative")
 		}
 	default:
+		if f, isFloat := n.(float64); isFloat && f >= 0 && f == float64(int64(f)) {
+			return
+		}
 		if !unevaluated(n) {
 			v.invalid(at, n, "must be a whole number")
 		}

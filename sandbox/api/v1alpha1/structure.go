@@ -213,6 +213,9 @@ var (
 	numbered   = regexp.MustCompile(`-[0-9]+$`)
 )
 
+// LabelValue states what the value of a label may be.
+const LabelValue = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+
 // checks say what is wrong with a text; empty = nothing.
 var checks = map[string]func(text string) string{
 	"label": func(text string) string { return dnsLabel(text, validation.DNS1123LabelMaxLength) },
@@ -222,11 +225,11 @@ var checks = map[string]func(text string) string{
 		}
 		return dnsLabel(text, maxSetName)
 	},
+	"labelValue": func(text string) string {
+		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a label value: "+LabelValue)
+	},
 	"nodeLabel": func(text string) string {
-		if problems := validation.IsValidLabelValue(text); len(problems) > 0 {
-			return "becomes the value of a Node label: " + strings.Join(problems, "; ")
-		}
-		return ""
+		return unless(len(validation.IsValidLabelValue(text)) == 0, "becomes a label value of the Node: "+LabelValue)
 	},
 	"identifier": func(text string) string {
 		return unless(identifier.MatchString(text), "must be letters, digits and _, and not begin with a digit: expressions name it")

@@ -154,6 +154,17 @@ type Bases struct {
 	// Activation says what a base does with a second version of a module: newModule, default or
 	// multi.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
+	// WebPort is the port at a base's address on which its modules serve, as the targetPort of a Service
+	// names it.
+	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
+	// Fetch selects the jars that a base opens: never, available or always. With available, a base opens
+	// file:// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation
+	// fails if there is no jar. The manifest then gives the module's name and version.
+	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
+	// WebModules are the modules that are web applications, each with its name, its version (default: every
+	// version) and its contextPath (default: the name). A base refuses a version whose context path another
+	// installed version has. Default: none.
+	WebModules []WebModule `json:"webModules,omitempty"`
 	// Runtime says what they run as: process, container or cluster.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster,default=process"`
 	// PerPod is how many of them one Pod runs, 1 to 2000. For the runtime cluster only. Default: 500.
@@ -166,6 +177,26 @@ type Bases struct {
 	// to bases are sent from a Pod of it. For the runtime cluster with the provider existing only. Default:
 	// this machine sends them through the API server; with the provider kind a node sends them.
 	AgentImage string `json:"agentImage,omitempty"`
+}
+
+// Fetch selects the jars that simulated bases open.
+type Fetch string
+
+// The values of Fetch.
+const (
+	FetchNever     Fetch = "never"
+	FetchAvailable Fetch = "available"
+	FetchAlways    Fetch = "always"
+)
+
+// WebModule is a module that is a web application.
+type WebModule struct {
+	// Name is the name of the module.
+	Name string `json:"name" need:"name the module, as its container is named"`
+	// Version is the version that the entry is for. Default: every version.
+	Version string `json:"version,omitempty"`
+	// ContextPath is the path at which it serves. Default: Name.
+	ContextPath string `json:"contextPath,omitempty"`
 }
 
 // BaseRuntime says what simulated bases run as.

@@ -45,13 +45,13 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	name := "koupsandbox-check-" + rand.Text()
+	name := "koupsandbox-check-" + rand.Text()[:18] // as long as the UUID of a base
 	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
-		root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
+		id: cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name, root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100), done: make(chan struct{})}
 	defer close(c.done)
 	options := paho.NewClientOptions().AddBroker("tcp://" + e.addr). // which is dialled already
 										SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
-										SetClientID(cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name).SetProtocolVersion(4).
+										SetClientID(c.id).SetProtocolVersion(4).
 										SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
 										SetDefaultPublishHandler(c.hear)
 	if e.Username != "" {
@@ -78,6 +78,7 @@ type check struct {
 	conn   *witness
 	client paho.Client
 	name   string // of a base that there is not
+	id     string // the MQTT client id
 	root   string
 	heard  chan paho.Message
 	done   chan struct{}
@@ -106,23 +107,47 @@ func (c *check) answer(ctx context.Context, token paho.Token) error {
 }
 
 func (c *check) connect(ctx context.Context) error {
-	token := c.client.Connect().(*paho.ConnectToken)
-	err := c.answer(ctx, token)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
+	err := c.answer(ctx, c.client.Connect())
+	if ctx.Err() != nil {
 		return err
-	case token.ReturnCode() == packets.ErrRefusedBadUsernameOrPassword, token.ReturnCode() == packets.ErrRefusedNotAuthorised:
-		if c.Username == "" {
-			return fmt.Errorf("the broker %s lets nobody in without a name: give --broker-username, and the password by --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.url)
-		}
-		return fmt.Errorf("the broker %s refuses the user %q: mend name or password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.url, c.Username)
+	}
+	// paho reports no error for the codes of MQTT 5, which a broker may send to a client of MQTT 3.1.1.
+	if code, found := c.conn.connack(); found && code != packets.Accepted {
+		return c.refused(code)
+	}
+	if err == nil {
+		return nil
 	}
 	if ended := c.conn.why(); ended != nil {
 		return c.explain(ended)
 	}
-	return fmt.Errorf("the broker %s takes no client of MQTT 3.1.1: %w", c.url, err)
+	return fmt.Errorf("the broker %s does not complete the MQTT connection: %w", c.url, err)
+}
+
+// refused returns the error of a CONNACK, by its code in MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
+// 3.2.2.2].
+func (c *check) refused(code byte) error {
+	switch code {
+	case packets.ErrRefusedBadProtocolVersion, 0x84:
+		return fmt.Errorf("the broker %s refuses MQTT 3.1.1, which controller and bases speak: allow that version in the broker's settings", c.url)
+	case packets.ErrRefusedIDRejected, 0x85:
+		return fmt.Errorf("the broker %s refuses the MQTT client id %q (%d bytes): controller and bases use ids of this length with the characters @ and -; "+
+			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.url, c.id, len(c.id))
+	case packets.ErrRefusedBadUsernameOrPassword, packets.ErrRefusedNotAuthorised, 0x86, 0x87:
+		if c.Username == "" {
+			return fmt.Errorf("the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.url)
+		}
+		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.url, c.Username)
+	case packets.ErrRefusedServerUnavailable, 0x88, 0x89:
+		return fmt.Errorf("the broker %s answers that it is unavailable or busy (code %#02x): try again later, and look at the broker's log", c.url, code)
+	case 0x8a:
+		return fmt.Errorf("the broker %s has banned this client (code 0x8a): look at the ban list in the broker's settings", c.url)
+	case 0x97, 0x9f:
+		return fmt.Errorf("the broker %s limits the number or the rate of connections (code %#02x): raise the limit, or use fewer bases", c.url, code)
+	case 0x9c, 0x9d:
+		return fmt.Errorf("the broker %s sends clients to another server (code %#02x): set spec.broker.url to that server", c.url, code)
+	}
+	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x: look at the broker's log", c.url, code)
 }
 
 // rights says which rights the user lacks.
@@ -154,7 +179,7 @@ func (c *check) ask(ctx context.Context, filter string) (granted bool, err error
 	err = c.answer(ctx, token)
 	code, answered := token.Result()[filter]
 	switch {
-	case answered && code == 0x80: // [MQTT-3.9.3-2] failure
+	case answered && code >= 0x80: // a failure in MQTT 3.1.1 [MQTT-3.9.3-2] and in MQTT 5 [section 3.9.3]
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("subscribing to %s at the broker %s: %w", filter, c.url, err)
@@ -231,21 +256,39 @@ func (c *check) stranger(m paho.Message) error {
 		c.Env, c.url, what, m.Topic())
 }
 
-// witness remembers how reading from a connection ended, which paho does not tell.
+// witness records the first bytes that came from a connection and how reading ended, which paho does not
+// report.
 type witness struct {
 	net.Conn
-	mu  sync.Mutex
-	err error
+	mu    sync.Mutex
+	first []byte // up to the code of a CONNACK
+	err   error
 }
 
 func (w *witness) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
+	w.mu.Lock()
+	w.first = append(w.first, p[:min(n, connackCode+1-len(w.first))]...)
+	w.mu.Unlock()
 	if err != nil && !errors.Is(err, net.ErrClosed) { // which is paho's own doing
 		w.mu.Lock()
 		w.err = err
 		w.mu.Unlock()
 	}
 	return n, err
+}
+
+// connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
+const connackCode = 3
+
+// connack returns the code of the CONNACK, if one has come.
+func (w *witness) connack() (code byte, found bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.first) <= connackCode || w.first[0]>>4 != packets.Connack {
+		return 0, false
+	}
+	return w.first[connackCode], true
 }
 
 func (w *witness) why() error {

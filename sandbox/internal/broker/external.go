@@ -39,7 +39,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	if b.PasswordFile != "" {
 		text, err := os.ReadFile(b.PasswordFile)
 		if err != nil {
-			return nil, fmt.Errorf("reading the password for the broker: %w; mend spec.broker.passwordFile", err)
+			return nil, fmt.Errorf("reading the password for the broker: %w; check spec.broker.passwordFile", err)
 		}
 		e.Password = strings.TrimRight(string(text), "\r\n")
 	}
@@ -56,11 +56,11 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	e.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if b.CAFile != "" {
 		if e.CA, err = os.ReadFile(b.CAFile); err != nil {
-			return nil, fmt.Errorf("reading the broker's authority: %w; mend spec.broker.caFile", err)
+			return nil, fmt.Errorf("reading the broker's authority: %w; check spec.broker.caFile", err)
 		}
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(e.CA) {
-			return nil, fmt.Errorf("reading the broker's authority: %s holds no PEM certificate; mend spec.broker.caFile", b.CAFile)
+			return nil, fmt.Errorf("reading the broker's authority: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
 		}
 	}
 	if b.CertFile != "" {
@@ -72,7 +72,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 			pair, err = tls.X509KeyPair(e.Cert, e.Key)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the certificate for the broker: %w; mend spec.broker.certFile and keyFile", err)
+			return nil, fmt.Errorf("reading the certificate for the broker: %w; check spec.broker.certFile and keyFile", err)
 		}
 		e.tls.Certificates = []tls.Certificate{pair}
 	}
@@ -122,9 +122,9 @@ func (e *External) explain(err error) error {
 	advice := "is it up, and is spec.broker.url right?"
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		advice = "nothing listens there: start it, or mend spec.broker.url"
+		advice = "nothing listens there: start it, or check spec.broker.url"
 	case errors.As(err, &notFound):
-		advice = "there is no such host: mend spec.broker.url"
+		advice = "there is no such host: check spec.broker.url"
 	case errors.As(err, &unknown):
 		advice = "its certificate is of an authority that is not trusted here: name that one's file in spec.broker.caFile"
 	case errors.As(err, &name):

@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/eclipse/paho.mqtt.golang/packets"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -63,10 +65,10 @@ func external(t *testing.T, b v1alpha1.Broker) *broker.External {
 
 func TestExternalFilesThatAreWrong(t *testing.T) {
 	for want, b := range map[string]v1alpha1.Broker{
-		"mend spec.broker.passwordFile":                            {URL: "mqtt://h", Username: "u", PasswordFile: "nowhere"},
-		"mend spec.broker.caFile":                                  {URL: "mqtts://h", CAFile: "nowhere"},
+		"check spec.broker.passwordFile":                           {URL: "mqtt://h", Username: "u", PasswordFile: "nowhere"},
+		"check spec.broker.caFile":                                 {URL: "mqtts://h", CAFile: "nowhere"},
 		"holds no PEM certificate":                                 {URL: "mqtts://h", CAFile: write(t, "ca", "x")},
-		"mend spec.broker.certFile and keyFile":                    {URL: "mqtts://h", CertFile: "nowhere", KeyFile: "nowhere"},
+		"check spec.broker.certFile and keyFile":                   {URL: "mqtts://h", CertFile: "nowhere", KeyFile: "nowhere"},
 		"spec.broker.url: must hold no password, which would show": {URL: "mqtts://u:p@h"},
 	} {
 		if _, err := broker.NewExternal(b, ""); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p") {
@@ -103,7 +105,7 @@ func TestCheckRefuses(t *testing.T) {
 		broker     v1alpha1.Broker
 		env        string
 	}{
-		{"nothing there", "nothing listens there: start it, or mend spec.broker.url",
+		{"nothing there", "nothing listens there: start it, or check spec.broker.url",
 			v1alpha1.Broker{URL: "mqtt://" + closed.Addr().String()}, "dev"},
 		{"no TLS there", "if it speaks no TLS there, use mqtt://",
 			with(plain, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtt:", "mqtts:", 1) }), "dev"},
@@ -112,9 +114,9 @@ func TestCheckRefuses(t *testing.T) {
 		{"authority", "name that one's file in spec.broker.caFile", secure, "dev"},
 		{"name", "its certificate is for another name", renamed, "dev"},
 		{"client certificate", "name yours in spec.broker.certFile and keyFile", wantsMine, "dev"},
-		{"password", `refuses the user "controller": mend name or password`,
+		{"password", `refuses the user "controller": check user name and password`,
 			with(plain, func(b *v1alpha1.Broker) { b.PasswordFile = write(t, "password", "wrong") }), "dev"},
-		{"no login", "lets nobody in without a name: give --broker-username",
+		{"no login", "refuses clients without a user name: set --broker-username",
 			with(plain, func(b *v1alpha1.Broker) { b.Username, b.PasswordFile = "", "" }), "dev"},
 		{"rights", `does not let the user "controller" subscribe to koupleless_prod/+/base/+: grant reading and writing of koupleless_prod/#`, plain, "prod"},
 		{"rights to publish", `does not let the user "base" `,
@@ -137,6 +139,71 @@ func TestCheckRefuses(t *testing.T) {
 	}
 	if stats := good.Stats(); stats.Retained != 0 {
 		t.Errorf("the checks have left %d retained messages", stats.Retained)
+	}
+}
+
+// Each code of a CONNACK, of MQTT 3.1.1 and of MQTT 5, has its own sentence. A refused subscription is not
+// taken for a granted one.
+func TestCheckReadsCodes(t *testing.T) {
+	var refuse atomic.Int32 // the code of the CONNACK; 0 = the code of the SUBACK is refuseSubscribe
+	var refuseSubscribe atomic.Int32
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			for {
+				p, err := packets.ReadPacket(conn)
+				if err != nil {
+					break
+				}
+				switch p := p.(type) {
+				case *packets.ConnectPacket:
+					_, _ = conn.Write([]byte{0x20, 2, 0, byte(refuse.Load())})
+				case *packets.SubscribePacket:
+					_, _ = conn.Write([]byte{0x90, 3, byte(p.MessageID >> 8), byte(p.MessageID), byte(refuseSubscribe.Load())})
+				}
+			}
+			_ = conn.Close()
+		}
+	}()
+	check := func() string {
+		e := external(t, v1alpha1.Broker{URL: "mqtt://" + l.Addr().String(), Username: "me"})
+		return fmt.Sprint(e.Check(t.Context(), broker.CheckOptions{Env: "dev"}))
+	}
+	for _, tc := range []struct {
+		codes []int32
+		want  string
+	}{
+		{[]int32{1, 0x84}, "refuses MQTT 3.1.1, which controller and bases speak"},
+		{[]int32{2, 0x85}, `refuses the MQTT client id "koupleless@@@koupsandbox-check-`},
+		{[]int32{2, 0x85}, `(49 bytes): controller and bases use ids of this length`},
+		{[]int32{3, 0x88, 0x89}, "answers that it is unavailable or busy"},
+		{[]int32{4, 5, 0x86, 0x87}, `refuses the user "me"`},
+		{[]int32{0x8a}, "has banned this client"},
+		{[]int32{0x97, 0x9f}, "limits the number or the rate of connections"},
+		{[]int32{0x9c, 0x9d}, "sends clients to another server"},
+		{[]int32{6, 0x80, 0x95}, "refuses the connection with the MQTT code 0x"},
+	} {
+		for _, code := range tc.codes {
+			refuse.Store(code)
+			if got := check(); !strings.Contains(got, tc.want) {
+				t.Errorf("CONNACK %#x gave %q, want %q", code, got, tc.want)
+			}
+		}
+	}
+	refuse.Store(0)
+	for _, code := range []int32{0x80, 0x87, 0x97} {
+		refuseSubscribe.Store(code)
+		if got, want := check(), `does not let the user "me" subscribe to koupleless_dev/+/base/+`; !strings.Contains(got, want) {
+			t.Errorf("SUBACK %#x gave %q, want %q", code, got, want)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 	"github.com/koupleless/koupsandbox/sandbox/internal/mqttview"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/pods"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/host"
@@ -107,12 +108,15 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
+	n := nodes.New(client, a.config.Spec.Env)
 	var s *running
 	f := fleet.New(fleet.Options{
-		Own:         v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime},
+		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime,
+			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
 		Username: login.User, Password: login.Password, Dial: a.link.Dial, Beat: a.relay, NoHTTP: noHTTP(a.config, c), Runtimes: runtimes,
 		Leaving: func() { s.flows.inside.leaving(a.life) },
+		Ended:   func(ctx context.Context, identities []string) error { return d.deleteNodes(ctx, n, identities) },
 		Logger:  d.log.With("component", fleetName),
 	})
 	listener, err := a.listen(atHome, "of the gateway")
@@ -120,8 +124,7 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	targets := &targets{ctx: a.life, fleet: f}
-	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Logger: d.log.With("component", "gateway")})
-	n := nodes.New(client, a.config.Spec.Env)
+	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets, Network: fleet.Network, External: n.TakesCommands, Logger: d.log.With("component", "gateway")})
 	s = &running{
 		cluster: c, version: c.Cluster().Version, link: a.link, fleet: f, nodes: n, gateway: listener.Addr().String(),
 		ways:  a.ways,
@@ -247,7 +250,7 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 	follow.Gives = []graph.Condition{runnerFollows}
 	name := "Starting module-controller"
 	if n := *controller.Replicas; n > 1 {
-		name = fmt.Sprintf("Starting %d module-controllers", n)
+		name = "Starting " + plain.Count(n, "module-controller")
 	}
 	return r, append(steps, follow,
 		graph.Step{Name: admit, Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{rightsGranted},
@@ -313,9 +316,9 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 	prepare := "" // in this process it takes no time
 	switch a.config.Spec.Bases.Runtime {
 	case v1alpha1.RuntimeContainer:
-		prepare = "Starting " + count(number, "container")
+		prepare = "Starting " + plain.Count(number, "container")
 	case v1alpha1.RuntimeCluster:
-		prepare = "Starting " + count(a.pods.Number(number), "Pod") + " of bases"
+		prepare = "Starting " + plain.Count(a.pods.Number(number), "Pod") + " of bases"
 	}
 	start := graph.Service(graph.Step{Needs: []graph.Condition{heartsBeat, brokerListens, podsFollowed}, Gives: []graph.Condition{basesMayCome}}, s.fleet.Start,
 		func(err error) { d.log.Error("a part of the sandbox ended", "part", "the fleet", "err", err) })
@@ -343,7 +346,7 @@ func (a *assembly) basesSteps(s *running, client kubernetes.Interface) []graph.S
 				return nil
 			},
 		},
-		graph.Step{Name: "Connecting " + count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
+		graph.Step{Name: "Connecting " + plain.Count(number, "base"), Needs: []graph.Condition{controllersReady, basesPrepared}, Gives: []graph.Condition{connected},
 			Run: func(ctx context.Context) error {
 				p := prepared
 				prepared = nil
@@ -364,7 +367,7 @@ func (d *Daemon) controllerChanged(name string, state supervise.State, message s
 }
 
 func waitingForNodes(n int) string {
-	return fmt.Sprintf("Waiting for %s to be Ready", count(n, "Node"))
+	return fmt.Sprintf("Waiting for %s to be Ready", plain.Count(n, "Node"))
 }
 
 // waitNodes waits until every base of the sandbox's own has a Ready Node; what becomes of others,

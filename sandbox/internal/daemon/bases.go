@@ -15,6 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -63,12 +65,12 @@ func (b bases) Down(context.Context) []string { return nil }
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
-		return d.step(ctx, steps, "Removing "+count(have-want, "base"), func(context.Context) error {
-			f.RemoveYoungest(have - want)
-			return nil
+		return d.step(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
+			_, err := f.Remove(ctx, fleet.Selection{Youngest: have - want})
+			return err
 		})
 	}
-	return d.step(ctx, steps, "Connecting "+count(want-have, "base"), func(ctx context.Context) error {
+	return d.step(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
 		added, err := f.Add(ctx, fleet.Set{}, want-have)
 		if err == nil {
 			err = f.WaitConnected(ctx, added...)
@@ -151,7 +153,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 		err = f.WaitConnected(ctx, added...)
 	}
 	if err != nil && r.Group != "" {
-		_, removeErr := f.Remove(hostNames(added)...)
+		_, removeErr := f.Remove(ctx, fleet.Selection{Names: hostNames(added)})
 		return nil, errors.Join(err, removeErr)
 	}
 	return running.describe(added), err
@@ -172,32 +174,32 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 		return nil, err
 	}
 	defer release()
-	f := running.fleet
+	selection := fleet.Selection{Names: r.Bases, Youngest: r.Count, Group: r.Group}
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
-		gone, err := f.Remove(r.Bases...)
-		if err != nil || len(gone) < 2 {
-			return running.describe(gone), asNotFound(err)
-		}
-		return d.ended(ctx, running, gone), nil
+		// One base that is removed by its name ends as a real base does: the controller has to notice it.
+		// Several that end together would look like a failure of the broker.
+		selection.Unannounced = len(r.Bases) == 1
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
-		return d.ended(ctx, running, f.RemoveYoungest(r.Count)), nil
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
 		running.flows.Drop(ctx, r.Group)
-		return d.ended(ctx, running, f.RemoveGroup(r.Group)), nil
 	default:
 		return nil, &control.Error{Code: http.StatusBadRequest, Message: "say which bases to remove, or how many, or which group, and only one of these"}
 	}
+	gone, err := running.fleet.Remove(ctx, selection)
+	if errors.Is(err, fleet.ErrUnknown) {
+		err = asNotFound(err)
+	}
+	return running.describe(gone), err
 }
 
-// ended has the Nodes of bases go that will not come back: many that fall silent at once would be
-// taken for a fault of the way to them. A single one that is removed by its name is gone as a real
-// base is.
-func (d *Daemon) ended(ctx context.Context, running *running, gone []*fleet.Member) []control.Base {
-	if err := running.nodes.Ended(ctx, running.fleet.Identities(gone)); err != nil {
-		d.log.Warn("Nodes of bases that ended are left to the controller", "err", err)
-	}
-	return running.describe(gone)
+// deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the
+// bases goes away, and ends with the sandbox.
+func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
+	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
+	defer cancel()
+	defer context.AfterFunc(d.ending, cancel)()
+	return n.Ended(ctx, identities)
 }
 
 // RestartBase ends a base's process and starts it again.

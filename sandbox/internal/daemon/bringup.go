@@ -245,11 +245,3 @@ func apart(config *v1alpha1.Sandbox) string {
 	}
 	return "-" + strings.ToLower(rand.Text()[:8])
 }
-
-// count writes "1 Node" or "3 Nodes".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

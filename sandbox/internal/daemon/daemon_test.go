@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -201,8 +204,9 @@ func (b *bench) makeNodes(ctx context.Context) {
 	}
 	for _, base := range bases {
 		_, err := b.cluster.client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{labels.Component: labels.Vnode}},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "vnode." + base.Identity, Labels: map[string]string{labels.Component: labels.Vnode},
+				Annotations: map[string]string{labels.Holder: "module-controller"}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			b.t.Error(err)
@@ -321,6 +325,83 @@ func TestUpAgain(t *testing.T) {
 	if result, _ := b.up(request("good", 1)); result.Status.BaseCount != 1 {
 		t.Errorf("%d bases", result.Status.BaseCount)
 	}
+	b.onlyNodesOfBases()
+}
+
+// onlyNodesOfBases checks that each base has a Node, and that no other Node is left.
+func (b *bench) onlyNodesOfBases() {
+	b.t.Helper()
+	bases, err := b.Bases(b.t.Context(), "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var want, got []string
+	for _, base := range bases {
+		want = append(want, "vnode."+base.Identity)
+	}
+	list, err := b.cluster.client.CoreV1().Nodes().List(b.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		got = append(got, n.Name)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.t.Errorf("Nodes (-want +got):\n%s", diff)
+	}
+}
+
+// Each way to remove bases deletes their Nodes, except the removal of one base by its name, which the
+// controller has to notice. status reports the Node of that base, and up deletes it.
+func TestRemovedBasesLeaveNoNodes(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 6))
+	if _, err := b.AddBases(t.Context(), control.AddRequest{Group: "run", Count: 2}); err != nil {
+		t.Fatal(err)
+	}
+	b.makeNodes(t.Context())
+	for _, r := range []control.RemoveRequest{{Bases: []string{"base-1", "base-2"}}, {Count: 1}, {Group: "run"}} {
+		if _, err := b.RemoveBases(t.Context(), r); err != nil {
+			t.Errorf("removing %+v: %v", r, err)
+		}
+		b.onlyNodesOfBases()
+	}
+	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-3"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1 Ready Node without a base: the controller has not noticed yet that the base was removed"}
+	b.eventually(func() error {
+		status, err := b.Status(t.Context(), true)
+		return errors.Join(err, same(want, status.Problems))
+	})
+	result, _ := b.up(request("good", 2))
+	if err := same([]string{"deleted 1 Node without a base"}, result.Changes); err != nil {
+		t.Error(err)
+	}
+	b.onlyNodesOfBases()
+}
+
+// A client that goes away while bases end does not keep their Nodes. An API server that fails for a
+// moment does not either.
+func TestNodesOfRemovedBasesWithoutAPI(t *testing.T) {
+	b := newBench(t)
+	b.up(request("good", 3))
+	var failures atomic.Int32
+	failures.Store(2)
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cluster.client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		cancel()
+		if failures.Add(-1) >= 0 {
+			return true, nil, errors.New("the API server restarts")
+		}
+		return false, nil, nil
+	})
+	if _, err := b.daemon.RemoveBases(ctx, control.RemoveRequest{Count: 1}); err != nil {
+		t.Error(err)
+	}
+	b.onlyNodesOfBases()
 }
 
 // A second up resumes what is paused, and starts bases again that have crashed.

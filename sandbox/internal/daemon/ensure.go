@@ -2,14 +2,20 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -30,8 +36,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	d.mu.Lock()
 	d.config = &updated
 	d.mu.Unlock()
-	if otherSettings(before, config) {
-		steps.Note("other settings than the number of bases take effect after a down and an up")
+	if fields := otherSettings(before, config); len(fields) > 0 {
+		steps.Note("settings that differ from those of the running sandbox take effect after koupsandbox down and koupsandbox up: " + strings.Join(fields, ", "))
 	}
 	var changes []string
 	for _, part := range d.shown() {
@@ -66,15 +72,21 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		return changes, err
 	}
 	if have = running.fleet.Count().Own; have != want {
-		if err := d.scaleTo(ctx, steps, running.fleet, want); err != nil {
+		err := d.scaleTo(ctx, steps, running.fleet, want)
+		is := running.fleet.Count().Own // also when the scaling failed or was interrupted
+		scaled := updated
+		scaled.Spec.Bases.Count = &is
+		if err := errors.Join(err, d.saveConfig(&scaled)); err != nil {
 			return changes, err
 		}
 		changes = append(changes, fmt.Sprintf("brought the number of bases from %d to %d", have, want))
-		scaled := updated
-		scaled.Spec.Bases.Count = &want
-		if err := d.saveConfig(&scaled); err != nil {
+	}
+	if left := running.nodes.Left(running.fleet.Removed(), true); len(left) > 0 {
+		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
+		if err := d.step(ctx, steps, name, func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {
 			return changes, err
 		}
+		changes = append(changes, "deleted "+plain.Count(len(left), "Node")+" without a base")
 	}
 	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own), func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
@@ -86,7 +98,7 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	for _, m := range running.fleet.Group("") {
 		switch failure := running.fleet.Failure(m); {
 		case failure != nil:
-			if _, err := running.fleet.Remove(m.HostName); err != nil {
+			if _, err := running.fleet.Remove(ctx, fleet.Selection{Names: []string{m.HostName}}); err != nil {
 				return changes, err
 			}
 			changes = append(changes, fmt.Sprintf("removed %s, which had ended: %v", m.HostName, failure))
@@ -97,7 +109,7 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	if len(ended) == 0 {
 		return changes, nil
 	}
-	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", count(len(ended), "base")), func(ctx context.Context) error {
+	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(startsAtOnce)
 		for _, name := range ended {
@@ -120,9 +132,9 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 // startsAtOnce is how many bases start again at the same time: each is waited for until it is connected.
 const startsAtOnce = 50
 
-// otherSettings tells whether two configurations differ in more than the number
-// of bases and the patience.
-func otherSettings(a, b *v1alpha1.Sandbox) bool {
+// otherSettings returns the fields in which the configuration b differs from a, except the number of
+// bases and the time to wait.
+func otherSettings(a, b *v1alpha1.Sandbox) []string {
 	x, y := *a, *b
 	if y.Spec.Provider == v1alpha1.ProviderAuto { // what that meant was resolved when the sandbox came up
 		y.Spec.Provider, y.Spec.Kind, y.Spec.Cluster = x.Spec.Provider, x.Spec.Kind, x.Spec.Cluster
@@ -137,5 +149,21 @@ func otherSettings(a, b *v1alpha1.Sandbox) bool {
 	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil
 	}
-	return !reflect.DeepEqual(x, y)
+	fields := map[string]bool{}
+	differing(fields, "spec", reflect.ValueOf(x.Spec), reflect.ValueOf(y.Spec))
+	return slices.Sorted(maps.Keys(fields))
+}
+
+// differing adds the paths of the fields in which two structs differ.
+func differing(paths map[string]bool, at string, a, b reflect.Value) {
+	if a.Kind() != reflect.Struct {
+		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+			paths[at] = true
+		}
+		return
+	}
+	for i := range a.NumField() {
+		name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+		differing(paths, at+"."+name, a.Field(i), b.Field(i))
+	}
 }

@@ -118,7 +118,7 @@ func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
 	c, change := i.gateway.Choice(r)
 	for n, t := range c.Targets {
 		if m, ok := i.fleet.ByIP(t.IP); ok {
-			c.Targets[n] = reached(m)
+			c.Targets[n] = reached(m).On(t.Port)
 			c.Targets[n].Pod = t.Pod
 		}
 	}
@@ -134,7 +134,7 @@ func (i *inside) leaving(ctx context.Context) {
 
 // reached is a base as it is reached from inside.
 func reached(m *fleet.Member) traffic.Target {
-	return traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Web: m.Inside()}
+	return traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Web: m.Inside(), Port: m.WebPort}
 }
 
 // Begin starts a stream, inside if that is possible. What goes to the address of a Service goes to

@@ -269,6 +269,18 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	if d := cmp.Diff([]string{second, second, second, second}, got("service", func(*traffic.Spec) {})); d != "" {
 		t.Errorf("to the Service (-want +got):\n%s", d)
 	}
+	wrong := ready.DeepCopy()
+	wrong.Ports[0].Port = ptr.To[int32](9999)
+	if _, err := client.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), wrong, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	check.Eventually(t, patience, func() error {
+		choice, _ := in.endpoints(traffic.Route{Namespace: "shop", Service: "pods"})
+		if len(choice.Targets) != 1 || choice.Targets[0].Closed != "9999" || choice.Targets[0].Web != "" {
+			return fmt.Errorf("to a port on which no base listens: %+v", choice.Targets)
+		}
+		return nil
+	})
 	bases := func(s *traffic.Spec) { s.Via, s.Service, s.Namespace = v1alpha1.ViaBases, "", "" }
 	one, two := of("bases", members[0], ""), of("bases", members[1], "")
 	if d := cmp.Diff([]string{one, one, two, two}, got("bases", bases)); d != "" {
@@ -295,7 +307,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			t.Errorf("of the next 20 requests %d went to the base that leaves", n)
 		}
 	}
-	if _, err := pods.Remove(members[0].HostName); err != nil || !waited {
+	if _, err := pods.Remove(t.Context(), fleet.Selection{Names: []string{members[0].HostName}}); err != nil || !waited {
 		t.Errorf("removed with error %v, waited is %v", err, waited)
 	}
 }

@@ -8,6 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
@@ -50,10 +55,26 @@ func TestResolveLocation(t *testing.T) {
 			if said := strings.Join(notes, "; "); !strings.Contains(said, tc.note) || tc.note == "" && said != "" {
 				t.Errorf("told %q, want %q", said, tc.note)
 			}
-			if otherSettings(resolved, config) {
-				t.Error("the next up takes what was resolved for another setting")
+			if other := otherSettings(resolved, config); len(other) > 0 {
+				t.Errorf("the next up takes resolved fields for other settings: %v", other)
 			}
 		})
+	}
+}
+
+// The note of a second up names the settings that it does not apply.
+func TestOtherSettings(t *testing.T) {
+	before, again := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}
+	again.Spec.Bases.Count, again.Spec.Wait = ptr.To(7), &metav1.Duration{Duration: time.Minute}
+	for _, c := range []*v1alpha1.Sandbox{before, again} {
+		v1alpha1.SetDefaults(c)
+	}
+	if other := otherSettings(before, again); len(other) > 0 {
+		t.Errorf("with another number of bases and another time to wait: %v", other)
+	}
+	again.Spec.Bases.Version, again.Spec.Bases.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
+	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"}, otherSettings(before, again)); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
@@ -47,6 +48,11 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 			status.Problems = append(status.Problems, fmt.Sprintf("%s is %s: %s", c.Name, c.State, c.Reason))
 		}
 	}
+	if assembled {
+		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
+			status.Problems = append(status.Problems, plain.Count(left, "Ready Node")+" without a base: the controller has not noticed yet that the base was removed")
+		}
+	}
 	if bases && assembled {
 		status.Bases = s.describe(s.fleet.List())
 		var own, notReady int
@@ -60,7 +66,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 			}
 		}
 		if notReady > 0 {
-			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, count(own, "base")))
+			status.Problems = append(status.Problems, fmt.Sprintf("%d of %s have no Ready Node", notReady, plain.Count(own, "base")))
 		}
 	}
 	status.Healthy = len(status.Problems) == 0

@@ -195,7 +195,7 @@ func (t *targets) list(group string, changes uint64) []traffic.Target {
 }
 
 func (t *targets) target(m *fleet.Member) traffic.Target {
-	target := traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Arklet: m.Base.HTTPAddr()}
+	target := traffic.Target{IP: m.IP, Base: m.Name(), Host: m.HostName, Arklet: m.Base.HTTPAddr(), Port: m.WebPort}
 	if web, err := m.Base.WebAddr(t.ctx); err == nil { // without one nobody listens: that is told
 		target.Web = web
 	}

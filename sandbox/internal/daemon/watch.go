@@ -7,6 +7,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
@@ -41,12 +42,18 @@ func (d *Daemon) clear(running *running, group string) {
 	running.flows.Drop(d.ending, group)
 	running.view.Drop(group)
 	running.ways.Drop(group)
-	if gone := running.fleet.RemoveGroup(group); len(gone) > 0 {
-		d.ended(d.ending, running, gone)
+	gone, removeErr := running.fleet.Remove(d.ending, fleet.Selection{Group: group})
+	if len(gone) > 0 {
 		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
 	}
 	if err := d.Repair(d.ending, control.RepairRequest{Group: group, Controllers: true}); err != nil {
 		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
+	}
+	if removeErr != nil { // the API may answer again since the repair
+		removeErr = d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
+	}
+	if removeErr != nil {
+		d.log.Warn("the Nodes of removed bases are left to the controller", "group", group, "err", removeErr)
 	}
 }
 

@@ -353,9 +353,9 @@ func TestTargets(t *testing.T) {
 	first := targets.Group("g")
 	var got []string
 	for _, one := range first {
-		got = append(got, fmt.Sprintf("%s %s %s %t %q", one.IP, one.Base, one.Host, one.Web != "", one.Arklet))
+		got = append(got, fmt.Sprintf("%s:%s %s %s %t %q", one.IP, one.Port, one.Base, one.Host, one.Web != "", one.Arklet))
 	}
-	if diff := cmp.Diff([]string{`198.18.0.2 web-1 g-web-1 true ""`, `198.18.0.3 web-2 g-web-2 true ""`}, got); diff != "" {
+	if diff := cmp.Diff([]string{`198.18.0.2:8080 web-1 g-web-1 true ""`, `198.18.0.3:8080 web-2 g-web-2 true ""`}, got); diff != "" {
 		t.Errorf("targets (-want +got):\n%s", diff)
 	}
 	if again := targets.Group("g"); &again[0] != &first[0] {

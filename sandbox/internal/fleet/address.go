@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// network is reserved for benchmarks and never routed [RFC 2544, appendix C.2.2]:
-// EndpointSlices take its addresses, and nothing can answer there by accident.
-var network = netip.MustParsePrefix("198.18.0.0/15")
+// Network has the addresses of bases. It is reserved for benchmarks and never routed [RFC 2544, appendix
+// C.2.2]: EndpointSlices take its addresses, and nothing can answer there by accident.
+var Network = netip.MustParsePrefix("198.18.0.0/15")
 
 // maxNumber is the last number with an address of its own, short of the
 // network's broadcast address.
@@ -16,7 +16,7 @@ const maxNumber = 1<<17 - 2
 
 // address is the number-th address of the network.
 func address(number int) netip.Addr {
-	first := network.Addr().As4()
+	first := Network.Addr().As4()
 	var a [4]byte
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(first[:])+uint32(number)) //nolint:gosec // at most as many bases as the network has addresses
 	return netip.AddrFrom4(a)
@@ -40,7 +40,7 @@ func (n *numbers) take() (int, error) {
 			return n.last, nil
 		}
 	}
-	return 0, fmt.Errorf("all %d addresses of %s are in use", maxNumber, network)
+	return 0, fmt.Errorf("all %d addresses of %s are in use", maxNumber, Network)
 }
 
 func (n *numbers) release(number int) { delete(n.used, number) }

@@ -39,7 +39,7 @@ type Containers struct {
 	// Heartbeats is the URL under which they send heartbeats over HTTP, each to its
 	// host name there; see Fleet.Beat. Default: nobody gets them.
 	Heartbeats string
-	// Web is where modules serve in a container. Default: :8080, as Services name it.
+	// Web is where modules serve in a container. Default: the web port of the base at all addresses.
 	Web string
 	// Arklet is where arklet listens in a container. Default: :0, any free port. An engine gives
 	// the address of a base that is gone to the next one, and commands name no base: with the same
@@ -51,7 +51,7 @@ var _ Runtime = (*Containers)(nil)
 
 // Adapt is that of Runtime.
 func (c *Containers) Adapt(o *fakebase.Options) error {
-	o.Web.Addr = cmp.Or(c.Web, ":8080")
+	o.Web.Addr = cmp.Or(c.Web, o.Web.Addr)
 	if o.MQTT != nil {
 		o.MQTT.Dial, o.MQTT.Broker = nil, c.Broker
 	}

@@ -149,7 +149,7 @@ func TestBasesInContainers(t *testing.T) {
 	if other := b.fleet.Group("run")[0]; other.IP != "198.18.0.1" || other.Runtime != v1alpha1.RuntimeProcess {
 		t.Errorf("the base of this process: %+v", other)
 	}
-	if _, err := b.fleet.Remove("base-2", "base-3"); err != nil {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-2", "base-3"}}); err != nil {
 		t.Fatal(err)
 	}
 	if left := e.names(); len(left) != 7 {
@@ -201,7 +201,7 @@ func TestContainerThatIsKilled(t *testing.T) {
 	if _, err := b.fleet.Restart(t.Context(), "base-1", false); err == nil || !strings.Contains(err.Error(), "remove it and add another") {
 		t.Errorf("restarted: %v", err)
 	}
-	if _, err := b.fleet.Remove("base-1"); err != nil {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1"}}); err != nil {
 		t.Error(err)
 	}
 }

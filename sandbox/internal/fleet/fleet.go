@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // stagger is the time between the first heartbeats of bases that are added
@@ -54,6 +55,9 @@ type Options struct {
 	// Leaving is called when bases have been taken off the list, and before they end: it may wait until
 	// those who ask bases no longer ask them. Default: nobody does.
 	Leaving func()
+	// Ended deletes the Nodes of the identities of removed bases. Remove calls it when the bases have
+	// ended. Default: Nodes are left to the controller.
+	Ended func(ctx context.Context, identities []string) error
 	// Max is how many bases there may be at once. Default: any number.
 	Max int
 	// Logger for what the bases have to say. Default: nothing is logged.
@@ -83,7 +87,7 @@ type Fleet struct {
 	hostNames map[string]bool              // of members, and of those that are being added
 	numbers   numbers                      // the same
 	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
-	known     map[string]bool              // identities of all processes that there have been
+	known     map[string]string            // the group of each identity that a process has had
 	changes   uint64                       // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
@@ -103,11 +107,14 @@ func New(o Options) *Fleet {
 	if o.Leaving == nil {
 		o.Leaving = func() {}
 	}
+	if o.Ended == nil {
+		o.Ended = func(context.Context, []string) error { return nil }
+	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
+		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]string{},
 		change: make(chan struct{}),
 	}
 }
@@ -154,16 +161,16 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
 	}
 	if err := f.await(ctx, func() bool { return f.launch != nil }); err != nil {
-		return nil, fmt.Errorf("adding %d bases: %w", count, ErrNotRunning)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), ErrNotRunning)
 	}
 	members, err := f.reserve(s, count)
 	if err != nil {
-		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	p := &Prepared{f: f, set: s, members: members}
 	if err := f.make(ctx, s, options, members); err != nil {
 		p.Discard()
-		return nil, fmt.Errorf("adding %d bases: %w", count, err)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	return p, nil
 }
@@ -175,7 +182,7 @@ func (p *Prepared) Start() ([]*Member, error) {
 	if f.launch == nil {
 		f.mu.Unlock()
 		p.Discard()
-		return nil, fmt.Errorf("adding %d bases: %w", len(p.members), ErrNotRunning)
+		return nil, fmt.Errorf("adding %s: %w", plain.Count(len(p.members), "base"), ErrNotRunning)
 	}
 	defer f.wg.Done()
 	defer f.mu.Unlock()
@@ -244,7 +251,7 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 		return len(rest) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d bases are not connected, such as %s: %w", len(rest), len(members), rest[0].HostName, err)
+		return fmt.Errorf("%d of %s not connected, such as %s: %w", len(rest), plain.Count(len(members), "base"), rest[0].HostName, err)
 	}
 	for _, m := range members {
 		if err := f.Failure(m); err != nil {
@@ -280,45 +287,67 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	return m, nil
 }
 
-// Remove ends the bases with the names, which are identities, host names or
-// addresses, and returns them when they have ended. When one is unknown none is
-// removed.
-func (f *Fleet) Remove(names ...string) ([]*Member, error) {
-	gone, err := f.resolve(names)
+// Selection says which bases Remove ends. Set exactly one of Names, Youngest and Group.
+type Selection struct {
+	// Names are identities, host names or addresses. When one is unknown, Remove ends no base.
+	Names []string
+	// Youngest is the number of bases to end among the fleet's own, the last added first.
+	Youngest int
+	// Group ends all bases of a group. The next base of a set of this group gets the number 1 again.
+	Group string
+	// Unannounced leaves the Nodes to the controller, which has to notice the missing heartbeats, as when
+	// a machine fails. Default: Options.Ended deletes them.
+	Unannounced bool
+}
+
+// Remove ends bases and deletes their Nodes. It is the only function that takes bases out of the fleet.
+// It returns the bases that have ended, also together with an error about their Nodes. The end of ctx
+// does not interrupt it.
+func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
+	named, err := f.resolve(s.Names)
 	if err != nil {
 		return nil, fmt.Errorf("removing bases: %w", err)
 	}
-	return f.remove(func() []*Member { return gone }), nil
-}
-
-// RemoveYoungest ends the count bases of the fleet's own that were added last,
-// and returns them.
-func (f *Fleet) RemoveYoungest(count int) []*Member {
-	return f.remove(func() []*Member {
-		own := f.group("")
-		return own[max(0, len(own)-count):]
-	})
-}
-
-// RemoveGroup ends all bases of a group and forgets it: the next base of a set of
-// this name is number 1 again.
-func (f *Fleet) RemoveGroup(group string) []*Member {
-	return f.remove(func() []*Member {
-		for key := range f.last {
-			if key.group == group {
-				delete(f.last, key)
-			}
+	gone := f.take(s, named)
+	f.o.Leaving()
+	for _, m := range gone {
+		m.cancel()
+	}
+	for _, m := range gone {
+		<-m.done
+	}
+	if !s.Unannounced && len(gone) > 0 {
+		if err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone)); err != nil {
+			err = fmt.Errorf("the bases have ended, but their Nodes may be left: %w", err)
 		}
-		return f.group(group)
-	})
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.release(gone)
+	for _, m := range gone {
+		if f.byIP[m.IP] == m { // an engine may have given the address to another
+			delete(f.byIP, m.IP)
+		}
+	}
+	f.changed()
+	return gone, err
 }
 
-// remove takes members off the list, ends them, and returns those that were on
-// it. which is called with f.mu held.
-func (f *Fleet) remove(which func() []*Member) []*Member {
+// take removes the selected bases from the list of members and returns those that were on it.
+func (f *Fleet) take(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	selected := named
+	switch {
+	case s.Group != "":
+		selected = f.group(s.Group)
+		maps.DeleteFunc(f.last, func(key setKey, _ int) bool { return key.group == s.Group })
+	case s.Youngest > 0:
+		own := f.group("")
+		selected = own[max(0, len(own)-s.Youngest):]
+	}
 	set := map[*Member]bool{}
-	for _, m := range which() {
+	for _, m := range selected {
 		set[m] = true
 	}
 	var gone []*Member
@@ -329,23 +358,6 @@ func (f *Fleet) remove(which func() []*Member) []*Member {
 		return set[m]
 	})
 	f.changes++
-	f.changed()
-	f.mu.Unlock()
-	f.o.Leaving()
-	for _, m := range gone {
-		m.cancel()
-	}
-	for _, m := range gone {
-		<-m.done
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.release(gone)
-	for _, m := range gone {
-		if f.byIP[m.IP] == m { // an engine may have given the address to another
-			delete(f.byIP, m.IP)
-		}
-	}
 	f.changed()
 	return gone
 }

@@ -100,6 +100,15 @@ func (b *bench) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
 	return added
 }
 
+func remove(t testing.TB, b *bench, s fleet.Selection) []*fleet.Member {
+	t.Helper()
+	gone, err := b.fleet.Remove(t.Context(), s)
+	if err != nil {
+		t.Error(err)
+	}
+	return gone
+}
+
 func names(members []*fleet.Member) []string {
 	var out []string
 	for _, m := range members {
@@ -150,16 +159,52 @@ func TestBasesReportToTheBroker(t *testing.T) {
 	}
 }
 
+// The Nodes of all removed bases are deleted, unless the controller has to notice the removal. An error
+// about the Nodes does not hide which bases have ended.
+func TestRemoveDeletesNodes(t *testing.T) {
+	var deleted []string
+	var failure error
+	b := newBenchWith(t, func(o *fleet.Options, _ string) {
+		o.Ended = func(ctx context.Context, identities []string) error {
+			deleted = append(deleted, identities...)
+			return errors.Join(failure, ctx.Err())
+		}
+	})
+	ids := b.fleet.Identities(b.add(t, 5))
+	cut, cancel := context.WithCancel(t.Context())
+	cancel() // the client has gone
+	for _, s := range []fleet.Selection{{Youngest: 1}, {Names: []string{"base-1", "base-2"}}, {Names: []string{"base-3"}, Unannounced: true}} {
+		if _, err := b.fleet.Remove(cut, s); err != nil {
+			t.Errorf("removing %+v: %v", s, err)
+		}
+	}
+	if diff := cmp.Diff([]string{ids[4], ids[0], ids[1]}, deleted); diff != "" {
+		t.Errorf("identities whose Nodes were deleted (-want +got):\n%s", diff)
+	}
+	removed := b.fleet.Removed()
+	want := []string{ids[0], ids[1], ids[2], ids[4]}
+	slices.Sort(removed)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, removed); diff != "" {
+		t.Errorf("removed identities (-want +got):\n%s", diff)
+	}
+	failure = errors.New("no API")
+	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Youngest: 1})
+	if len(gone) != 1 || fmt.Sprint(err) != "the bases have ended, but their Nodes may be left: no API" {
+		t.Errorf("%d bases ended, error %v", len(gone), err)
+	}
+}
+
 func TestAddAndRemove(t *testing.T) {
 	b := newBench(t)
 	first := b.add(t, 4)
 	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2", "base-3 198.18.0.3", "base-4 198.18.0.4"}, names(first)); diff != "" {
 		t.Errorf("added (-want +got):\n%s", diff)
 	}
-	if _, err := b.fleet.Remove("base-1", "base-9"); !errors.Is(err, fleet.ErrUnknown) {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-9"}}); !errors.Is(err, fleet.ErrUnknown) {
 		t.Errorf("removing an unknown base gave %v", err)
 	}
-	gone, err := b.fleet.Remove("base-2", first[0].Base.Status().Identity, "198.18.0.2")
+	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-2", first[0].Base.Status().Identity, "198.18.0.2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +212,7 @@ func TestAddAndRemove(t *testing.T) {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 	b.add(t, 2)
-	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(b.fleet.RemoveYoungest(1))); diff != "" {
+	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Youngest: 1}))); diff != "" {
 		t.Errorf("youngest (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"}, names(b.fleet.List())); diff != "" {
@@ -179,7 +224,7 @@ func TestAddAndRemove(t *testing.T) {
 	if m, err := b.fleet.Find("base-4"); err != nil || m.HostName != "base-4" {
 		t.Errorf("Find: %v, %v", m, err)
 	}
-	if gone := b.fleet.RemoveYoungest(10); len(gone) != 3 {
+	if gone := remove(t, b, fleet.Selection{Youngest: 10}); len(gone) != 3 {
 		t.Errorf("removed %v", names(gone))
 	}
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -103,11 +102,34 @@ func (f *Fleet) Failure(m *Member) error {
 	return m.failure
 }
 
-// Known returns the identities of all processes that there have been.
+// Known returns the identities of all processes that the fleet has had.
 func (f *Fleet) Known() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.known)
+	known := make(map[string]bool, len(f.known))
+	for id := range f.known {
+		known[id] = true
+	}
+	return known
+}
+
+// Removed returns the identities of the fleet's own bases that have been removed.
+func (f *Fleet) Removed() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	current := map[string]bool{}
+	for _, m := range f.members {
+		for _, id := range m.identities {
+			current[id] = true
+		}
+	}
+	var removed []string
+	for id, group := range f.known {
+		if group == "" && !current[id] {
+			removed = append(removed, id)
+		}
+	}
+	return removed
 }
 
 // Identities returns those that the processes of some bases have had.

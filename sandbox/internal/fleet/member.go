@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,6 +27,8 @@ type Member struct {
 	Index int
 	// Tunnel is how it talks to controllers.
 	Tunnel v1alpha1.Tunnel
+	// WebPort is the port at IP on which its modules serve.
+	WebPort string
 	// Runtime is what it runs as.
 	Runtime v1alpha1.BaseRuntime
 	// Base is the simulated base.
@@ -73,7 +76,7 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	for i := range count {
 		index := f.last[key] + 1 + i
 		m := &Member{HostName: fmt.Sprintf("%s-%d", s.prefix(), index), Group: s.Group, Set: s.Name, Index: index,
-			Tunnel: s.Spec.Tunnel, Runtime: s.Spec.Runtime, done: make(chan struct{})}
+			Tunnel: s.Spec.Tunnel, WebPort: strconv.Itoa(s.Spec.WebPort), Runtime: s.Spec.Runtime, done: make(chan struct{})}
 		err := validHostName(m.HostName)
 		if err == nil && f.hostNames[m.HostName] {
 			err = fmt.Errorf("%w: there is a base %s already", ErrInvalid, m.HostName)
@@ -222,7 +225,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 	defer f.mu.Unlock()
 	switch e.Kind {
 	case fakebase.EventUp:
-		f.known[e.Identity] = true
+		f.known[e.Identity] = m.Group
 		if !slices.Contains(m.identities, e.Identity) {
 			m.identities = append(m.identities, e.Identity)
 		}

@@ -61,6 +61,8 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	if b.Env == "" {
 		b.Env = f.o.Env
 	}
+	b.WebPort = cmp.Or(b.WebPort, f.o.Own.WebPort, defaultWebPort)
+	b.Fetch = cmp.Or(b.Fetch, f.o.Own.Fetch)
 	var errs []error
 	env := b.Env
 	if env != f.o.Env {
@@ -76,8 +78,11 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,
 		Catalogue: &fakebase.Catalogue{
-			PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime), UninstallTime: delay(b.UninstallTime),
+			Fetch: fakebase.Fetch(b.Fetch), PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime), UninstallTime: delay(b.UninstallTime),
 		},
+	}
+	for _, m := range b.WebModules {
+		o.Catalogue.Modules = append(o.Catalogue.Modules, fakebase.Module{Name: m.Name, Version: m.Version, WebContextPath: m.ContextPath, Web: true})
 	}
 	errs = append(errs, o.Catalogue.Validate())
 	for _, size := range []struct {
@@ -122,6 +127,9 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
 	}
 	b.Runtime = cmp.Or(b.Runtime, v1alpha1.RuntimeProcess)
+	if b.Runtime == v1alpha1.RuntimeContainer { // which has the address of the base, so the port is real
+		o.Web.Addr = fmt.Sprintf(":%d", b.WebPort)
+	}
 	switch runtime := f.o.Runtimes[b.Runtime]; {
 	case runtime != nil:
 		errs = append(errs, runtime.Adapt(&o))
@@ -134,6 +142,9 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	}
 	return s, o, errors.Join(errs...)
 }
+
+// defaultWebPort is the port of module traffic at the address of a base, unless its settings name another.
+const defaultWebPort = 8080
 
 // ownSet is the set of the fleet's own bases, and that of a group by default.
 const ownSet = "base"

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func TestGroupsAreApart(t *testing.T) {
 	web := fleet.Set{Group: "run-1", Name: "web", Spec: v1alpha1.BaseSet{Version: "3.1"}}
 	b.addSet(t, web, 2)
 	b.addSet(t, fleet.Set{Group: "run-2"}, 1)
-	if _, err := b.fleet.Remove("run-1-web-2"); err != nil {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"run-1-web-2"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.addSet(t, web, 1)
@@ -52,11 +54,11 @@ func TestGroupsAreApart(t *testing.T) {
 	if !ok || m.HostName != "run-1-web-3" {
 		t.Errorf("behind 198.18.0.5 is %v", m)
 	}
-	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(b.fleet.RemoveGroup("run-1"))); diff != "" {
+	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"}, describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	if gone := b.fleet.RemoveYoungest(9); len(gone) != 2 {
-		t.Errorf("RemoveYoungest took %v", describe(gone))
+	if gone := remove(t, b, fleet.Selection{Youngest: 9}); len(gone) != 2 {
+		t.Errorf("removing the 9 youngest took %v", describe(gone))
 	}
 	if diff := cmp.Diff([]string{"run-2-base-1 base-1 base 1.0.0 mqtt 1"}, describe(b.fleet.List())); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -75,6 +77,7 @@ func TestSettingsOfASet(t *testing.T) {
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
 	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
 		BaseName: "shop", Version: "4", Tunnel: v1alpha1.TunnelHTTP, Activation: v1alpha1.ActivationDefault,
+		WebPort: 9090, WebModules: []v1alpha1.WebModule{{Name: "shop", ContextPath: "/s"}},
 		InstallTime: d(30), RequestTime: d(20), Metaspace: "128Mi", PerModule: "8Mi",
 		Modules: []string{"https://modules.example/carried-1.0-ark-biz.jar"},
 		Faults:  []v1alpha1.Object{{"kind": "clockSkew", "skew": "1h"}},
@@ -108,16 +111,18 @@ func TestSettingsOfASet(t *testing.T) {
 		t.Errorf("an install took %s", took)
 	}
 	install("biz1-2.0")
+	install("shop-1.0")
+	install("shop-2.0") // refused: a web module needs a context path of its own
 	s := m.Base.Status()
 	var modules []string
 	for _, biz := range s.Biz {
 		modules = append(modules, biz.Name+":"+biz.Version+" "+string(biz.State))
 	}
-	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED"}, modules); diff != "" {
+	if diff := cmp.Diff([]string{"carried:1.0 ACTIVATED", "biz1:1.0 ACTIVATED", "biz1:2.0 DEACTIVATED", "shop:1.0 ACTIVATED"}, modules); diff != "" {
 		t.Errorf("modules (-want +got):\n%s", diff)
 	}
-	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 {
-		t.Errorf("metaspace: %+v", s.Metaspace)
+	if s.Metaspace.Max != 128<<20 || s.Metaspace.Used < 53<<20+3*8<<20 || m.WebPort != "9090" {
+		t.Errorf("metaspace: %+v, web port %s", s.Metaspace, m.WebPort)
 	}
 	if faults := m.Base.Faults(); len(faults) != 1 || faults[0].Kind != fault.KindClockSkew {
 		t.Errorf("faults: %v", faults)
@@ -134,6 +139,31 @@ func TestSettingsOfASet(t *testing.T) {
 	_ = response.Body.Close()
 	if took := time.Since(begun); took < 20*time.Millisecond {
 		t.Errorf("a request took %s", took)
+	}
+}
+
+// Bases ask no host for jars, unless their set or the sandbox says so.
+func TestFetch(t *testing.T) {
+	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
+		{want: v1alpha1.FetchNever}, {own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
+		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable}, {own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
+	} {
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(http.StatusNotFound) // the module is simulated then
+		}))
+		defer server.Close()
+		b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
+		m := b.addSet(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
+		awaitReady(m.Base)
+		if biz := m.Base.Status().Biz; len(biz) != 1 || asked.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
+			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, asked.Load(), biz)
+		}
+	}
+	b := newBench(t)
+	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}}, 1); !errors.Is(err, fleet.ErrInvalid) {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -243,7 +273,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases are not connected, such as g-http-1") {
+	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases not connected, such as g-http-1") {
 		t.Errorf("WaitConnected gave %v", err)
 	}
 }
@@ -348,7 +378,7 @@ func TestWatch(t *testing.T) {
 	if _, err := web.Base.Inject(fault.Fault{Kind: fault.KindHang}); err != nil {
 		t.Fatal(err)
 	}
-	b.fleet.RemoveGroup("g")
+	remove(t, b, fleet.Selection{Group: "g"})
 	want := map[string][]string{
 		"g-old-1": {"shown started true running true connected true faults 1", "disconnected", "down", "gone"},
 		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected", "fault set", "down", "gone"},
@@ -388,7 +418,7 @@ func TestWatchWhileBasesComeAndGo(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				b.fleet.RemoveGroup(group)
+				remove(t, b, fleet.Selection{Group: group})
 			}
 		})
 	}

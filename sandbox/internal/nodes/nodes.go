@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -37,6 +40,9 @@ const (
 	removedAtOnce = 50
 )
 
+// endedBackoff is for the deletion of the Node of a base that has ended: six attempts in about 3 s.
+var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
+
 // Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may
 // be scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at
 // before that taint goes waits for seconds. Its methods may be called concurrently.
@@ -52,6 +58,9 @@ type Watch struct {
 type nodeState struct {
 	name  string
 	ready bool
+	held  bool // by the bundled controller
+	// commands is host:port of the commands of a base with the tunnel http; empty = it has none.
+	commands string
 }
 
 // New returns a watch of the Nodes whose names may end with an environment. It follows nothing
@@ -85,6 +94,13 @@ func slim(o any) (any, error) {
 		return o, nil
 	}
 	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	if holder := node.Annotations[labels.Holder]; holder != "" {
+		slim.Annotations = map[string]string{labels.Holder: holder}
+	}
+	if port := node.Labels[labels.TunnelPort]; port != "" {
+		slim.Labels = map[string]string{labels.TunnelPort: port}
+		slim.Status.Addresses = node.Status.Addresses
+	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
 			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
@@ -103,7 +119,12 @@ func (n *Watch) set(o any) {
 	if !ok {
 		return
 	}
-	s := nodeState{name: node.Name}
+	s := nodeState{name: node.Name, held: node.Annotations[labels.Holder] != ""}
+	for _, a := range node.Status.Addresses {
+		if port := node.Labels[labels.TunnelPort]; port != "" && a.Type == corev1.NodeInternalIP {
+			s.commands = net.JoinHostPort(a.Address, port)
+		}
+	}
 	for _, c := range node.Status.Conditions {
 		s.ready = s.ready || c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0
 	}
@@ -146,6 +167,29 @@ func (n *Watch) Of(identity string) (name string, ready bool) {
 	defer n.mu.Unlock()
 	s := n.ready[identity]
 	return s.name, s.ready
+}
+
+// TakesCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
+func (n *Watch) TakesCommands(addr string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.ready {
+		if s.commands != "" && s.commands == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// Left returns the identities of those bases, of the given ones, whose Node is Ready. With held, it
+// returns only those whose Node the bundled controller has, which are those that Ended deletes.
+func (n *Watch) Left(identities []string, held bool) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(identities), func(id string) bool {
+		s := n.ready[id]
+		return !s.ready || held && !s.held
+	})
 }
 
 // Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the
@@ -209,9 +253,9 @@ func Remove(ctx context.Context, client kubernetes.Interface, selector string, o
 	return err
 }
 
-// Ended deletes the Nodes of bases that have ended, if a controller of this project serves them: it
-// takes that for a sign that nobody waits for the base, and removes what is left. A Node counts that the
-// watch has not seen, for that comes late, up to a minute, when the API server was away again and again.
+// Ended deletes the Nodes of bases that have ended, if the bundled controller has them: that controller
+// then gives up the base and deletes what is left. It also deletes Nodes that the watch has not seen yet,
+// and retries for some seconds, because the API server may restart.
 func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(removedAtOnce)
@@ -219,17 +263,26 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 		seen, _ := n.Of(id)
 		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
-			node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			if err == nil && node.Annotations[labels.Holder] != "" {
-				err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
-			}
-			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("removing Node %s: %w", name, err)
+			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil }, func() error { return n.deleteHeld(ctx, name) })
+			if err != nil {
+				return fmt.Errorf("deleting Node %s: %w", name, err)
 			}
 			return nil
 		})
 	}
 	return group.Wait()
+}
+
+// deleteHeld deletes a Node that has the annotation of the bundled controller.
+func (n *Watch) deleteHeld(ctx context.Context, name string) error {
+	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err == nil && node.Annotations[labels.Holder] != "" {
+		err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func removeNode(ctx context.Context, client kubernetes.Interface, name string) error {

@@ -1,6 +1,9 @@
 package nodes
 
 import (
+	stdcmp "cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -119,6 +122,45 @@ func TestEnded(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"vnode.b", "vnode.c"}, left); diff != "" {
 		t.Errorf("Nodes that are left (-want +got):\n%s", diff)
+	}
+}
+
+// Only the Node of a base with the tunnel http names an address for commands.
+func TestTakesCommands(t *testing.T) {
+	n := New(fake.NewClientset(), "dev")
+	for name, port := range map[string]string{"a": "2238", "b": ""} {
+		node := aNode(corev1.ConditionTrue)
+		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+		slim, err := slim(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.set(slim)
+	}
+	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false, "": false, "127.0.0.1:": false} {
+		if got := n.TakesCommands(addr); got != want {
+			t.Errorf("TakesCommands(%q) is %t", addr, got)
+		}
+	}
+}
+
+// The deletion of the Node of a base that has ended is retried for some seconds, and then fails.
+func TestEndedWithoutAPI(t *testing.T) {
+	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
+		synctest.Test(t, func(t *testing.T) {
+			node := aNode(corev1.ConditionTrue)
+			node.Annotations = map[string]string{labels.Holder: "me"}
+			client := fake.NewClientset(node)
+			client.PrependReactor("delete", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+				failures--
+				return failures >= 0, nil, errors.New("the API server restarts")
+			})
+			err := New(client, "dev").Ended(t.Context(), []string{"a"})
+			if got := fmt.Sprint(errors.Join(err)); got != stdcmp.Or(want, "<nil>") {
+				t.Errorf("error %q, want %q", got, want)
+			}
+		})
 	}
 }
 

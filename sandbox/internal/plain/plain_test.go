@@ -8,6 +8,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
+func TestCount(t *testing.T) {
+	got := []string{plain.Count(0, "base"), plain.Count(1, "base"), plain.Count(2, "Ready Node")}
+	if diff := cmp.Diff([]string{"0 bases", "1 base", "2 Ready Nodes"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	got := []string{plain.ShellWord("/home/me/.koupsandbox/koup/kubeconfig"), plain.ShellWord("/my home/kubeconfig"), plain.ShellWord("it's"), plain.ShellWord("")}
+	if diff := cmp.Diff([]string{"/home/me/.koupsandbox/koup/kubeconfig", "'/my home/kubeconfig'", `'it'\''s'`, "''"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestText(t *testing.T) {
 	type shown struct{ Text, Lines string }
 	for name, tc := range map[string]struct {

@@ -200,7 +200,7 @@ func TestBasesSharePods(t *testing.T) {
 	if len(addresses) != 5 {
 		t.Errorf("the addresses are %v", addresses)
 	}
-	if _, err := b.fleet.Remove("base-1", "base-2"); err != nil {
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-2"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.add(t, 3)

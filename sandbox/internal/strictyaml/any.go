@@ -1,9 +1,12 @@
 package strictyaml
 
 import (
+	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -30,25 +33,40 @@ func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 func (w *walker) plain(n *yaml.Node, path string) any {
 	switch n.Tag {
 	case "!!bool":
-		var v bool
-		if n.Decode(&v) == nil {
-			return v
-		}
+		v := isTrue(n)
+		w.rewritten(n, strconv.FormatBool(v), path)
+		return v
 	case "!!int":
 		var v int64
 		if n.Decode(&v) == nil {
+			w.rewritten(n, strconv.FormatInt(v, 10), path)
 			return v
 		}
-		w.problem(n.Line, path, "%s is out of range", n.Value)
+		w.problem(n.Line, path, "%s is out of range: put it in quotes if it is a text", n.Value)
 		return nil
 	case "!!float":
-		if v, err := strconv.ParseFloat(n.Value, 64); err == nil && v-v == 0 { // JSON has neither Inf nor NaN
+		var v float64
+		if n.Decode(&v) == nil && v-v == 0 { // JSON has neither Inf nor NaN
+			w.rewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
 			return v
 		}
-		w.problem(n.Line, path, "%s is no number that JSON has: put it in quotes", n.Value)
+		w.problem(n.Line, path, "%s is a number that JSON does not have: put it in quotes", n.Value)
 		return nil
 	}
 	return n.Value
+}
+
+// isTrue returns the value of a boolean of YAML 1.1 or 1.2.
+func isTrue(n *yaml.Node) bool {
+	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
+}
+
+// rewritten notes a number or a boolean that prints differently from its text.
+func (w *walker) rewritten(n *yaml.Node, value, path string) {
+	if _, computed := w.from[n]; value != n.Value && !computed {
+		w.doc.rewritten = append(w.doc.rewritten, Problem{Source: w.name, Line: n.Line, Field: path,
+			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a text (%q), or write %s", n.Value, value, n.Value, value)})
+	}
 }
 
 // expression notes a string that will be replaced, and tells whether it is one.
@@ -66,8 +84,8 @@ func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// member writes the path of a field of a free-form object.
-func member(path, key string) string {
+// Member returns the path of a field of an object of any shape.
+func Member(path, key string) string {
 	if simple.MatchString(key) {
 		return join(path, key)
 	}

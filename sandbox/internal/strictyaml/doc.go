@@ -2,6 +2,7 @@
 // with its line and its field path.
 //
 //	source.go       Parse: from text to YAML nodes; Expand replaces strings in them
+//	resolve.go      replaces aliases and merge keys
 //	strictyaml.go   Decode: walks the YAML nodes along the Go type
 //	any.go          values of any type, and strings that stand for a value
 //	where.go        where the mistake is in what is not YAML, and how it is shown

@@ -12,24 +12,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The bounds of a file, aliases counted as often as they are used: far more than a person writes,
-// and little enough for a file that means harm.
-const (
-	maxDepth = 100
-	maxNodes = 200_000
-)
-
 // Source is a YAML file that has been parsed.
 type Source struct {
 	name string
-	line int        // of its ---, if there is one
-	root *yaml.Node // nil: there is nothing to decode
+	line int                   // of its ---, if there is one
+	root *yaml.Node            // nil: there is nothing to decode
+	from map[*yaml.Node]string // the texts that Expand replaced, by their values
 }
 
 // Parse reads the one YAML document in data. Name is used in the problems only. The source can be
 // decoded whatever the problems are.
 func Parse(name string, data []byte) (*Source, Problems) {
-	sources, problems := parse(name, data)
+	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
 		if len(problems) == 0 {
 			problems = Problems{{Source: name, Detail: "the file is empty"}}
@@ -43,9 +37,10 @@ func Parse(name string, data []byte) (*Source, Problems) {
 	return sources[0], problems
 }
 
-// ParseAll reads all YAML documents in data, without those that hold nothing but comments.
+// ParseAll reads all YAML documents in data, except those that hold only comments. It reads them as
+// kubectl does: a plain on, off, yes, no, y or n is a boolean.
 func ParseAll(name string, data []byte) ([]*Source, Problems) {
-	all, problems := parse(name, data)
+	all, problems := parse(name, data, true)
 	var sources []*Source
 	for _, s := range all {
 		if s.root.Tag != "!!null" {
@@ -55,7 +50,8 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-func parse(name string, data []byte) ([]*Source, Problems) {
+// parse parses a text, which may be a manifest: see resolver.
+func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	for {
@@ -69,33 +65,13 @@ func parse(name string, data []byte) ([]*Source, Problems) {
 		if len(document.Content) == 0 {
 			continue
 		}
-		nodes := 0
-		root, err := resolve(document.Content[0], 0, &nodes)
-		if err != nil {
-			return sources, Problems{{Source: name, Line: document.Content[0].Line, Detail: err.Error()}}
+		r := resolver{manifest: manifest}
+		root := r.resolve(document.Content[0], 0)
+		if r.err != nil {
+			return sources, Problems{{Source: name, Line: r.line, Detail: r.err.Error()}}
 		}
 		sources = append(sources, &Source{name: name, line: document.Line, root: root})
 	}
-}
-
-// resolve copies a tree, with what aliases stand for in their places.
-func resolve(n *yaml.Node, depth int, nodes *int) (*yaml.Node, error) {
-	if *nodes++; depth > maxDepth || *nodes > maxNodes {
-		return nil, fmt.Errorf("is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
-	}
-	if n.Kind == yaml.AliasNode {
-		return resolve(n.Alias, depth+1, nodes)
-	}
-	c := *n
-	c.Content = nil
-	for _, child := range n.Content {
-		child, err := resolve(child, depth+1, nodes)
-		if err != nil {
-			return nil, err
-		}
-		c.Content = append(c.Content, child)
-	}
-	return &c, nil
 }
 
 // Empty tells whether there is nothing to decode.
@@ -115,10 +91,12 @@ func (s *Source) Expand(value func(text string) (any, bool)) *Source {
 	if s.root == nil {
 		return s
 	}
-	return &Source{name: s.name, line: s.line, root: expand(s.root, value)}
+	c := &Source{name: s.name, line: s.line, from: map[*yaml.Node]string{}}
+	c.root = c.expand(s.root, value)
+	return c
 }
 
-func expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node {
+func (s *Source) expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
 		v, replace := value(n.Value)
 		if !replace {
@@ -129,6 +107,7 @@ func expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node {
 			c = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fmt.Sprint(v)}
 		}
 		place(&c, n.Line, n.Column)
+		s.from[&c] = n.Value
 		return &c
 	}
 	c := *n
@@ -138,7 +117,7 @@ func expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node {
 			c.Content[i] = child // a key
 			continue
 		}
-		c.Content[i] = expand(child, value)
+		c.Content[i] = s.expand(child, value)
 	}
 	return &c
 }

@@ -17,6 +17,21 @@ import (
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
+	rewritten   Problems
+	nodes       map[string]*yaml.Node
+	source      *Source
+}
+
+// Rewritten returns, as problems, the numbers and booleans in values of any type that print differently
+// from their texts, such as 1.10, which is the number 1.1. They are in the order of the file.
+func (d *Document) Rewritten() Problems { return d.rewritten }
+
+// Source returns the part of the file that is the value of a field, or an empty Source.
+func (d *Document) Source(field string) *Source {
+	if d.nodes[field] == nil {
+		return &Source{}
+	}
+	return &Source{name: d.source.name, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
 // Expressions are the strings of the file that Options.Expression took, in the order of the file.
@@ -59,6 +74,9 @@ type Options struct {
 	// Expression tells whether a string will be replaced before the last decoding; it then fits a
 	// field of any type. Default: no string does.
 	Expression func(text string) bool
+	// Partial reports only values that do not fit their fields. It ignores fields that the type does not
+	// have or that are given twice, and types that cannot be read from YAML. Default: false.
+	Partial bool
 }
 
 // Expression is a string that stands for a value that is not known yet.
@@ -83,7 +101,7 @@ func Decode(name string, data []byte, into any) (*Document, Problems) {
 
 // Decode reads the file into the struct that into points to, as Decode does.
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
-	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}}, options: o}
+	w := &walker{name: s.name, from: s.from, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
 	if s.root != nil {
 		w.value(s.root, reflect.ValueOf(into).Elem(), "")
 	}
@@ -92,6 +110,7 @@ func (s *Source) Decode(into any, o Options) (*Document, Problems) {
 
 type walker struct {
 	name     string
+	from     map[*yaml.Node]string // see Source
 	doc      *Document
 	options  Options
 	problems Problems
@@ -110,6 +129,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	if _, seen := w.doc.lines[path]; !seen {
 		w.doc.lines[path] = n.Line
 	}
+	w.doc.nodes[path] = n
 	if n.Tag == "!!null" {
 		return
 	}
@@ -133,6 +153,10 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Map:
 		w.dictionary(n, v, path)
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // base64
+			w.scalar(n, reflect.New(reflect.TypeFor[string]()).Elem(), path)
+			return
+		}
 		w.list(n, v, path)
 	case reflect.Interface:
 		w.any(n, v, path)
@@ -145,18 +169,16 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 // is made by join.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n))
+		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.from))
 		return
 	}
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Tag == "!!merge" {
-			w.problem(key.Line, path, "<< is not read here: write the fields out")
-			continue
-		}
 		if line, twice := first[key.Value]; twice {
-			w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+			if !w.options.Partial {
+				w.problem(key.Line, join(path, key.Value), "is given twice, first in line %d: remove one", line)
+			}
 			continue
 		}
 		first[key.Value] = key.Line
@@ -174,6 +196,9 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	collect(v, fields)
 	w.keys(n, path, "a mapping of fields", join, func(key, value *yaml.Node) {
 		field, known := fields[key.Value]
+		if !known && w.options.Partial {
+			return
+		}
 		if !known {
 			names := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 			w.problem(key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
@@ -203,7 +228,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 	}
 	place := index
 	if v.Type().Elem().Kind() == reflect.Interface { // part of a free-form object
-		place = member
+		place = Member
 	}
 	w.keys(n, path, "a mapping", place, func(key, value *yaml.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
@@ -214,7 +239,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 
 func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		w.problem(n.Line, path, "must be a list, but is %s", describe(n))
+		w.problem(n.Line, path, "must be a list, but is %s", describe(n, w.from))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -239,7 +264,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 		if v.Type().Name() == "Duration" {
 			hint = " as a time with its unit, such as 90s or 2m"
 		}
-		w.problem(n.Line, path, "%s cannot be read%s", describe(n), hint)
+		w.problem(n.Line, path, "%s cannot be read%s", describe(n, w.from), hint)
 	}
 }
 
@@ -256,15 +281,31 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case reflect.Float64:
 		tags, what = []string{"!!float", "!!int"}, "a number"
 	default:
-		w.problem(n.Line, path, "cannot be read from YAML")
+		if !w.options.Partial {
+			w.problem(n.Line, path, "cannot be read from YAML")
+		}
 		return
+	}
+	if n.Tag == "!!float" && v.CanInt() {
+		var f float64
+		if n.Decode(&f) == nil && f == float64(int64(f)) && !v.OverflowInt(int64(f)) { // 1.0 and 1e3 are whole numbers
+			v.SetInt(int64(f))
+			return
+		}
 	}
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
 		hint := ""
 		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
 			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
+			if _, computed := w.from[n]; computed {
+				hint = ": put that value in quotes, or write ${{ string(…) }}"
+			}
 		}
-		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n), hint)
+		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n, w.from), hint)
+		return
+	}
+	if v.Kind() == reflect.Bool {
+		v.SetBool(isTrue(n))
 		return
 	}
 	if err := n.Decode(v.Addr().Interface()); err != nil {
@@ -272,8 +313,12 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-func describe(n *yaml.Node) string {
+// describe describes a value, and the text that Expand replaced by it.
+func describe(n *yaml.Node, from map[*yaml.Node]string) string {
+	text, computed := from[n]
 	switch {
+	case computed:
+		return describe(n, nil) + ", the value of " + strings.TrimSpace(text)
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:
@@ -282,6 +327,8 @@ func describe(n *yaml.Node) string {
 		return strconv.Quote(n.Value)
 	case n.Tag == "!!int", n.Tag == "!!float":
 		return "the number " + n.Value
+	case n.Tag == "!!bool":
+		return "the boolean " + n.Value
 	default:
 		return n.Value
 	}

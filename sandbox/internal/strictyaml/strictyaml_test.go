@@ -1,11 +1,14 @@
 package strictyaml_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
@@ -57,15 +60,22 @@ any:
 
 func TestProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"any: {a: 1, a: 2}":                      "f:1: any.a: is given twice, first in line 1: remove one",
-		"any: .inf":                              "f:1: any: .inf is no number that JSON has: put it in quotes",
-		"any: 99999999999999999999999999":        "",
-		"any: {<<: {a: 1}}":                      "f:1: any: << is not read here: write the fields out",
-		"name: a\n---\nname: b":                  "f:2: a second document starts here, but only one is read: remove it",
-		"inner: &a {inner: *a}":                  "f:1: is nested deeper than 100 levels, or has more than 200000 values: simplify it",
-		"object: {\"${{ x }}\": 1}":              "",
-		"list: &a [x]\nobject: {l: *a}\nany: *a": "",
-		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": "f:1: is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+		"any: {a: 1, a: 2}":               "f:1: any.a: is given twice, first in line 1: remove one",
+		"any: .inf":                       "f:1: any: .inf is a number that JSON does not have: put it in quotes",
+		"any: 99999999999999999999999999": "",
+		"any: {<<: 1}":                    "f:1: << must name a mapping or a list of mappings, but has the number 1",
+		"any:\n  <<: [[{a: 1}]]":          "f:2: << must name a mapping or a list of mappings, but has a list",
+		"any: &a {x: 1}\nobject: {<<: *a,\n  x: 2, x: 3}": "f:3: object.x: is given twice, first in line 3: remove one",
+		"inner: &a {<<: *a}":                              "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+		"name: 1.10":                                      `f:1: name: must be a string, but is the number 1.10: put it in quotes ("1.10")`,
+		"name: true":                                      `f:1: name: must be a string, but is the boolean true: put it in quotes ("true")`,
+		"name: on\ncount: 1.0":                            "",
+		"count: 1.5":                                      "f:1: count: must be a whole number, but is the number 1.5",
+		"name: a\n---\nname: b":                           "f:2: a second document starts here, but only one is read: remove it",
+		"inner: &a {inner: *a}":                           "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
+		"object: {\"${{ x }}\": 1}":                       "",
+		"list: &a [x]\nobject: {l: *a}\nany: *a":          "",
+		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": "f:1: the document is nested deeper than 100 levels, or has more than 200000 values: simplify it",
 	} {
 		var got thing
 		_, problems := strictyaml.Decode("f", []byte(text), &got)
@@ -178,5 +188,88 @@ func TestSyntax(t *testing.T) {
 		if diff := cmp.Diff(want, problems.Error()); diff != "" {
 			t.Errorf("%.60q (-want +got):\n%s", text, diff)
 		}
+	}
+}
+
+// Merge keys and aliases give what kubectl gives, and each merged field keeps the line of its value.
+func TestMerge(t *testing.T) {
+	for _, text := range []string{
+		"any: &a {x: 1, w: [2]}\nobject: {<<: *a, x: 3}",
+		"any: [&a {x: 1}, {<<: *a, w: 2}, {<<: *a}]",
+		"any: [&a {x: 1}, &b {x: 2, z: 3}, {<<: [*a, *b], w: 2}]",
+		"any: [&a {x: {p: 1}}, &b {<<: *a, w: 1}, {<<: *b, x: {q: 2}}]",
+		"any: {<<: {x: 1}, \"<<\": 2}",
+		"any: {<<: [], x: 1}",
+		"any: [&a {x: 1}, {x: 2, <<: *a}, {x: 2, <<: *a, w: 3, x: 4}]",
+		"any: [&a {x: 1}, &b {x: 2}, {<<: *a, <<: *b}]",
+	} {
+		var want, got any
+		if err := yaml.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatal(err)
+		}
+		_, problems := strictyaml.Decode("f", []byte(text), &thing{})
+		sources, more := strictyaml.ParseAll("f", []byte(text))
+		if problems = append(problems, more...); len(problems) > 0 {
+			t.Fatalf("%s: %v", text, problems)
+		}
+		sources[0].Decode(&got, strictyaml.Options{})
+		asJSON, err := json.Marshal(got)
+		if err == nil {
+			err = json.Unmarshal(asJSON, &got) // numbers as kubectl has them
+		}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-kubectl +got):\n%s", text, err, diff)
+		}
+	}
+	const text = "any:\n- &a\n  x: 1\n  y: 2\n- <<: *a\n  x: 3\n"
+	doc, problems := strictyaml.Decode("f", []byte(text), &thing{})
+	if len(problems) > 0 || doc.Line("any[1].x") != 6 || doc.Line("any[1].y") != 4 || doc.Line("any[1]") != 5 {
+		t.Errorf("lines %d, %d, %d, problems %v", doc.Line("any[1].x"), doc.Line("any[1].y"), doc.Line("any[1]"), problems)
+	}
+}
+
+// Numbers and booleans that print differently from their texts are listed with their positions.
+func TestRewritten(t *testing.T) {
+	for text, want := range map[string]string{
+		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1", ".5": "0.5", "08": "8",
+		"12345678901234567890123": "12345678901234568000000", "TRUE": "true",
+		"1.9": "", "10": "", "-3": "", "0.25": "", "true": "", "on": "", "1.2.3": "", "2026-11-29": "", `"1.10"`: "", "'010'": "", "12:30": "",
+	} {
+		doc, problems := strictyaml.Decode("f", []byte("any:\n- "+text), &thing{})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		if want != "" {
+			want = fmt.Sprintf("f:2: any[0]: %s is read as %s: put it in quotes if it is a text (%q), or write %s", text, want, text, want)
+		}
+		if got := doc.Rewritten().Error(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// Manifests are read by YAML 1.1, as kubectl does, and a part of them into a type that has more fields or fewer.
+func TestManifest(t *testing.T) {
+	sources, problems := strictyaml.ParseAll("f", []byte("any: {a: on, b: [No, y], c: \"on\", d: one}\n---\nobject:\n  name: off\n  other: 1\n  \"on\": yes\n"))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	var first, second thing
+	sources[0].Decode(&first, strictyaml.Options{})
+	if diff := cmp.Diff(any(map[string]any{"a": true, "b": []any{false, true}, "c": "on", "d": "one"}), first.Any); diff != "" {
+		t.Errorf("booleans (-want +got):\n%s", diff)
+	}
+	doc, _ := sources[1].Decode(&second, strictyaml.Options{})
+	var part thing
+	_, problems = doc.Source("object").Decode(&part, strictyaml.Options{Partial: true})
+	if want := `f:4: name: must be a string, but is the boolean off: put it in quotes ("off")`; problems.Error() != want || !part.On {
+		t.Errorf("got %v, on %t\nwant %s", problems, part.On, want)
+	}
+	_, problems = strictyaml.ParseAll("f", []byte("any:\n  on: 1\n  \"no\": 2"))
+	if want := `f:2: kubectl reads the field name on as true: put it in quotes ("on")`; problems.Error() != want {
+		t.Errorf("got %v\nwant %s", problems, want)
+	}
+	if !doc.Source("gone").Empty() {
+		t.Error("there is a source of a field that the file does not have")
 	}
 }

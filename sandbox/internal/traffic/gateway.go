@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,6 +29,12 @@ type GatewayOptions struct {
 	Client kubernetes.Interface
 	// Targets are the bases behind the endpoints. Required.
 	Targets Targets
+	// Network has the addresses of bases. A connection to an address of it that no base has is refused, as
+	// on a network of real bases; other addresses are forbidden. Default: none.
+	Network netip.Prefix
+	// External reports whether a base that the sandbox does not run takes commands at host:port of
+	// this machine. Default: there is none.
+	External func(addr string) bool
 	// Seed of the choice among endpoints. Default: a random one.
 	Seed uint64
 	// LastWins picks among endpoints of one address by their order, as kube-proxy's
@@ -87,6 +94,9 @@ func (r *Route) key() types.NamespacedName {
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
+	}
+	if o.External == nil {
+		o.External = func(string) bool { return false }
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -240,7 +250,7 @@ func (g *Gateway) settle(ctx context.Context, r Route) {
 // Pick chooses an endpoint of a Service as kube-proxy does for a new connection: at
 // random, or, with session affinity, the one of the last time. It does not wait; see
 // Ready. The error wraps ErrNoEndpoint. The Target of an address that no base has
-// knows no listener.
+// knows no listener, nor does that of a base which does not listen on the port of the endpoint.
 func (g *Gateway) Pick(r Route) (Target, error) {
 	e, err := g.choose(r)
 	if err != nil {
@@ -248,7 +258,7 @@ func (g *Gateway) Pick(r Route) (Target, error) {
 	}
 	t, _ := g.o.Targets.ByIP(e.ip)
 	t.IP, t.Pod = e.ip, e.pod
-	return t, nil
+	return t.On(e.port), nil
 }
 
 func (g *Gateway) choose(r Route) (endpoint, error) {
@@ -283,13 +293,22 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	if !ok {
 		return nil, 0, fmt.Sprintf("Service %s has no port %q", r.key(), r.Port)
 	}
+	if p.unresolved {
+		return nil, 0, fmt.Sprintf("Service %s has the targetPort %q, and no container of its Pods has a port of that name", r.key(), p.target)
+	}
 	if len(p.endpoints) == 0 {
 		return nil, 0, fmt.Sprintf("Service %s has none that is ready, or that serves while it terminates", r.key())
 	}
 	return p, b.affinity, ""
 }
 
-// Choice is what Pick chooses from, of which it knows no more than addresses and Pods, and a channel
+func (g *Gateway) hasService(key types.NamespacedName) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.backends[key] != nil
+}
+
+// Choice is what Pick chooses from, of which it knows no more than addresses, ports and Pods, and a channel
 // that is closed when that may have changed. It does not wait; see Settle.
 func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	g.mu.Lock()
@@ -299,7 +318,7 @@ func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	if none == "" {
 		c.Targets = make([]Target, len(p.endpoints))
 		for i, e := range p.endpoints {
-			c.Targets[i] = Target{IP: e.ip, Pod: e.pod}
+			c.Targets[i] = Target{IP: e.ip, Pod: e.pod, Port: e.port}
 		}
 	}
 	return c, g.change
@@ -322,7 +341,7 @@ func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, Target, error) {
 // connect dials one of the listeners of a target.
 func connect(ctx context.Context, t Target, addr string) (net.Conn, error) {
 	if addr == "" {
-		return nil, &DialError{t, errNoBase}
+		return nil, &DialError{t, t.refusal()}
 	}
 	c, err := dialReal(ctx, addr)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -299,8 +300,14 @@ func proxied(t testing.TB, r *rig) (*http.Client, string) {
 func TestProxy(t *testing.T) {
 	r := newRig(t)
 	client, addr := proxied(t, r)
-	createService(t, r.client, service())
-	offer(t, r.client, at("198.18.0.1", "pod-1", ready))
+	createService(t, r.client, service(func(s *corev1.ServiceSpec) {
+		s.Ports = append(s.Ports, corev1.ServicePort{Name: "wrong", Port: 82, TargetPort: intstr.FromInt32(9999)})
+	}))
+	slice := slice("biz1-1", at("198.18.0.1", "pod-1", ready))
+	slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To("wrong"), Port: ptr.To[int32](9999)})
+	if _, err := r.client.DiscoveryV1().EndpointSlices("shop").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	echo := func(name string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %s %s%s", name, q.Method, q.Host, q.URL.RequestURI())
@@ -312,7 +319,7 @@ func TestProxy(t *testing.T) {
 		_ = c.SetLinger(0)
 		_ = c.Close()
 	})
-	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Arklet: arklet},
+	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, echo("web")), Port: "8080", Arklet: arklet},
 		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
 	if err := r.gateway.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -321,13 +328,22 @@ func TestProxy(t *testing.T) {
 	for at, want := range map[string]string{
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
 		"http://biz1.shop.svc.cluster.local:80/":    "200 web GET biz1.shop.svc.cluster.local:80/",
-		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has none that is ready, or that serves while it terminates\n",
-		"http://biz1/":                              "503 no endpoint: \"biz1\" is neither SERVICE.NAMESPACE nor the address of a base\n",
+		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has the targetPort \"management\", and no container of its Pods has a port of that name\n",
+		"http://biz1.shop:82/":                      "502 connecting to 198.18.0.1 (base base-1): the base does not listen on port 9999; it serves modules on port 8080\n",
+		"http://biz1.shop:83/":                      "503 no endpoint: Service shop/biz1 has no port \"83\"\n",
+		"http://biz1/":                              "403 \"biz1\" is neither SERVICE.NAMESPACE nor the address of a base\n",
+		"http://localhost:" + port + "/":            "403 \"localhost\" is neither SERVICE.NAMESPACE nor the address of a base\n",
+		"http://example.com/":                       "404 there is no Service com/example, and the gateway connects to bases and Services only\n",
+		"http://198.18.0.1:4711/biz1":               "502 connecting to 198.18.0.1 (base base-1): the base does not listen on port 4711; it serves modules on port 8080\n",
+		"http://127.0.0.1/":                         "403 no base has the address 127.0.0.1, and the gateway connects to bases and Services only\n",
+		"http://[::1]:" + port + "/":                "403 no base has the address ::1, and the gateway connects to bases and Services only\n",
+		"http://[::ffff:127.0.0.1]:" + port + "/":   "403 no base has the address ::ffff:127.0.0.1, and the gateway connects to bases and Services only\n",
+		"http://169.254.169.254/latest/":            "403 no base has the address 169.254.169.254, and the gateway connects to bases and Services only\n",
 		"http://198.18.0.1:8080/biz1":               "200 web GET 198.18.0.1:8080/biz1",
 		"http://198.18.0.1/":                        "200 web GET 198.18.0.1/",
 		"http://198.18.0.1:" + port + "/installBiz": "200 arklet GET 198.18.0.1:" + port + "/installBiz",
-		"http://" + arklet + "/by-hand":             "200 arklet GET " + arklet + "/by-hand",
-		"http://198.18.0.9/":                        "502 connecting to 198.18.0.9 (base ): no base has this address: connection refused\n",
+		"http://" + arklet + "/by-hand":             "403 no base has the address 127.0.0.1, and the gateway connects to bases and Services only\n",
+		"http://198.18.0.9/":                        "502 connecting to 198.18.0.9: no base has this address: connection refused\n",
 		"http://198.18.0.3/":                        "EOF",
 	} {
 		t.Run(at, func(t *testing.T) {
@@ -411,6 +427,45 @@ func TestConnect(t *testing.T) {
 	}
 	if _, _, code = connect("198.18.0.3:8080"); code != http.StatusBadGateway {
 		t.Errorf("a refusal became status %d", code)
+	}
+}
+
+// CONNECT leads to this machine only where a base outside the sandbox takes commands.
+func TestConnectToThisMachine(t *testing.T) {
+	r := newRig(t)
+	_, addr := proxied(t, r)
+	r.external = listen(t, func(c *net.TCPConn) { _ = c.Close() })
+	_, port, _ := net.SplitHostPort(r.external)
+	for to, want := range map[string]int{
+		r.external: http.StatusOK, addr: http.StatusForbidden, "localhost:" + port: http.StatusForbidden, "[::1]:" + port: http.StatusForbidden,
+		"127.0.0.1": http.StatusBadRequest, "127.0.0.1:": http.StatusBadRequest, "198.18.0.1": http.StatusBadRequest, "192.0.2.1:80": http.StatusForbidden,
+	} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
+		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
+		if err != nil || resp.StatusCode != want {
+			t.Errorf("CONNECT %s gave %v, %v; want %d", to, resp, err, want)
+		}
+		_ = c.Close()
+	}
+}
+
+// A stream to a port on which no base listens loses its requests, with the ports in the reason.
+func TestStreamToAClosedPort(t *testing.T) {
+	for _, reuse := range []bool{false, true} {
+		r := newRig(t)
+		createService(t, r.client, service())
+		offer(t, r.client, at("198.18.0.1", "pod-1", ready))
+		r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1")), Port: "9090"})
+		end := r.run(t, spec("s", 1000, 1, viaService, func(s *Spec) { s.Reuse = reuse }))
+		if len(end.LostRequests) != 1 || end.LostRequests[0].Result != Refused || end.LostRequests[0].Base != "base-1" ||
+			end.LostRequests[0].Error != "the base does not listen on port 8080; it serves modules on port 9090" {
+			t.Errorf("with reuse %t: %+v", reuse, end.LostRequests)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,16 +45,17 @@ func (h *http1) init(g *Gateway) {
 
 func (h *http1) close() { h.transport.CloseIdleConnections() }
 
-// ServeHTTP is an HTTP proxy: http://SERVICE.NAMESPACE[:PORT]/… goes to a Service, http://IP:PORT/…
-// to a base: to arklet's listener when PORT is the one of it, else to the modules. A base that
-// somebody runs by hand on this machine has an address of the loopback interface, where it can be
-// reached as it is. With CONNECT the connection is passed on as it is, with its refusal as a status
-// and its reset as a reset. Otherwise a Service without endpoints gives 503, a connection that was
-// refused 502, and one that broke later breaks here, too.
+// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases
+// (http://IP[:PORT]/…). The port of a base is its port for modules, which is the default, or the port on
+// which it takes commands. With CONNECT, the proxy also leads to the command port of a base that runs on
+// this machine outside the sandbox, and nowhere else.
+//
+// A host that is neither a Service nor a base gives 4xx. A Service without endpoints gives 503, and a
+// connection that the base refused 502. A connection that broke later breaks here, too.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
-		g.tunnel(w, r, g.dialHost)
+		g.tunnel(w, r, g.dialTunnel)
 	case r.URL.Host == "":
 		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE", r.Host), http.StatusBadRequest)
 	default:
@@ -90,37 +93,63 @@ func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, e
 	return connect(ctx, t, t.Arklet)
 }
 
+// forbidden is the error of a host to which the gateway does not connect.
+type forbidden struct {
+	status int
+	text   string
+}
+
+func (e *forbidden) Error() string { return e.text }
+
+// dialTunnel connects to what a CONNECT names.
+func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(authority)
+	if err != nil || port == "" {
+		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port: name HOST:PORT", authority)}
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && g.o.External(authority) {
+		return connect(ctx, Target{IP: host}, authority)
+	}
+	return g.dialHost(ctx, authority)
+}
+
 // dialHost connects to what a URL names.
 func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, error) {
-	host, port, err := net.SplitHostPort(authority)
-	if err != nil {
-		host, port = authority, ""
-	}
-	if ip := net.ParseIP(host); ip != nil {
+	at := url.URL{Host: authority}
+	host, port := at.Hostname(), at.Port()
+	if net.ParseIP(host) != nil {
 		t, ours := g.o.Targets.ByIP(host)
+		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
+			return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("no base has the address %s, and the gateway connects to bases and Services only", host)}
+		}
 		t.IP = host
-		if !ours && ip.IsLoopback() {
-			return connect(ctx, t, authority)
-		}
-		if _, arklet, err := net.SplitHostPort(t.Arklet); err == nil && arklet == port {
-			return connect(ctx, t, t.Arklet)
-		}
+		t = t.On(port)
 		return connect(ctx, t, t.Web)
 	}
 	name, rest, _ := strings.Cut(host, ".")
 	namespace, _, _ := strings.Cut(rest, ".") // .svc.cluster.local may follow
 	if name == "" || namespace == "" {
-		return nil, fmt.Errorf("%w: %q is neither SERVICE.NAMESPACE nor the address of a base", ErrNoEndpoint, host)
+		return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
 	}
-	c, _, err := g.Dial(ctx, Route{Namespace: namespace, Service: name, Port: port, Client: "proxy"})
+	route := Route{Namespace: namespace, Service: name, Port: port, Client: "proxy"}
+	if err := g.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if !g.hasService(route.key()) {
+		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects to bases and Services only", route.key())}
+	}
+	c, _, err := g.Dial(ctx, route)
 	return c, err
 }
 
 func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var failed *DialError
+	var no *forbidden
 	switch {
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // the client is gone
+	case errors.As(err, &no):
+		http.Error(w, err.Error(), no.status)
 	case errors.Is(err, ErrNoEndpoint):
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case errors.As(err, &failed):

@@ -61,7 +61,7 @@ func (r *requester) do(ctx context.Context) outcome {
 			return failed(ctx, t, err)
 		}
 		if t.Web == "" {
-			return failed(ctx, t, errNoBase)
+			return failed(ctx, t, t.refusal())
 		}
 		addr = t.Web
 		if r.spec.Via == v1alpha1.ViaBases {
@@ -129,18 +129,21 @@ func (r *requester) judge(t Target, resp *http.Response, body []byte) outcome {
 }
 
 // failed calls an error by its name. Whatever comes after the deadline is a timeout.
-// The texts have no ports in them, so that equal failures look equal.
+// The texts have no ports of this machine in them, so that equal failures look equal.
 func failed(ctx context.Context, t Target, err error) outcome {
 	var d *DialError
 	if errors.As(err, &d) {
 		t = d.Target
 	}
+	var port *closedPort
 	o := outcome{who: whoIs(t)}
 	switch {
 	case ctx.Err() != nil, errors.Is(err, syscall.ETIMEDOUT):
 		o.result, o.text = Timeout, "no complete answer in time"
 	case errors.Is(err, ErrNoEndpoint):
 		o.result, o.text = NoEndpoint, err.Error()
+	case errors.As(err, &port):
+		o.result, o.text = Refused, port.Error()
 	case errors.Is(err, errNoBase):
 		o.result, o.text = Refused, "no base has this address"
 	case errors.Is(err, syscall.EHOSTUNREACH):

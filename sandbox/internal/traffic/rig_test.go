@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,12 +49,14 @@ type rig struct {
 	gateway   *Gateway
 	generator *Generator
 	lost      chan Record
+	external  string // where a base outside the sandbox takes commands
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
-	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1})
+	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1,
+		Network: netip.MustParsePrefix("198.18.0.0/15"), External: func(addr string) bool { return addr == r.external }})
 	r.generator = NewGenerator(GeneratorOptions{Gateway: r.gateway, Targets: &r.bases,
 		Lost: func(l LostRequest) { r.lost <- l.Record }})
 	run(t, r.gateway.Start)

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
 
@@ -21,11 +22,12 @@ type backend struct {
 type backendPort struct {
 	name, number, target string
 	endpoints            []endpoint // that may be picked
+	unresolved           bool       // no Pod behind the Service has a port with the name of target
 }
 
 // endpoint is an address of a Service, and the Pod that has it.
 type endpoint struct {
-	ip, pod                     string
+	ip, port, pod               string
 	ready, serving, terminating bool
 }
 
@@ -68,6 +70,8 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, last
 		p := &svc.Spec.Ports[i]
 		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String()}
 		all := endpointsOf(sliceList, p, lastWins)
+		bp.unresolved = p.TargetPort.Type == intstr.String && len(all) == 0 &&
+			slices.ContainsFunc(sliceList, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 		bp.endpoints = slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return !e.ready })
 		if len(bp.endpoints) == 0 && svc.Spec.ClusterIP != corev1.ClusterIPNone {
 			bp.endpoints = slices.DeleteFunc(all, func(e endpoint) bool { return !e.serving || !e.terminating })
@@ -87,7 +91,8 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, last
 func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, lastWins bool) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {
-		if !hasPort(s, p) {
+		port := portOf(s, p)
+		if port == "" {
 			continue
 		}
 		for i := range s.Endpoints {
@@ -96,7 +101,7 @@ func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort, 
 				continue
 			}
 			n := endpoint{
-				ip:    e.Addresses[0],
+				ip: e.Addresses[0], port: port,
 				ready: ptr.Deref(e.Conditions.Ready, true), serving: ptr.Deref(e.Conditions.Serving, true),
 				terminating: ptr.Deref(e.Conditions.Terminating, false),
 			}
@@ -127,9 +132,14 @@ func supersedes(n, old endpoint, lastWins bool) bool {
 	return n.ready || !old.ready
 }
 
-func hasPort(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) bool {
-	return slices.ContainsFunc(s.Ports, func(q discoveryv1.EndpointPort) bool {
-		return q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&
-			ptr.Deref(q.Protocol, corev1.ProtocolTCP) == cmp.Or(p.Protocol, corev1.ProtocolTCP)
-	})
+// portOf returns the number that a port of a Service has at the endpoints of a slice; empty = the slice
+// does not have the port.
+func portOf(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) string {
+	for _, q := range s.Ports {
+		if q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&
+			ptr.Deref(q.Protocol, corev1.ProtocolTCP) == cmp.Or(p.Protocol, corev1.ProtocolTCP) {
+			return strconv.Itoa(int(*q.Port))
+		}
+	}
+	return ""
 }

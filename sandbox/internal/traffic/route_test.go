@@ -120,6 +120,34 @@ func TestWhichEndpointsCount(t *testing.T) {
 	}
 }
 
+// Each port of a Service has its own number at the endpoints, which may differ between Pods. A name that no
+// Pod has gives no endpoint.
+func TestPortsOfEndpoints(t *testing.T) {
+	svc := service(func(s *corev1.ServiceSpec) {
+		s.Ports = append(s.Ports, corev1.ServicePort{Name: "plain", Port: 82, TargetPort: intstr.FromInt32(9999)})
+	})
+	one, two := slice("a", at("198.18.0.1", "a", ready)), slice("b", at("198.18.0.2", "b", ready))
+	two.Ports[0].Port = ptr.To[int32](9090)
+	for _, s := range []*discoveryv1.EndpointSlice{one, two} {
+		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: ptr.To("plain"), Port: ptr.To[int32](9999)})
+	}
+	got := map[string][]string{}
+	for _, p := range backendOf(svc, []*discoveryv1.EndpointSlice{one, two}, false).ports {
+		if p.unresolved {
+			got[p.name] = []string{"unresolved"}
+		}
+		for _, e := range p.endpoints {
+			got[p.name] = append(got[p.name], e.ip+":"+e.port)
+		}
+	}
+	want := map[string][]string{
+		"http": {"198.18.0.1:8080", "198.18.0.2:9090"}, "plain": {"198.18.0.1:9999", "198.18.0.2:9999"}, "admin": {"unresolved"},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("ports of endpoints (-want +got):\n%s", d)
+	}
+}
+
 func TestPortsAndAffinityOfAService(t *testing.T) {
 	b := backendOf(service(), nil, false)
 	for p, want := range map[string]string{"": "http", "http": "http", "80": "http", "8080": "http", "admin": "admin", "81": "admin", "management": "admin"} {

@@ -23,7 +23,43 @@ type Target struct {
 	// for commands; empty = it has none.
 	Web    string
 	Arklet string
+	// Port is the port at IP on which the base serves modules. Default: every port.
+	Port string
+	// Closed is the port that a request asked for, if the base does not listen there; Web is empty then.
+	Closed string
 }
+
+// On returns the target as a connection to a port at its IP reaches it: Web is the listener of that port.
+// An empty port is the one for modules.
+func (t Target) On(port string) Target {
+	if port == "" || port == t.Port {
+		return t
+	}
+	if _, arklet, err := net.SplitHostPort(t.Arklet); err == nil && arklet == port {
+		t.Web = t.Arklet
+	} else if t.Port != "" {
+		t.Web, t.Closed = "", port
+	}
+	return t
+}
+
+// refusal returns the error of a connection to a target without a listener.
+func (t Target) refusal() error {
+	if t.Closed == "" {
+		return errNoBase
+	}
+	return &closedPort{t.Closed, t.Port}
+}
+
+// closedPort is the error of a connection to a port on which the base does not listen.
+type closedPort struct{ port, web string }
+
+func (e *closedPort) Error() string {
+	return fmt.Sprintf("the base does not listen on port %s; it serves modules on port %s", e.port, e.web)
+}
+
+// Unwrap returns ECONNREFUSED, as on a real base.
+func (e *closedPort) Unwrap() error { return syscall.ECONNREFUSED }
 
 // Targets knows the bases. Its methods may be called concurrently and are called
 // for each request: they must be quick.
@@ -43,6 +79,9 @@ type DialError struct {
 }
 
 func (e *DialError) Error() string {
+	if e.Target.Base == "" {
+		return fmt.Sprintf("connecting to %s: %v", e.Target.IP, e.Err)
+	}
 	return fmt.Sprintf("connecting to %s (base %s): %v", e.Target.IP, e.Target.Base, e.Err)
 }
 

@@ -138,6 +138,47 @@ func TestNoTextBreaksOutOfThePage(t *testing.T) {
 	})
 }
 
+// No form of a report has the credentials of a URL, whichever text of the report they were in, and redacting does
+// not change the report that a run still writes to.
+func TestNoCredentialsInReports(t *testing.T) {
+	r, n := sampleReport(), 0
+	poison(r, func() string {
+		n++
+		return fmt.Sprintf(`pulling https://user%d:hunter2@repo.example/a.jar?Signature=hunter2&Expires=1 "oss://hunter2@b/c#k=hunter2": denied`, n)
+	})
+	before, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clean := scenario.Redacted(r)
+	if after, err := json.Marshal(r); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the report itself was changed, or cannot be written: %v", err)
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		"terminal": func(w io.Writer) error {
+			return report.WriteText(w, clean, report.TextOptions{Verbose: true, Color: true})
+		},
+		"run":         func(w io.Writer) error { return report.WriteRun(w, clean.Runs[1], report.TextOptions{}) },
+		"summary":     func(w io.Writer) error { return report.WriteSummary(w, clean, report.TextOptions{}) },
+		"JSON":        func(w io.Writer) error { return report.WriteJSON(w, clean) },
+		"JUnit":       func(w io.Writer) error { return report.WriteJUnit(w, clean) },
+		"HTML":        func(w io.Writer) error { return report.WriteHTML(w, clean) },
+		"Markdown":    func(w io.Writer) error { return report.WriteMarkdown(w, clean) },
+		"annotations": func(w io.Writer) error { return report.WriteAnnotations(w, report.Annotations(clean)) },
+	} {
+		var text bytes.Buffer
+		if err := write(&text); err != nil {
+			t.Fatal(err)
+		}
+		if text.Len() == 0 {
+			t.Errorf("%s is empty", name)
+		}
+		if at := strings.Index(text.String(), "hunter2"); at >= 0 {
+			t.Errorf("%s: …%q…", name, text.String()[max(0, at-80):at+7])
+		}
+	}
+}
+
 // What CI reads stays XML, and has one testcase a run.
 func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

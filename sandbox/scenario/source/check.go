@@ -65,7 +65,12 @@ func (s *Scenario) check() (problems Problems, used usage) {
 			problems = append(problems, located(s.File, e.Field, e.Line, err)...)
 			continue
 		}
-		problems = append(problems, s.fits(t, e)...)
+		for _, name := range t.Uses() {
+			output, ok := strings.CutPrefix(name, "outputs.")
+			if detail := s.early(output, e); ok && detail != "" {
+				problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: detail})
+			}
+		}
 		used.note(t.Uses())
 	}
 	return problems, used
@@ -95,22 +100,6 @@ func misplaced(path string, conditions map[string]bool) string {
 		return "is an expression as a whole: write vars.NAME without ${{ }}"
 	}
 	return ""
-}
-
-// fits checks that the type of a string with expressions fits, and that what it uses is known in
-// time.
-func (s *Scenario) fits(t *expr.Template, e strictyaml.Expression) (problems Problems) {
-	if err := t.Fits(e.Want); err != nil {
-		problems = located(s.File, e.Field, e.Line, err)
-	}
-	for _, name := range t.Uses() {
-		if output, ok := strings.CutPrefix(name, "outputs."); ok {
-			if detail := s.early(output, e); detail != "" {
-				problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: detail})
-			}
-		}
-	}
-	return problems
 }
 
 // early says why an output is not known in time for an expression.

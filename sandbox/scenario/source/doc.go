@@ -4,9 +4,10 @@
 //
 //	load.go       Load: files and folders -> scenarios, or all problems at once
 //	scenario.go   one file: its static side, names and types
-//	check.go      expressions and conditions: do they compile, do they fit, is each name used
+//	check.go      expressions and conditions: do they compile, is each name used
 //	vars.go       variables: overriding, and variables that use others
 //	instance.go   a scenario for one cell: expressions replaced by their values
+//	objects.go    objects of steps: their types, labels and namespaces
 //	manifest.go   the files that apply steps name
 //
 // A file is parsed once. Decoded as it stands, with expressions in places of values, it tells

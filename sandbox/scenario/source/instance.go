@@ -48,7 +48,6 @@ func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	vars, err := s.vars.of(s.env, cell, run)
 	i := &Instance{Of: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
-	known := expr.Data{"vars": vars, "matrix": maps.Clone(cell.Values), "run": run.Value()}
 	in := ""
 	if cell.Name != "" {
 		in = " (with " + cell.Name + ")"
@@ -57,22 +56,7 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	if err != nil {
 		problems = append(problems, s.problem(strings.SplitN(err.Error(), ":", 2)[0], rootOf(err).Error()+in))
 	}
-	failures := map[string]error{}
-	expanded := s.source.Expand(func(text string) (any, bool) {
-		if !expr.Has(text) {
-			return nil, false
-		}
-		t, err := s.env.Template(text)
-		if err != nil || later(t) {
-			return nil, false
-		}
-		value, err := t.Eval(known)
-		if err != nil {
-			failures[text] = err
-			return nil, false
-		}
-		return value, true
-	})
+	expanded, failures := expand(s.source, s.env, i.known(vars))
 	for _, e := range s.doc.Expressions() {
 		if err := failures[e.Text]; err != nil && !strings.HasPrefix(e.Field, "spec.vars.") {
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: err.Error() + in})
@@ -93,6 +77,32 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 		}
 	}
 	return i, problems
+}
+
+// known returns the values that expressions may use before the run, with these variables.
+func (i *Instance) known(vars map[string]any) expr.Data {
+	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
+}
+
+// expand evaluates the expressions of a file, except those that use outputs or have no value. The failures
+// are by the text of the expression.
+func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
+	failures := map[string]error{}
+	return source.Expand(func(text string) (any, bool) {
+		if !expr.Has(text) {
+			return nil, false
+		}
+		t, err := env.Template(text)
+		if err != nil || later(t) {
+			return nil, false
+		}
+		value, err := t.Eval(known)
+		if err != nil {
+			failures[text] = err
+			return nil, false
+		}
+		return value, true
+	}), failures
 }
 
 // follows tells whether a rule is broken only because something could not be read.

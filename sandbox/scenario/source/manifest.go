@@ -95,8 +95,9 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
 		problems = append(problems, wrong...)
 		for _, e := range v1alpha1.ObjectProblems(object, nil) {
-			problems = append(problems, Problem{Source: m.path, Line: source.Line(), Field: e.Field, Detail: "is missing: " + e.Detail})
+			problems = append(problems, Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "is missing: " + e.Detail})
 		}
+		before := len(problems)
 		for _, e := range doc.Expressions() {
 			t, err := env.Template(e.Text)
 			if err != nil {
@@ -105,6 +106,11 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 				continue
 			}
 			used.note(t.Uses())
+		}
+		if len(problems) == before { // with the values of its expressions
+			expanded, _ := expand(source, env, i.known(static.Vars))
+			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.Has})
+			problems = append(problems, part{m.path, doc, ""}.applied(object, apply.Refused, i.Run.Namespace)...)
 		}
 	}
 	return used, problems

@@ -92,7 +92,7 @@ func (s *Scenario) prepare(o Options) Problems {
 		return problems
 	}
 	checked, used := s.check()
-	problems = append(problems, checked...)
+	problems = append(append(problems, checked...), s.rewritten()...)
 	for _, p := range problems {
 		s.wrong[p.Field] = true
 	}
@@ -103,6 +103,11 @@ func (s *Scenario) prepare(o Options) Problems {
 			s.Cells[i].Bases += ptr.Deref(set.Count, 0)
 		}
 		for _, p := range wrong {
+			if !s.known(p.Field) {
+				problems = append(problems, p)
+			}
+		}
+		for _, p := range instance.objects() {
 			if !s.known(p.Field) {
 				problems = append(problems, p)
 			}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
@@ -85,17 +86,13 @@ func (s *Scenario) circular(name string, rest []string) bool {
 func fit(override, value any) (any, error) {
 	text, isText := override.(string)
 	if _, wantText := value.(string); isText && !wantText {
-		if err := yaml.Unmarshal([]byte(text), &override); err != nil {
-			return nil, fmt.Errorf("%q cannot be read as YAML", text)
+		var err error
+		if override, err = parseValue(text); err != nil {
+			return nil, err
 		}
 	}
-	switch n := override.(type) {
-	case int:
+	if n, isInt := override.(int); isInt {
 		override = int64(n)
-	case float64:
-		if _, wantFloat := value.(float64); !wantFloat && n == float64(int64(n)) {
-			override = int64(n)
-		}
 	}
 	if whole, ok := override.(int64); ok {
 		if _, wantFloat := value.(float64); wantFloat {
@@ -106,6 +103,22 @@ func fit(override, value any) (any, error) {
 		return nil, fmt.Errorf("%v is not of the type that the scenario gives it, such as %v", override, value)
 	}
 	return override, nil
+}
+
+// parseValue reads the text of an override of a variable that is no string.
+func parseValue(text string) (value any, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	source, problems := strictyaml.Parse("", []byte(text))
+	doc, more := source.Decode(&value, strictyaml.Options{})
+	if len(problems)+len(more) > 0 {
+		return nil, fmt.Errorf("%q cannot be read as YAML", text)
+	}
+	for _, p := range doc.Rewritten() {
+		return nil, fmt.Errorf("%s; for a text, the value in the scenario must be in quotes", p.Detail)
+	}
+	return value, nil
 }
 
 // of returns the values for a cell. What cannot be evaluated stays as it is.

@@ -217,6 +217,18 @@ func TestApplyReadsFiles(t *testing.T) {
 	}
 }
 
+// An apply refuses objects outside the run, before it writes any.
+func TestApplyOutsideTheRun(t *testing.T) {
+	r := newRig(t)
+	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`, "ConfigMap c belongs to namespace default")
+	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared is cluster-scoped")
+	for _, a := range r.dynamic.Actions() {
+		if a.GetVerb() == "patch" {
+			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
+		}
+	}
+}
+
 func TestBases(t *testing.T) {
 	r := newRig(t)
 	two, none := 2, 0

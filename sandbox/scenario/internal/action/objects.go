@@ -1,12 +1,9 @@
 package action
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/match"
@@ -128,7 +126,7 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 	}
 	var done, refusals []string
 	for _, o := range objects {
-		o, _ = kube.Bind(o, s.o.Group)
+		o = kube.Bind(o, s.o.Group)
 		before, err := s.present(ctx, o)
 		if err != nil {
 			return "", err
@@ -154,12 +152,18 @@ func (s *Stage) apply(ctx context.Context, a *v1alpha1.Apply) (string, error) {
 }
 
 // manifest returns the objects of an apply.
-func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error) {
-	if a.File == "" {
-		return kube.Objects(match.Plain(a.Resource))
+func (s *Stage) manifest(a *v1alpha1.Apply) (objects []*unstructured.Unstructured, err error) {
+	add := func(object any) {
+		content, _ := match.Plain(object).(map[string]any)
+		v1alpha1.EachObject(content, nil, func(o map[string]any, _ *field.Path) {
+			objects = append(objects, &unstructured.Unstructured{Object: o})
+		})
 	}
-	path := filepath.Join(s.o.Folder, a.File)
-	text, err := os.ReadFile(path)
+	if a.File == "" {
+		add(a.Resource)
+		return objects, nil
+	}
+	text, err := os.ReadFile(filepath.Join(s.o.Folder, a.File))
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
@@ -167,29 +171,20 @@ func (s *Stage) manifest(a *v1alpha1.Apply) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
 	}
-	var objects []*unstructured.Unstructured
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
+	sources, problems := strictyaml.ParseAll(a.File, text)
+	for _, source := range sources {
+		content := map[string]any{}
+		_, more := source.Decode(&content, strictyaml.Options{})
+		if problems = append(problems, more...); len(problems) > 0 {
+			break
 		}
-		var content any
-		if err == nil {
-			err = utilyaml.Unmarshal(document, &content)
-		}
-		if err == nil {
-			content, err = env.Expand(content, known)
-		}
-		var found []*unstructured.Unstructured
-		if err == nil {
-			found, err = kube.Objects(match.Plain(content))
-		}
+		expanded, err := env.Expand(content, known)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", a.File, err)
 		}
-		objects = append(objects, found...)
+		add(expanded)
 	}
+	return objects, problems.Err()
 }
 
 // fileEnv knows the variables of a file beside those of the scenario.

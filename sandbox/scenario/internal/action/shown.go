@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
@@ -62,7 +63,7 @@ func brief(o map[string]any) string {
 		}
 		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
 	}
-	if len(text) > longest {
+	if text = redact.Text(text); len(text) > longest { // half a URL would not be recognized as one
 		text = text[:longest] + "…"
 	}
 	return text

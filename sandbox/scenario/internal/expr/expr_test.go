@@ -2,14 +2,12 @@ package expr_test
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
@@ -225,39 +223,6 @@ func TestTemplateProblems(t *testing.T) {
 		_, err := env(t).Template(text)
 		if diff := cmp.Diff(error(want), err, where); diff != "" {
 			t.Errorf("%s: problems (-want +got):\n%s", text, diff)
-		}
-	}
-}
-
-func TestFits(t *testing.T) {
-	type list []string
-	for _, tc := range []struct {
-		text string
-		want reflect.Type
-		err  string
-	}{
-		{"${{ matrix.bases }}", reflect.TypeFor[*int](), ""},
-		{"${{ matrix.tunnel }}", reflect.TypeFor[*int](), "must be a whole number, but the expression is of the type string: write ${{ int(…) }}"},
-		{"${{ matrix.bases }}", reflect.TypeFor[string](), "must be a string, but the expression is of the type int: write ${{ string(…) }}"},
-		{"${{ string(matrix.bases) }}", reflect.TypeFor[string](), ""},
-		{"${{ matrix.mixed }}", reflect.TypeFor[*int](), ""}, // known when it has a value
-		{"${{ vars.on }}", reflect.TypeFor[bool](), ""},
-		{"${{ vars.count }}s", reflect.TypeFor[*metav1.Duration](), ""},
-		{"${{ vars.count }}", reflect.TypeFor[*metav1.Duration](), "must be a time with its unit, but the expression is of the type int"},
-		{"${{ vars.names }}", reflect.TypeFor[list](), ""},
-		{"${{ vars.deep }}", reflect.TypeFor[map[string]string](), ""},
-		{"${{ vars.names }}", reflect.TypeFor[any](), ""},
-	} {
-		tpl, err := env(t).Template(tc.text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		if err := tpl.Fits(tc.want); err != nil {
-			got = err.Error()
-		}
-		if got != tc.err {
-			t.Errorf("%s as %v: %q, want %q", tc.text, tc.want, got, tc.err)
 		}
 	}
 }

@@ -3,14 +3,12 @@ package expr
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -185,42 +183,6 @@ func asText(value any) (string, bool) {
 func printable(t *cel.Type) bool {
 	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind,
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
-}
-
-// Fits says, in one sentence, why the value cannot be that of a field of the Go type, as far as is
-// known before the run.
-func (t *Template) Fits(want reflect.Type) error {
-	for want.Kind() == reflect.Pointer {
-		want = want.Elem()
-	}
-	got := cel.StringType
-	if t.whole() {
-		got = t.pieces[0].program.out
-	}
-	var what, hint string
-	var kinds []types.Kind
-	switch {
-	case want == reflect.TypeFor[metav1.Duration]():
-		what, kinds = "a time with its unit", []types.Kind{types.StringKind, types.DurationKind}
-	case want.Kind() == reflect.Interface:
-		return nil
-	case want.Kind() == reflect.String:
-		what, kinds = "a string", []types.Kind{types.StringKind, types.DurationKind, types.TimestampKind}
-		hint = ": write ${{ string(…) }}"
-	case want.Kind() == reflect.Bool:
-		what, kinds = "true or false", []types.Kind{types.BoolKind}
-	case want.Kind() == reflect.Slice:
-		what, kinds = "a list", []types.Kind{types.ListKind}
-	case want.Kind() == reflect.Map, want.Kind() == reflect.Struct:
-		what, kinds = "a mapping", []types.Kind{types.MapKind, types.StructKind}
-	default:
-		what, kinds = "a whole number", []types.Kind{types.IntKind, types.UintKind}
-		hint = ": write ${{ int(…) }}"
-	}
-	if got.Kind() == types.DynKind || slices.Contains(kinds, got.Kind()) {
-		return nil
-	}
-	return fmt.Errorf("must be %s, but the expression is of the type %s%s", what, typeName(got), hint)
 }
 
 // Expand returns a copy of a value with every string in it evaluated: maps, lists and strings of

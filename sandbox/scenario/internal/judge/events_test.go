@@ -78,6 +78,14 @@ func endpoints(ms int, ready ...string) timeline.Event {
 	return e
 }
 
+// published is the endpoint of Pod p1 in a Service with publishNotReadyAddresses, while the Pod is not Ready or
+// is being deleted.
+func published(ms int, deleting bool) timeline.Event {
+	e := endpoints(ms, "p1@a")
+	e.Endpoints[0].Serving, e.Endpoints[0].Terminating = deleting, deleting
+	return e
+}
+
 func lost(ms int, base string) timeline.Event {
 	return timeline.Event{Time: at(ms), Kind: timeline.Request, Name: "traffic", State: "notFound", Base: base, Module: "biz"}
 }

@@ -45,6 +45,18 @@ var truthCases = map[string]checkCase{
 		check: Truth, events: script(up, vpod(900, "p1", "1@a", "ready", "deleting"), uninstalled(1000, "1@a")),
 		want: want{1, nil, nil, "1 time something became Ready, always with its module", nil},
 	},
+	"truth: a Service that publishes Pods that are not Ready": {
+		check: Truth, events: script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), published(20, false), lost(2500, "a"), installed(3000, "1@a"),
+			vpod(3010, "p1", "1@a", "ready"), endpoints(3015, "p1@a"), vpod(4000, "p1", "1@a", "deleting"), published(4010, true), uninstalled(4100, "1@a")),
+		want: want{2, nil, nil, "2 times something became Ready, always with its module" +
+			"; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service svc", nil},
+	},
+	"truth: a Pod that is Ready without its module, in a Service that publishes all": {
+		check: Truth, events: script(up, published(50, false), uninstalled(1000, "1@a"), vpod(2001, "p1", "1@a")),
+		want: want{1, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 1.001s"}, nil,
+			"1 time something became Ready; Ready without its module 1 time, the longest 1.001s" + allowed +
+				"; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service svc", nil},
+	},
 	"truth: the base crashes": {
 		check: Truth, events: script(up, host(1000, "a", "down"), lost(2000, "a"), vpod(26000, "p1", "1@a")),
 		want: want{1, nil, []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 25s, in which 1 request was lost, since its process ended (the controller could know within 26s)"},

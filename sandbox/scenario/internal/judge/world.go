@@ -19,10 +19,11 @@ const (
 // world is what there is, and what of the past counts at the end.
 type world struct {
 	timeline.State
-	worked map[string]bool                // bases that have had a module
-	ever   map[string]*timeline.PodStatus // all Pods, as they were last
-	everOn map[string][]string            // their keys, by base
-	ready  map[string]map[string]bool     // Pods with a ready endpoint, by Service
+	worked    map[string]bool                // bases that have had a module
+	ever      map[string]*timeline.PodStatus // all Pods, as they were last
+	everOn    map[string][]string            // their keys, by base
+	ready     map[string]map[string]bool     // Pods with a ready endpoint, by Service
+	published map[string]bool                // Services with publishNotReadyAddresses, as far as known
 	// outages so far.
 	outages outages
 	silent  silentBases
@@ -43,7 +44,7 @@ type change struct {
 
 func newWorld() world {
 	return world{
-		worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{},
+		worked: map[string]bool{}, ever: map[string]*timeline.PodStatus{}, everOn: map[string][]string{}, ready: map[string]map[string]bool{}, published: map[string]bool{},
 		outages: outages{}, silent: silentBases{now: map[string]bool{}, removed: map[string]bool{}},
 		ending: map[string]time.Time{}, bound: map[string]time.Time{},
 	}
@@ -58,7 +59,11 @@ func (w *world) apply(e timeline.Event) change {
 	case e.Kind == timeline.Endpoints:
 		before, ready := w.ready[e.Name], map[string]bool{}
 		for _, p := range e.Endpoints {
-			if p.Ready {
+			// Kubernetes shows an endpoint as ready whose Pod is not Ready only for this setting of the Service.
+			switch published := !p.Serving || p.Terminating; {
+			case p.Ready && published:
+				w.published[e.Name] = true
+			case p.Ready:
 				ready[p.Pod] = true
 			}
 		}

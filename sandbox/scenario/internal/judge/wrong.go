@@ -2,7 +2,9 @@ package judge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -133,6 +135,9 @@ func (c *truthCheck) result(w *world, end time.Time, o *Options) Result {
 	if longestEnded > 0 {
 		r.Summary += fmt.Sprintf("; where a process ended, up to %v (allowed: %v, or %v once it is back)",
 			brief(longestEnded), brief(o.silent()+o.TruthWithin), brief(o.listed()+o.TruthWithin))
+	}
+	if services := slices.Sorted(maps.Keys(w.published)); len(services) > 0 {
+		r.Summary += "; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service " + strings.Join(services, ", ")
 	}
 	return r
 }

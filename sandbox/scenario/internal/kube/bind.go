@@ -8,42 +8,51 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns the object with a node selector that keeps a module's Pods, or those of a workload's
-// template, on the bases of a group; any other object as it is. A selector that names one base by its
-// host name may name it as scenarios do, SET-N for GROUP-SET-N. It also tells whether it has bound it.
-func Bind(o *unstructured.Unstructured, group string) (*unstructured.Unstructured, bool) {
-	metadata, spec := []string{"metadata"}, []string{"spec"}
-	if o.GetKind() != "Pod" {
-		metadata, spec = []string{"spec", "template", "metadata"}, []string{"spec", "template", "spec"}
-	}
-	if !isModule(o, metadata) {
-		return o, false
-	}
+// Bind returns a copy of the object with a node selector that keeps a module's Pods, or those of any Pod
+// template in the object, on the bases of a group. A selector that names one base by its host name may have
+// the short name of scenarios, SET-N for GROUP-SET-N.
+func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
-	spec = append(spec, "nodeSelector")
-	if err := unstructured.SetNestedField(o.Object, group, append(spec, labels.BaseCluster)...); err != nil {
-		return o, false // no spec: the API says what is wrong with it
-	}
-	selector, _, _ := unstructured.NestedMap(o.Object, spec...) // it is a map by now
-	if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
-		selector[labels.BaseHost] = group + "-" + host
-		_ = unstructured.SetNestedMap(o.Object, selector, spec...) // so is all above it
-	}
-	return o, true
+	bind(o.Object, group)
+	return o
 }
 
-func isModule(o *unstructured.Unstructured, metadata []string) bool {
-	own, _, _ := unstructured.NestedStringMap(o.Object, append(metadata, "labels")...)
+// bind binds the module Pods and Pod templates in a value, at any depth: a CronJob has its template in that
+// of its Jobs.
+func bind(value any, group string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			bind(item, group)
+		}
+	case map[string]any:
+		spec, _ := value["spec"].(map[string]any)
+		if _, isPod := spec["containers"]; !isPod || !isModule(value) {
+			for _, field := range value {
+				bind(field, group)
+			}
+			return
+		}
+		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
+			return // the nodeSelector is not a mapping: the API server reports it
+		}
+		selector, _ := spec["nodeSelector"].(map[string]any)
+		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
+			selector[labels.BaseHost] = group + "-" + host
+		}
+	}
+}
+
+// isModule reports whether a Pod or a Pod template has the label of modules.
+func isModule(pod map[string]any) bool {
+	own, _, _ := unstructured.NestedStringMap(pod, "metadata", "labels")
 	return own[labels.Component] == labels.Module || own[labels.OlderComponent] == labels.Module
 }
 
-// Template returns the template of a workload's module Pods; false for all other objects.
+// Template returns the Pod template of a workload of modules; false for all other objects.
 func Template(o *unstructured.Unstructured) (map[string]any, bool) {
-	if o.GetKind() == "Pod" || !isModule(o, []string{"spec", "template", "metadata"}) {
-		return nil, false
-	}
 	template, there, err := unstructured.NestedMap(o.Object, "spec", "template")
-	return template, there && err == nil
+	return template, there && err == nil && o.GetKind() != "Pod" && isModule(template)
 }
 
 // Modules are the names of the modules of a template.

@@ -5,8 +5,8 @@
 //	drain.go      cordon, evict
 //	rollback.go   back to an earlier revision
 //	status.go     is a rollout complete, is an object Ready; pure
+//	scope.go      which objects a run may create; pure
 //	bind.go       keeps modules of a run on the bases of the run; pure
-//	manifest.go   manifests -> objects; pure
 package kube
 
 import (

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedfake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
 )
@@ -86,29 +89,36 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// The Pods of a run are kept on its bases, whichever kind of object makes them.
 func TestBind(t *testing.T) {
+	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [{name: x}]", "}"
+	const older = "metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {containers: [{name: x}]"
+	const bound = ", nodeSelector: {base.koupleless.io/cluster-name: g}}"
 	tests := []struct{ name, object, want string }{
-		{"a module Pod", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
-		{"a template, by the other key", `{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {}}}}`,
-			`{kind: Deployment, spec: {template: {metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/cluster-name: g}}}}}`},
-		{"one base", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"one base, by its whole host name", `{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
-			`{kind: Pod, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
-		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {}}}}`, ""},
-		{"no Pod", `{kind: Service, spec: {}}`, ""},
+		{"a module Pod", `{kind: Pod, ` + of + `, nodeSelector: {a: b}}}`, `{kind: Pod, ` + of + `, nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
+		{"one base", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: base-1}}}`,
+			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"one base, by its whole host name", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1}}}`,
+			`{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
+		{"the bases of another run", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/cluster-name: h}}}`, `{kind: Pod, ` + of + bound + `}`},
+		{"a template, by the other key", `{kind: Deployment, spec: {template: {` + older + and + `}}}`, `{kind: Deployment, spec: {template: {` + older + bound + `}}}`},
+		{"a CronJob", `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + and + `}}}}}`, `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + bound + `}}}}}`},
+		{"a PodTemplate", `{kind: PodTemplate, template: {` + of + and + `}}`, `{kind: PodTemplate, template: {` + of + bound + `}}`},
+		{"a custom resource with several templates", `{kind: Set, spec: {subsets: [{template: {` + of + and + `}}, {template: {` + older + and + `}}]}}`,
+			`{kind: Set, spec: {subsets: [{template: {` + of + bound + `}}, {template: {` + older + bound + `}}]}}`},
+		{"no module", `{kind: Deployment, spec: {template: {metadata: {labels: {app: x}}, spec: {containers: [{name: x}]}}}}`, ""},
+		{"a Service with the label", `{kind: Service, metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {}}`, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before, o := apitest.Object(t, tt.object), apitest.Object(t, tt.object)
-			got, bound := Bind(o, "g")
+			got := Bind(o, "g")
 			want := before
 			if tt.want != "" {
 				want = apitest.Object(t, tt.want)
 			}
-			if diff := cmp.Diff(want.Object, got.Object); diff != "" || bound != (tt.want != "") {
-				t.Errorf("bound %t, object (-want +got):\n%s", bound, diff)
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+				t.Errorf("object (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
 				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
@@ -117,22 +127,41 @@ func TestBind(t *testing.T) {
 	}
 }
 
-func TestObjects(t *testing.T) {
-	list := map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{
-		map[string]any{"apiVersion": "v1", "kind": "Pod"}, map[string]any{"apiVersion": "v1", "kind": "Service"},
-	}}
-	got, err := Objects(list)
-	if err != nil {
+// A run creates objects in its own namespace, and cluster-scoped ones only under names of its own.
+func TestOutside(t *testing.T) {
+	tests := []struct{ name, object, want string }{
+		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
+		{"its own", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run}}`, ""},
+		{"another", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run-2}}`,
+			"Pod x belongs to namespace run-2, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace"},
+		{"cluster-scoped", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}}`,
+			"PriorityClass high is cluster-scoped, so other runs would share it: begin its name with ${{ run.namespace }}-, and the run deletes it at its end"},
+		{"cluster-scoped, with a name of its own", `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`, ""},
+		{"cluster-scoped, with a namespace", `{apiVersion: v1, kind: Namespace, metadata: {name: run-x, namespace: default}}`,
+			"Namespace run-x belongs to namespace default, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace"},
+		{"the namespaced kind of another group", `{apiVersion: example.com/v1, kind: PriorityClass, metadata: {name: high}}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := apitest.Object(t, tt.object)
+			if got := Outside(o, ClusterScoped(o.GroupVersionKind().GroupKind()), "run"); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
+func TestOwn(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
+	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
+	if err := c.own(t.Context(), o, "run"); err != nil {
 		t.Fatal(err)
 	}
-	var kinds []string
-	for _, o := range got {
-		kinds = append(kinds, o.GetKind())
+	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "run", UID: "u"}}, o.GetOwnerReferences()); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"Pod", "Service"}, kinds); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
-	}
-	if _, err := Objects(map[string]any{"kind": "Pod"}); err == nil {
-		t.Error("an object without apiVersion was taken")
+	if err := c.own(t.Context(), o, "other"); err == nil {
+		t.Error("an object was given to a namespace that does not exist")
 	}
 }

@@ -3,7 +3,9 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,7 +14,7 @@ import (
 )
 
 // Apply creates or updates an object as kubectl apply --server-side --force-conflicts does, in the
-// namespace when it names none, and returns it as it is then.
+// namespace of the run, and returns it as written. It refuses objects outside the run: see Outside.
 func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind, *unstructured.Unstructured, error) {
 	k, err := c.Kind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
@@ -21,15 +23,41 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 	if o.GetName() == "" {
 		return Kind{}, nil, fmt.Errorf("an object of kind %s has no metadata.name", o.GetKind())
 	}
-	if k.Namespaced && o.GetNamespace() == "" {
-		o = o.DeepCopy()
+	if outside := Outside(o, !k.Namespaced, namespace); outside != "" {
+		return Kind{}, nil, errors.New(outside)
+	}
+	o = o.DeepCopy()
+	if k.Namespaced {
 		o.SetNamespace(namespace)
+	} else if err := c.own(ctx, o, namespace); err != nil {
+		return Kind{}, nil, err
 	}
 	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if err != nil {
-		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
+		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), inWords(err))
 	}
 	return k, written, nil
+}
+
+// own makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes both.
+func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
+	n, err := c.Typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: n.Name, UID: n.UID}})
+	return nil
+}
+
+// mistyped matches the words of the API server about a number or a boolean in the place of a string.
+var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
+
+// inWords returns an error of the API server without names of Go types.
+func inWords(err error) error {
+	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
+		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1], found[2])
+	}
+	return err
 }
 
 // The types of patches, as scenarios name them.

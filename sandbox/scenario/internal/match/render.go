@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
 // Lines describes differences, one a line: the field, what is wanted, what is there.
@@ -42,10 +44,11 @@ func text(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	if len(b) > longest {
-		return string(b[:longest]) + "…"
+	shown := redact.Text(string(b)) // before it is cut: half a URL would not be recognized as one
+	if len(shown) > longest {
+		return shown[:longest] + "…"
 	}
-	return string(b)
+	return shown
 }
 
 // Object prints an object as YAML, without what only the API server reads.

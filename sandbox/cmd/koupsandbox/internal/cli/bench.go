@@ -18,6 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/bench"
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/watch"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
@@ -174,10 +175,10 @@ func (s *commands) benchProgress(o *bench.Options) {
 	o.Measured = func(run bench.Run) {
 		done++
 		line.clear()
-		say(s.Err, "run %d of %d: %s, %d bases: %s after %.1fs%s\n", done, all, strings.TrimSpace(run.Scenario+" "+run.Cell), run.Bases, run.Verdict,
+		say(s.Err, "run %d of %d: %s, %s: %s after %.1fs%s\n", done, all, strings.TrimSpace(run.Scenario+" "+run.Cell), plain.Count(run.Bases, "base"), run.Verdict,
 			run.Elapsed.Seconds(), startupOf(run))
 	}
-	say(s.Err, "Measuring in %d runs\n", all)
+	say(s.Err, "Measuring in %s\n", plain.Count(all, "run"))
 }
 
 // startupOf says how fast Pods were, or why nobody knows.

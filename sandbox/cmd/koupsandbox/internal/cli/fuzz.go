@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fuzz"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
@@ -88,15 +89,15 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			failures++
 			say(s.Err, "found after %s: %s (seed %d)\n", p.Elapsed.Round(time.Second), p.Failure.Seen, p.Failure.Seed)
 		case p.Shrinking > 0:
-			say(s.Err, "reduced to %d moves\n", p.Shrinking)
+			say(s.Err, "reduced to %s\n", plain.Count(p.Shrinking, "move"))
 		case time.Since(told) >= 10*time.Second:
 			told = time.Now()
 			pairs := ""
 			if p.Pairs > 0 { // a comparison does not count them
 				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
 			}
-			say(s.Err, "%s: %d schedules, %.0f an hour,%s %d could not be judged at first, %d failures so far\n", p.Elapsed.Round(time.Second),
-				p.Schedules, float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear, failures)
+			say(s.Err, "%s: %s, %.0f an hour,%s %d could not be judged at first, %s so far\n", p.Elapsed.Round(time.Second),
+				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear, plain.Count(failures, "failure"))
 		}
 	}
 }
@@ -151,14 +152,14 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
-	say(s.Out, "%d schedules with %d moves in %s, %.0f an hour; %d pairs of moves, %d features; seed %d\n", r.Schedules, r.Moves,
+	say(s.Out, "%s with %s in %s, %.0f an hour; %d pairs of moves, %d features; seed %d\n", plain.Count(r.Schedules, "schedule"), plain.Count(r.Moves, "move"),
 		r.Elapsed.Round(time.Second), r.AnHour(), r.Pairs, r.Features, r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "nothing has failed\n")
 	}
 	for _, f := range r.Failures {
-		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %d schedules\n  %s\n", f.Invariant, f.Seen, f.Smallest, f.Failed,
-			f.Repeated, f.Seed, f.Times, filepath.Join(corpus, f.File))
+		say(s.Out, "\n%s\n  %s\n  moves: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n", f.Invariant, f.Seen, f.Smallest, f.Failed,
+			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}
 	say(s.Out, "\n%s\n", filepath.Join(corpus, fuzz.PageFile))
 }

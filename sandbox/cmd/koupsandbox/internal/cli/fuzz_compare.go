@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/koupleless/koupsandbox/sandbox/fuzz"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 // compareFuzz runs the same schedules with two settings.
@@ -43,7 +44,7 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 
 // tellComparison says what became of the schedules on both sides.
 func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
-	say(s.Out, "%d schedules on each side in %s; seed %d\n\n", r.Schedules, r.Elapsed.Round(time.Second), r.Seed)
+	say(s.Out, "%s on each side in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"), r.Elapsed.Round(time.Second), r.Seed)
 	rows := [][]string{{"", "a: " + r.A.Name, "b: " + r.B.Name}}
 	row := func(name string, a, b int) { rows = append(rows, []string{name, strconv.Itoa(a), strconv.Itoa(b)}) }
 	row("schedules", r.Schedules, r.Schedules)

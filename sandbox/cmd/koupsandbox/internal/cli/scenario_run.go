@@ -108,7 +108,7 @@ func (s *commands) tellPlan(scenarios []*source.Scenario, repeat int) error {
 			say(s.Out, "%s\n", strings.TrimSpace(sc.Scenario.Metadata.Name+" "+cell.Name))
 		}
 	}
-	say(s.Out, "\n%d runs of %d scenarios; all can be run.\n", cellsOf(scenarios)*repeat, len(scenarios))
+	say(s.Out, "\n%s of %s; all can be run.\n", plain.Count(cellsOf(scenarios)*repeat, "run"), plain.Count(len(scenarios), "scenario"))
 	return nil
 }
 

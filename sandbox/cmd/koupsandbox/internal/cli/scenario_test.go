@@ -71,9 +71,9 @@ func TestNewScenario(t *testing.T) {
 	}{
 		{[]string{"scenario", "lint", "HOME"}, result{0, "", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--repeat", "3", "HOME/my-first.yaml"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenarios; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n6 runs of 1 scenario; all can be run.\n", ""}},
 		{[]string{"scenario", "run", "--dry-run", "--var", "new=3.0.0", "--selector", "group=rollout,name=my-first", "HOME"},
-			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenarios; all can be run.\n", ""}},
+			result{0, "my-first tunnel=mqtt\nmy-first tunnel=http\n\n2 runs of 1 scenario; all can be run.\n", ""}},
 		{[]string{"scenario", "list", "HOME"}, result{0, "NAME       RUNS   LABELS          DESCRIPTION\n" +
 			"my-first   2      group=rollout   A rolling update loses no request.\n", ""}},
 		{[]string{"scenario", "new", "--dir", "HOME", "my-first"},

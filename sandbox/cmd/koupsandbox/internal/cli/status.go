@@ -66,7 +66,7 @@ func (s *commands) tellStatus(status *sandbox.Status, wide bool) {
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {
-		say(s.Out, "\n%d bases, %d connected\n\n", status.BaseCount, status.BasesConnected)
+		say(s.Out, "\n%s, %d connected\n\n", plain.Count(status.BaseCount, "base"), status.BasesConnected)
 		shown := status.Bases
 		if !wide && len(shown) > basesShown {
 			shown = shown[:basesShown]

@@ -34,6 +34,7 @@ settings of --config, which go before the defaults.`,
 			&cli.IntFlag{Name: basesFlag, Usage: "`N` simulated bases, 1 to 20000", Value: 3, EnvVars: []string{"KOUPSANDBOX_BASES"}},
 			&cli.StringFlag{Name: "base-name", Usage: "`NAME` that the bases report", Value: "base"},
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION` that the bases report", Value: "1.0.0"},
+			&cli.StringFlag{Name: "base-cluster-name", Usage: "cluster `NAME` that the bases report", DefaultText: "the name of the sandbox"},
 		}, settings(), []cli.Flag{
 			&cli.BoolFlag{Name: boardFlag, Usage: "then serve the board, until Ctrl-C; the sandbox stays up"},
 			&cli.BoolFlag{Name: "foreground", Usage: "stay until Ctrl-C, then take the sandbox down", EnvVars: []string{"KOUPSANDBOX_FOREGROUND"}},
@@ -146,11 +147,11 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	default:
 		say(s.Out, "Sandbox %q was up already", up.Name)
 	}
-	say(s.Out, ": Kubernetes %s (%s), %d bases, %s.\n", plain.Text(status.Version), status.Provider, status.BaseCount, brokerText(status.Broker))
+	say(s.Out, ": Kubernetes %s (%s), %s, %s.\n", plain.Text(status.Version), status.Provider, plain.Count(status.BaseCount, "base"), brokerText(status.Broker))
 	for _, change := range up.Result.Changes {
 		say(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", up.Kubeconfig, nameArgument(up.Name))
+	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", plain.ShellWord(up.Kubeconfig), nameArgument(up.Name))
 }
 
 // brokerText says which broker it is.
@@ -196,6 +197,7 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 		{basesFlag, "spec.bases.count", func(f string) { n := c.Int(f); spec.Bases.Count = &n }},
 		{"base-name", "spec.bases.name", func(f string) { spec.Bases.Name = c.String(f) }},
 		{"base-version", "spec.bases.version", func(f string) { spec.Bases.Version = c.String(f) }},
+		{"base-cluster-name", "spec.bases.clusterName", func(f string) { spec.Bases.ClusterName = c.String(f) }},
 		{"base-runtime", "spec.bases.runtime", func(f string) { spec.Bases.Runtime = v1alpha1.BaseRuntime(c.String(f)) }},
 		{"bases-per-pod", "spec.bases.perPod", func(f string) { spec.Bases.PerPod = c.Int(f) }},
 		{"base-image", "spec.bases.image", func(f string) { spec.Bases.Image = c.String(f) }},

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -159,12 +158,9 @@ func idle(l *lanes.Lane, from, to time.Time) bool {
 
 // waitingNow counts the Pods that no base has at a moment.
 func waitingNow(l *lanes.Lane, t time.Time) string {
-	switch _, n := podsNow(l, t); n {
-	case 0:
+	_, n := podsNow(l, t)
+	if n == 0 {
 		return ""
-	case 1:
-		return "1 Pod"
-	default:
-		return fmt.Sprintf("%d Pods", n)
 	}
+	return plain.Count(n, "Pod")
 }

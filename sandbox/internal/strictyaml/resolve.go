@@ -1,0 +1,100 @@
+package strictyaml
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The limits of a file, counting an alias as often as it is used. They are far above handwritten files.
+const (
+	maxDepth = 100
+	maxNodes = 200_000
+)
+
+// oldBoolean matches the booleans of YAML 1.1 that are texts in YAML 1.2.
+var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
+
+// resolver replaces the aliases and merge keys of one document.
+type resolver struct {
+	// manifest reads the booleans of YAML 1.1, as kubectl does.
+	manifest bool
+
+	nodes int
+	// line and err are the first problem.
+	line int
+	err  error
+}
+
+func (r *resolver) fail(line int, format string, args ...any) {
+	if r.err == nil {
+		r.line, r.err = line, fmt.Errorf(format, args...)
+	}
+}
+
+// resolve returns a copy of n in which the values of aliases and merge keys replace them. Each value
+// keeps its own line. After a problem the copy is not complete.
+func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
+	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
+		r.fail(n.Line, "the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
+	}
+	if r.err != nil {
+		return n
+	}
+	if n.Kind == yaml.AliasNode {
+		return r.resolve(n.Alias, depth+1)
+	}
+	c := *n
+	c.Content = nil
+	for _, child := range n.Content {
+		c.Content = append(c.Content, r.resolve(child, depth+1))
+	}
+	switch {
+	case c.Kind == yaml.MappingNode:
+		c.Content = r.merged(&c)
+	case r.manifest && c.Style == 0 && c.Tag == "!!str" && oldBoolean.MatchString(c.Value):
+		c.Tag = "!!bool"
+	}
+	return &c
+}
+
+// merged returns the fields of a mapping with those that its << names. As in kubectl, a field replaces
+// those in front of it, and an earlier mapping of a list overrides a later one. Fields that are given twice
+// stay, so that they can be reported.
+func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
+	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
+	set := func(key, value *yaml.Node, merged bool) {
+		i, given := index[key.Value]
+		if given && (merged || fromMerge[key.Value]) {
+			content[i], content[i+1] = key, value
+		} else {
+			index[key.Value], content = len(content), append(content, key, value)
+		}
+		fromMerge[key.Value] = merged
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
+			r.fail(key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value, isTrue(key), key.Value)
+		}
+		if key.Tag != "!!merge" {
+			set(key, value, false)
+			continue
+		}
+		all := []*yaml.Node{value}
+		if value.Kind == yaml.SequenceNode {
+			all = value.Content
+		}
+		for _, from := range slices.Backward(all) {
+			if from.Kind != yaml.MappingNode {
+				r.fail(key.Line, "<< must name a mapping or a list of mappings, but has %s", describe(from, nil))
+			}
+			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {
+				set(from.Content[j], from.Content[j+1], true)
+			}
+		}
+	}
+	return content
+}

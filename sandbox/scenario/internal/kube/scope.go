@@ -1,0 +1,36 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// clusterScoped are kinds of Kubernetes that have no namespace.
+var clusterScoped = strings.Fields(`Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io
+	PriorityClass.scheduling.k8s.io StorageClass.storage.k8s.io CSIDriver.storage.k8s.io IngressClass.networking.k8s.io RuntimeClass.node.k8s.io
+	CustomResourceDefinition.apiextensions.k8s.io APIService.apiregistration.k8s.io CertificateSigningRequest.certificates.k8s.io
+	MutatingWebhookConfiguration.admissionregistration.k8s.io ValidatingWebhookConfiguration.admissionregistration.k8s.io
+	ValidatingAdmissionPolicy.admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io`)
+
+// ClusterScoped reports whether a kind of Kubernetes itself has no namespace, as far as is known without the API.
+func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }
+
+// Outside returns why a run must not create an object, as a sentence with its fix, or "". A run creates
+// objects in its namespace, and cluster-scoped objects whose names begin with its namespace, which no
+// other run has.
+func Outside(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
+	name := strings.TrimSpace(o.GetKind() + " " + o.GetName())
+	switch own := o.GetNamespace(); {
+	case own != "" && own != namespace:
+		return fmt.Sprintf("%s belongs to namespace %s, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace",
+			name, own)
+	case isClusterScoped && !strings.HasPrefix(o.GetName(), namespace+"-"):
+		return fmt.Sprintf("%s is cluster-scoped, so other runs would share it: begin its name with ${{ run.namespace }}-, and the run deletes it at its end",
+			name)
+	}
+	return ""
+}

@@ -1,0 +1,131 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
+)
+
+// objects checks the objects, and the parts of objects, in the steps of an instance.
+func (i *Instance) objects() (problems Problems) {
+	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
+		of := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
+		switch {
+		case step.Apply != nil:
+			problems = append(problems, of("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
+		case step.Assert != nil:
+			problems = append(problems, of("assert", "resource").check(step.Assert.Resource.Unstructured())...)
+		case step.Patch != nil && step.Patch.Refused == "":
+			problems = append(problems, of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
+		}
+		for _, action := range []string{"patch", "delete", "scale", "rollback"} {
+			p, namespace := of(action, "namespace"), ""
+			p.doc.Source(p.at).Decode(&namespace, strictyaml.Options{})
+			if namespace != "" && namespace != i.Run.Namespace && !expr.Has(namespace) {
+				problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", namespace))
+			}
+		}
+	})
+	return problems
+}
+
+// part is an object, or a part of one, in a file.
+type part struct {
+	file string
+	doc  *strictyaml.Document
+	at   string // its field; empty: it is the document
+}
+
+func (p part) problem(at, format string, args ...any) Problem {
+	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
+}
+
+// applied checks an object that a step applies, or the items of a List, which the API may be expected to
+// refuse. An object outside the namespace of the run is a problem: other runs would find it.
+func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
+	var root *field.Path
+	if p.at != "" {
+		root = field.NewPath(p.at)
+	}
+	v1alpha1.EachObject(o.Unstructured().Object, root, func(o map[string]any, at *field.Path) {
+		if at != nil {
+			p.at = at.String()
+		}
+		u := &unstructured.Unstructured{Object: o}
+		outside := kube.Outside(u, kube.ClusterScoped(u.GroupVersionKind().GroupKind()), namespace)
+		if outside != "" && !expr.Has(u.GetNamespace()+u.GetName()) {
+			name := "name"
+			if u.GetNamespace() != "" {
+				name = "namespace"
+			}
+			problems = append(problems, p.problem(strictyaml.Member(strictyaml.Member(p.at, "metadata"), name), "%s", outside))
+		}
+		if refused == "" {
+			problems = append(problems, p.check(u)...)
+		}
+	})
+	return problems
+}
+
+// check reports values that the API server would refuse: those of another type, and labels.
+func (p part) check(o *unstructured.Unstructured) Problems {
+	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
+}
+
+// types reports values that are of another type than their field, for the kinds of Kubernetes itself. The API
+// server knows its custom resources.
+func (p part) types(kind schema.GroupVersionKind) (problems Problems) {
+	object, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return nil
+	}
+	_, problems = p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
+	for n := range problems {
+		problems[n].Field = strings.TrimPrefix(p.at+"."+problems[n].Field, ".")
+	}
+	return problems
+}
+
+// labels reports values of labels and of selectors that are not label values, in a value in the field
+// name of the field parent.
+func (p part) labels(value any, at, parent, name string) (problems Problems) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			problems = append(problems, p.labels(value[key], strictyaml.Member(at, key), name, key)...)
+			text, isText := value[key].(string)
+			isLabel := name == "matchLabels" || name == "nodeSelector" || name == "labels" && parent == "metadata"
+			if isLabel && isText && !expr.Has(text) && len(validation.IsValidLabelValue(text)) > 0 {
+				problems = append(problems, p.problem(strictyaml.Member(at, key), "%q is not a label value, so the API server refuses it: %s", text, v1alpha1.LabelValue))
+			}
+		}
+	case []any:
+		for n, item := range value {
+			problems = append(problems, p.labels(item, fmt.Sprintf("%s[%d]", at, n), parent, name)...)
+		}
+	}
+	return problems
+}
+
+// rewritten reports numbers among the variables and in the matrix that print differently from their text:
+// an expression would put another text in their place.
+func (s *Scenario) rewritten() (problems Problems) {
+	for _, p := range s.doc.Rewritten() {
+		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") || strings.Contains(p.Field, ".apply.vars.") {
+			problems = append(problems, p)
+		}
+	}
+	return problems
+}
