@@ -157,7 +157,7 @@ var situations = []situation{
 	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
-	}, want: why.PodAffinity, names: []string{"app=nobody"}},
+	}, want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
 	}, want: why.ClaimMissing, names: []string{"claim missing"}},

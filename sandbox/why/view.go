@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
@@ -163,14 +162,6 @@ func (v *view) ago(t time.Time) string { return duration.HumanDuration(max(v.now
 
 // clock is a time of day with its date, in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// selectorText formats a label selector.
-func selectorText(s *metav1.LabelSelector) string {
-	if s == nil {
-		return "no Pods"
-	}
-	return metav1.FormatLabelSelector(s)
-}
 
 // count is a number with its noun.
 func count(n int, noun string) string {

@@ -78,17 +78,12 @@ func Explain(s *Snapshot, now time.Time) Answer {
 // young is the age up to which a target is reported as Young.
 const young = 10 * time.Second
 
-// created returns when the target was created.
+// created returns when the target was created; zero for a Node.
 func (s *Snapshot) created() time.Time {
-	switch {
-	case s.Target.workload():
-		return s.workload().meta.CreationTimestamp.Time
-	case s.Target.Kind == KindNode && s.Node != nil:
-		return s.Node.CreationTimestamp.Time
-	case s.Pod != nil:
+	if s.Target.Kind == KindPod {
 		return s.Pod.CreationTimestamp.Time
 	}
-	return time.Time{}
+	return s.workload().meta.CreationTimestamp.Time
 }
 
 // redacted returns the answer without the credentials of URLs in its texts.

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,10 +53,10 @@ func (l *linter) kindOf(o *object) (made func() any, custom bool) {
 		}
 		return n.made, false
 	case err != nil || !strings.Contains(gv.Group, ".") && !builtin:
-		report("apiVersion", "there is no API group "+gv.Group+": the group of a custom resource has a dot", cmp.Or(meant(gv.Group, groups()), "correct the apiVersion"))
+		report("apiVersion", "there is no API group "+gv.Group+": the group of a custom resource has a dot", "correct the apiVersion")
 		return n.made, false
 	case builtin && !scheme.Scheme.Recognizes(gv.WithKind(o.kind)):
-		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, kindsIn(gv)))
+		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))
 		if fix == "" {
 			l.find(NotChecked, o, "kind", "%s of %s is not a kind that is known here", o.kind, o.apiVersion).Fix = ""
 			break
@@ -73,19 +72,4 @@ func (l *linter) kindOf(o *object) (made func() any, custom bool) {
 // meant returns the fix of a misspelt name; empty if no name is similar.
 func meant(name string, names []string) string {
 	return strings.TrimPrefix(plain.Meant(name, names), "; ")
-}
-
-// kindsIn returns the built-in kinds of an API version.
-func kindsIn(gv schema.GroupVersion) []string {
-	return sortedKeys(scheme.Scheme.KnownTypes(gv))
-}
-
-// groups returns the built-in API groups.
-func groups() (all []string) {
-	for _, gv := range scheme.Scheme.PrioritizedVersionsAllGroups() {
-		if gv.Group != "" && !slices.Contains(all, gv.Group) {
-			all = append(all, gv.Group)
-		}
-	}
-	return all
 }

@@ -60,7 +60,7 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		full := strings.TrimPrefix(o.root+"."+path, ".")
 		known := slices.ContainsFunc(l.reported, func(p strictyaml.Problem) bool { return p.Field == full })
 		if text && !known {
-			l.find("shape", o, path, "%s is the %s %v for YAML, and the API takes only strings there", path, describe(value), value).Fix = "put the value in quotes"
+			l.find("shape", o, path, "YAML reads %s as %v, which is not a string, and the API takes only strings there", path, value).Fix = "put the value in quotes"
 		}
 		if text {
 			return unread
@@ -78,11 +78,4 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		return value
 	}
 	return l.literal(o, path, value)
-}
-
-func describe(value any) string {
-	if _, is := value.(bool); is {
-		return "boolean"
-	}
-	return "number"
 }

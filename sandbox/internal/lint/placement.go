@@ -120,25 +120,8 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	case unknown(key) || why.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
 		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:6], ", "))
-		l.meant(key)
 	default:
 		l.findMilder("node-label-unknown", &w.object, at, "%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key)
-		l.meant(key)
-	}
-}
-
-// meant makes the label of bases that a misspelt one with the same prefix may mean the fix of the last
-// finding.
-func (l *linter) meant(key string) {
-	prefix, name := path.Split(key)
-	var names []string
-	for _, label := range baseLabels {
-		if p, n := path.Split(label); p == prefix {
-			names = append(names, n)
-		}
-	}
-	if fix := meant(name, names); fix != "" {
-		l.findings[len(l.findings)-1].Fix = strings.Replace(fix, "mean ", "mean "+prefix, 1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,7 +68,8 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	case report.Failed():
 		return errFailed
 	case len(scenarios) == 0 && report.Workloads == 0:
-		return usageError{fmt.Errorf("nothing to check: %s", nothingIn(paths, report.Objects))}
+		return usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a Pod template in %s, whose objects are: %s",
+			strings.Join(paths, ", "), cmp.Or(strings.Join(report.Objects, ", "), "none"))}
 	}
 	return nil
 }
@@ -92,19 +94,6 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
-}
-
-// nothingIn describes inputs without a scenario and without a workload.
-func nothingIn(paths, objects []string) string {
-	const shown = 5
-	where := strings.Join(paths, ", ")
-	switch {
-	case len(objects) == 0:
-		return "there is no Kubernetes object in " + where
-	case len(objects) > shown:
-		objects = append(objects[:shown:shown], fmt.Sprintf("and %d more", len(objects)-shown))
-	}
-	return fmt.Sprintf("there is no scenario and no Pod template in %s, only %s", where, strings.Join(objects, ", "))
 }
 
 const liveFlag = "live"

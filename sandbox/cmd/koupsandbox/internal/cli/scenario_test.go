@@ -204,11 +204,11 @@ func TestLintNothing(t *testing.T) {
 		text, err string
 		code      int
 	}{
-		"empty":                    {"", "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
-		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
-		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only ConfigMap/c" + see("scenario lint"), 2},
-		"a Service":                {service, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Service/s" + see("scenario lint"), 2},
-		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Rollout/r" + see("scenario lint"), 2},
+		"empty":                    {"", "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
+		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
+		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: ConfigMap/c" + see("scenario lint"), 2},
+		"a Service":                {service, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Service/s" + see("scenario lint"), 2},
+		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Rollout/r" + see("scenario lint"), 2},
 		"no module":                {nginx, none, 0},
 		"no module, and a Rollout": {nginx + "---\n" + rollout, opaque + none, 0},
 	} {
