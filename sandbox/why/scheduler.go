@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // retriedWithin is how soon the scheduler tries a Pod again after a change that concerns it: its
@@ -29,7 +29,14 @@ var schedulerRules = []rule{
 	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
 		return &finding{cause: "no base can have a volume of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
 	})},
-	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, topologySpread)},
+	{TopologySpread, schedulerSays(`topology spread constraints \(missing required label\)`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
+			advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
+	})},
+	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (over %s); the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
+			advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor"}
+	})},
 	{PodAffinity, schedulerGives(`didn't match pod affinity rules`, "no base that fits otherwise has a Pod that the required Pod affinity selects",
 		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity a preferred one")},
 	{AntiAffinity, schedulerGives(`anti-affinity rules`, "every base that fits otherwise already has a Pod that an anti-affinity keeps apart from this one",
@@ -92,27 +99,20 @@ func withoutClaims(v *view) string {
 
 // ownerOf returns the name of the Pod's controller if it is of a kind.
 func ownerOf(p *corev1.Pod, kind string) (string, bool) {
-	for _, o := range p.OwnerReferences {
-		if o.Controller != nil && *o.Controller && o.Kind == kind {
-			return o.Name, true
-		}
+	o := metav1.GetControllerOf(p)
+	if o == nil || o.Kind != kind {
+		return "", false
 	}
-	return "", false
+	return o.Name, true
 }
 
-func topologySpread(v *view, _ []string) *finding {
-	var all []string
-	for _, c := range v.Pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			all = append(all, fmt.Sprintf("maxSkew %d over %s", c.MaxSkew, c.TopologyKey))
-			if !slices.ContainsFunc(v.Bases, func(n corev1.Node) bool { return n.Labels[c.TopologyKey] != "" }) {
-				return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base has that label; the scheduler reports: %s", c.TopologyKey, v.refusal()),
-					advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
-			}
-		}
+// spreadOver returns the topology keys of the Pod's spread constraints.
+func spreadOver(p *corev1.Pod) string {
+	var keys []string
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		keys = append(keys, c.TopologyKey)
 	}
-	return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (%s); the scheduler reports: %s", strings.Join(all, ", "), v.refusal()),
-		advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor"}
+	return some(keys)
 }
 
 func unknownScheduler(v *view) *finding {

@@ -70,23 +70,6 @@ func (v *view) name() string {
 	return "Pod " + v.Target.Name
 }
 
-// lookedAt lists what a Snapshot has.
-func (v *view) lookedAt() string {
-	var all []string
-	add := func(there bool, what string) {
-		if there {
-			all = append(all, what)
-		}
-	}
-	add(v.Pod != nil, "conditions and containers of the Pod")
-	add(v.Node != nil, "its Node")
-	add(len(v.Bases) > 0, count(len(v.Bases), "base"))
-	add(len(v.controllers) > 0, "the Leases of controllers")
-	add(len(v.Events) > 0, count(len(v.Events), "Event"))
-	add(len(v.Logs) > 0, "the log")
-	return strings.Join(all, ", ")
-}
-
 // baseName is how a base is called: by its host name, if that is not its Node's.
 func baseName(n *corev1.Node) string { return cmp.Or(hostOf(n), n.Name) }
 

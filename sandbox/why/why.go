@@ -1,7 +1,6 @@
 package why
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -105,7 +104,7 @@ func (v *view) first(rules []rule) Answer {
 			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}
 		}
 	}
-	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and nothing that was looked at explains it: " + cmp.Or(v.lookedAt(), "there was nothing to look at"),
+	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and no rule explains it",
 		Advice: "read the evidence, and the log of the module controller"}
 }
 

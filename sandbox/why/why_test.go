@@ -122,9 +122,9 @@ var situations = []situation{
 	{name: "an anti-affinity of another Pod", snapshot: ofPod(pod(refusedBy("2 node(s) didn't satisfy existing pods anti-affinity rules"))), want: why.AntiAffinity, names: []string{"keeps apart"}},
 	{name: "a Pod affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod affinity rules"))), want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a topology spread constraint", snapshot: ofPod(pod(spread(corev1.LabelHostname), refusedBy("1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints")),
-		bases(base(1, "base", "1.0.0"), base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.TopologySpread, names: []string{"maxSkew 1 over kubernetes.io/hostname", "2 node(s) didn't match"}},
+		bases(base(1, "base", "1.0.0"), base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.TopologySpread, names: []string{"over kubernetes.io/hostname", "2 node(s) didn't match"}},
 	{name: "a topology spread constraint over a label that no base has", snapshot: ofPod(pod(spread("example.com/rack"), refusedBy("3 node(s) didn't match pod topology spread constraints (missing required label)"))),
-		want: why.TopologySpread, names: []string{"over example.com/rack, and no base has that label"}},
+		want: why.TopologySpread, names: []string{"over example.com/rack, and no base that fits otherwise has that label"}},
 	{name: "a claim that does not exist", snapshot: ofPod(pod(claim("missing"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", `0/3 nodes are available: persistentvolumeclaim "missing" not found. not found`))),
 		want: why.ClaimMissing, names: []string{"claim missing"}},
 	{name: "a claim that is not bound", snapshot: ofPod(pod(claim("data-stock-0"), ownedBy("StatefulSet", "stock"), condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable",
@@ -253,7 +253,7 @@ var situations = []situation{
 	{name: "a readiness gate", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", ""), func(p *corev1.Pod) {
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/traffic"}}
 	})), want: why.ReadinessGateMissing, names: []string{"example.com/traffic"}},
-	{name: "nothing known", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", ""))), want: why.Unknown, names: []string{"conditions and containers of the Pod", "2 bases"}},
+	{name: "nothing known", snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", ""))), want: why.Unknown, names: []string{"no rule explains it"}},
 
 	// Workloads.
 	{name: "a Deployment that is Ready", snapshot: deployment(), want: why.WorkloadReady, names: []string{"3 Pods", "biz1"}},

@@ -253,21 +253,16 @@ func notCreated(quota bool) func(*view) *finding {
 	}
 }
 
-// partition returns the ordinal below which a StatefulSet keeps Pods of an earlier template.
-func partition(s *appsv1.StatefulSet) int {
-	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		return int(ptr.Deref(r.Partition, 0))
-	}
-	return 0
-}
-
 // outdatedPodNotReady is for an ordered StatefulSet whose Pod of an earlier template is not Ready:
 // Kubernetes waits until it is, and does not replace it (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *view) *finding {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
-		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal(p) < partition(s) {
+		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
+	}
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && ordinal(p) < int(ptr.Deref(r.Partition, 0)) {
+		return nil // it keeps the earlier template
 	}
 	revision := p.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if revision == "" || s.Status.UpdateRevision == "" || revision == s.Status.UpdateRevision {

@@ -75,7 +75,6 @@ func (l *linter) read(input Input) {
 		if kind, apiVersion := content["kind"], content["apiVersion"]; input.Found && (kind == nil || apiVersion == nil) && len(more) == 0 {
 			continue
 		}
-		l.reported = more
 		l.one(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
@@ -111,9 +110,9 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	if o.kind != "" {
 		l.objects = append(l.objects, o.title())
 	}
-	made, custom := l.kindOf(&o)
-	if made != nil {
-		l.typed(o, made(), content)
+	typed, custom := l.kindOf(&o)
+	if typed != nil {
+		l.typed(o, typed, content)
 		return
 	}
 	before := len(l.workloads)

@@ -65,7 +65,7 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 		return err
 	}
 	switch {
-	case report.Failed():
+	case slices.ContainsFunc(report.Findings, func(f lint.Finding) bool { return f.Level == lint.Error }):
 		return errFailed
 	case len(scenarios) == 0 && report.Workloads == 0:
 		return usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a Pod template in %s, whose objects are: %s",
@@ -81,14 +81,7 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 			say(s.Out, "%s\n", f)
 			continue
 		}
-		text := f.Message
-		if f.Object != "" {
-			text = f.Object + ": " + text
-		}
-		if f.Fix != "" {
-			text += "; " + f.Fix
-		}
-		say(s.Err, "not checked: %s\n", text)
+		say(s.Err, "not checked: %s\n", strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
 		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
