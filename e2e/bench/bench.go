@@ -26,7 +26,6 @@ var scenarios = []scenario{
 	{"large", "1,000 bases, up and down", large},
 	{"deploy", "a Deployment with a Pod on each of 1,000 bases is created and deleted", deploy},
 	{"zones", "the same, spread by the documents' anti-affinity on zones", zones},
-	{"kwok", "1,000 Nodes and Pods, held against those of kwok " + kwokVersion + ", which is built for it", againstKwok},
 	{"idle", "1,000 bases with a module each, at rest", idle},
 	{"rollout", "a rolling update of a Pod on each of 1,000 bases", rollout},
 	{"takeover", "one of two controllers is killed: 20 bases, and 1,000", takeover},

@@ -6,7 +6,6 @@
 //	pods.go        a Deployment on all bases: create, roll, delete; and at rest
 //	scale.go       100, 1,000 and 10,000 bases: what one more costs
 //	crowd.go       a rolling update over 10,000 bases; 20,000 come up
-//	kwok.go        Nodes and Pods against those of kwok
 //	takeover.go    one of two controllers is killed
 //	comparison.go  a rolling update as the existing controller was measured, and a crash in it
 //	replay.go      what Pods say, held against what their bases serve, at every change
