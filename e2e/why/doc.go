@@ -17,7 +17,6 @@
 //	InjectedContainer             an admission policy would change the Pods of other situations
 //	WebContextTaken               the modules of the sandbox are not web modules
 //	VolumeUnavailable             a volume would be bound to claims of other situations
-//	UpdateHeldBack                it follows from fields alone
 //	SchedulerRefuses              for messages of the scheduler that are not known
 //	PodsNotMade                   no reason of Kubernetes is known for it: it is the last resort
 //	Unknown                       the same

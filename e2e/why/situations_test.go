@@ -157,7 +157,7 @@ var situations = []situation{
 	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
-	}, want: why.PodAffinity, names: []string{"app=nobody"}},
+	}, want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
 	}, want: why.ClaimMissing, names: []string{"claim missing"}},
@@ -168,7 +168,9 @@ var situations = []situation{
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, set, metav1.CreateOptions{})
 		check.Must(s.t, err)
 	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, names: []string{"data-x-0"}},
-	{name: "a resource that no base has", pod: requests(corev1.ResourceEphemeralStorage, "1Gi"), want: why.NoSuchResource, names: []string{"1Gi of ephemeral-storage"}},
+	{name: "a resource that no base has", pod: func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Limits: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
+	}, want: why.NoSuchResource, names: []string{"1 of example.com/gpu"}},
 	{name: "a scheduling gate", without: true, pod: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}} }, want: why.SchedulingGated, names: []string{"example.com/wait"}},
 	{name: "a scheduler that nobody runs", pod: func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }, want: why.UnknownScheduler, names: []string{"scheduler mine"}},
 

@@ -160,11 +160,6 @@ func (g *gatherer) template(ctx context.Context) {
 			g.Template = &rs.Spec.Template
 		}
 	}
-	if name, is := ownerOf(g.Pod, "DaemonSet"); is {
-		if ds, err := get(ctx, apps.DaemonSets(namespace).Get, name); err == nil {
-			g.Template = &ds.Spec.Template
-		}
-	}
 	if name, is := ownerOf(g.Pod, "StatefulSet"); is {
 		if ss, err := get(ctx, apps.StatefulSets(namespace).Get, name); err == nil {
 			g.StatefulSet = ss

@@ -113,7 +113,6 @@ const (
 	DaemonSetNotTolerated Reason = "DaemonSetNotTolerated"
 	DaemonSetWithoutBases Reason = "DaemonSetWithoutBases"
 	OutdatedPodNotReady   Reason = "OutdatedPodNotReady" // an ordered StatefulSet waits for a Pod of an earlier template
-	UpdateHeldBack        Reason = "UpdateHeldBack"      // by the strategy OnDelete, or by a partition
 	RolloutStuck          Reason = "RolloutStuck"
 	PodNotReady           Reason = "PodNotReady"
 	PodsNotMade           Reason = "PodsNotMade"

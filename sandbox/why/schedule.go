@@ -99,9 +99,6 @@ func noBases(v *view) *finding {
 		advice: "start a base, and look whether it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
 }
 
-// bases writes how many bases were compared.
-func (p *placement) bases() string { return count(len(p.verdicts), "base") }
-
 // values are those that bases have under a label; of bases that nothing else is wrong with, if there
 // are any.
 func (p *placement) values(key string) (all []string) {
@@ -173,7 +170,7 @@ func noneMatches(selector bool) func(*view, *placement) *finding {
 		if r.selector != selector {
 			return nil
 		}
-		cause := fmt.Sprintf("none of %s fits: %s", p.bases(), r.text)
+		cause := fmt.Sprintf("none of %s fits: %s", count(len(p.verdicts), "base"), r.text)
 		if r.key != "" {
 			cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key)), "none")
 		}
@@ -265,11 +262,7 @@ func wrongEnvironment(v *view, p *placement) *finding {
 
 func taintNotTolerated(_ *view, p *placement) *finding {
 	t, _ := p.taint("")
-	var on []string
-	for _, d := range p.decisive {
-		on = append(on, baseName(d.base))
-	}
-	return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), some(on)),
+	return &finding{cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
 		advice: fmt.Sprintf("tolerate it, or take it away: kubectl taint node %s %s-", p.decisive[0].base.Name, t.ToString())}
 }
 

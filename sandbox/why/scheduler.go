@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // retriedWithin is how soon the scheduler tries a Pod again after a change that concerns it: its
@@ -29,21 +29,20 @@ var schedulerRules = []rule{
 	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
 		return &finding{cause: "no base can have a volume of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
 	})},
-	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, topologySpread)},
-	{PodAffinity, schedulerSays(`didn't match pod affinity rules`, func(v *view, _ []string) *finding {
-		return &finding{cause: "no base that fits otherwise has a Pod that the required Pod affinity selects" + v.terms(affinityTerms(v.Pod)),
-			advice: "correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity a preferred one"}
+	{TopologySpread, schedulerSays(`topology spread constraints \(missing required label\)`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
+			advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
 	})},
-	{AntiAffinity, schedulerSays(`anti-affinity rules`, func(v *view, _ []string) *finding {
-		return &finding{cause: "every base that fits otherwise already has a Pod that an anti-affinity keeps apart from this one" + v.terms(antiAffinityTerms(v.Pod)),
-			advice: "add a base, or make the anti-affinity a preferred one; an update with maxSurge needs one base more than there are replicas"}
+	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, func(v *view, _ []string) *finding {
+		return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (over %s); the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
+			advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor"}
 	})},
-	{HostPortTaken, schedulerSays(`free ports`, func(*view, []string) *finding {
-		return &finding{cause: "every base that fits otherwise already has a Pod with the same hostPort", advice: "remove the hostPort, which has no effect for a module, or add a base"}
-	})},
-	{NoFreeResources, schedulerSays(`Too many pods`, func(v *view, _ []string) *finding {
-		return &finding{cause: "every base that fits otherwise already has its maximum number of Pods; the scheduler reports: " + v.refusal(), advice: "add a base, or remove modules"}
-	})},
+	{PodAffinity, schedulerGives(`didn't match pod affinity rules`, "no base that fits otherwise has a Pod that the required Pod affinity selects",
+		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity a preferred one")},
+	{AntiAffinity, schedulerGives(`anti-affinity rules`, "every base that fits otherwise already has a Pod that an anti-affinity keeps apart from this one",
+		"add a base, or make the anti-affinity a preferred one; an update with maxSurge needs one base more than there are replicas")},
+	{HostPortTaken, schedulerGives(`free ports`, "every base that fits otherwise already has a Pod with the same hostPort", "remove the hostPort, which has no effect for a module, or add a base")},
+	{NoFreeResources, schedulerGives(`Too many pods`, "every base that fits otherwise already has its maximum number of Pods", "add a base, or remove modules")},
 	{UnknownScheduler, unbound(unknownScheduler)},
 	{NotScheduledYet, unbound(notScheduledYet)},
 	{SchedulerRefuses, unbound(schedulerRefuses)},
@@ -72,6 +71,11 @@ func schedulerSays(pattern string, find func(v *view, match []string) *finding) 
 	})
 }
 
+// schedulerGives restricts a rule with a fixed finding to a message of the scheduler.
+func schedulerGives(pattern, cause, advice string) func(*view) *finding {
+	return schedulerSays(pattern, func(*view, []string) *finding { return &finding{cause: cause, advice: advice} })
+}
+
 // claims returns the names of the Pod's claims.
 func claims(p *corev1.Pod) (names []string) {
 	for _, v := range p.Spec.Volumes {
@@ -95,66 +99,20 @@ func withoutClaims(v *view) string {
 
 // ownerOf returns the name of the Pod's controller if it is of a kind.
 func ownerOf(p *corev1.Pod, kind string) (string, bool) {
-	for _, o := range p.OwnerReferences {
-		if o.Controller != nil && *o.Controller && o.Kind == kind {
-			return o.Name, true
-		}
+	o := metav1.GetControllerOf(p)
+	if o == nil || o.Kind != kind {
+		return "", false
 	}
-	return "", false
+	return o.Name, true
 }
 
-func topologySpread(v *view, _ []string) *finding {
-	var all []string
-	for _, c := range v.Pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			all = append(all, fmt.Sprintf("maxSkew %d over %s", c.MaxSkew, c.TopologyKey))
-			if !slices.ContainsFunc(v.Bases, func(n corev1.Node) bool { return n.Labels[c.TopologyKey] != "" }) {
-				return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base has that label; the scheduler reports: %s", c.TopologyKey, v.refusal()),
-					advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
-			}
-		}
+// spreadOver returns the topology keys of the Pod's spread constraints.
+func spreadOver(p *corev1.Pod) string {
+	var keys []string
+	for _, c := range p.Spec.TopologySpreadConstraints {
+		keys = append(keys, c.TopologyKey)
 	}
-	advice := "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base"
-	if cordonedBases := v.placed().inState(stateCordoned); len(cordonedBases) > 0 {
-		advice += "; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor: " + some(cordonedBases)
-	}
-	return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (%s); the scheduler reports: %s", strings.Join(all, ", "), v.refusal()), advice: advice}
-}
-
-// inState returns the names of the bases that are in a state.
-func (p *placement) inState(s state) (names []string) {
-	for _, d := range p.verdicts {
-		if d.link == linkState && d.state == s {
-			names = append(names, baseName(d.base))
-		}
-	}
-	return names
-}
-
-func affinityTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
-	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
-		return a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	return nil
-}
-
-func antiAffinityTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
-	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	return nil
-}
-
-// terms formats the terms of a Pod affinity.
-func (v *view) terms(terms []corev1.PodAffinityTerm) string {
-	var all []string
-	for _, t := range terms {
-		all = append(all, fmt.Sprintf("%s over %s", selectorText(t.LabelSelector), t.TopologyKey))
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(all, "; ") + ")"
+	return some(keys)
 }
 
 func unknownScheduler(v *view) *finding {

@@ -12,7 +12,7 @@ type Snapshot struct {
 	Target Target
 	// Pod that is asked about; nil for other targets.
 	Pod *corev1.Pod
-	// Template is the Pod template of the ReplicaSet or DaemonSet that owns the Pod; nil if it is not known.
+	// Template is the Pod template of the ReplicaSet that owns the Pod; nil if it is not known.
 	Template *corev1.PodTemplateSpec
 	// Node that is asked about, or that the Pod is bound to; nil if there is none.
 	Node *corev1.Node

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
@@ -69,23 +68,6 @@ func (v *view) name() string {
 	case KindPod:
 	}
 	return "Pod " + v.Target.Name
-}
-
-// lookedAt lists what a Snapshot has.
-func (v *view) lookedAt() string {
-	var all []string
-	add := func(there bool, what string) {
-		if there {
-			all = append(all, what)
-		}
-	}
-	add(v.Pod != nil, "conditions and containers of the Pod")
-	add(v.Node != nil, "its Node")
-	add(len(v.Bases) > 0, count(len(v.Bases), "base"))
-	add(len(v.controllers) > 0, "the Leases of controllers")
-	add(len(v.Events) > 0, count(len(v.Events), "Event"))
-	add(len(v.Logs) > 0, "the log")
-	return strings.Join(all, ", ")
 }
 
 // baseName is how a base is called: by its host name, if that is not its Node's.
@@ -163,14 +145,6 @@ func (v *view) ago(t time.Time) string { return duration.HumanDuration(max(v.now
 
 // clock is a time of day with its date, in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// selectorText formats a label selector.
-func selectorText(s *metav1.LabelSelector) string {
-	if s == nil {
-		return "no Pods"
-	}
-	return metav1.FormatLabelSelector(s)
-}
 
 // count is a number with its noun.
 func count(n int, noun string) string {

@@ -1,7 +1,6 @@
 package why
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -78,17 +77,12 @@ func Explain(s *Snapshot, now time.Time) Answer {
 // young is the age up to which a target is reported as Young.
 const young = 10 * time.Second
 
-// created returns when the target was created.
+// created returns when the target was created; zero for a Node.
 func (s *Snapshot) created() time.Time {
-	switch {
-	case s.Target.workload():
-		return s.workload().meta.CreationTimestamp.Time
-	case s.Target.Kind == KindNode && s.Node != nil:
-		return s.Node.CreationTimestamp.Time
-	case s.Pod != nil:
+	if s.Target.Kind == KindPod {
 		return s.Pod.CreationTimestamp.Time
 	}
-	return time.Time{}
+	return s.workload().meta.CreationTimestamp.Time
 }
 
 // redacted returns the answer without the credentials of URLs in its texts.
@@ -110,7 +104,7 @@ func (v *view) first(rules []rule) Answer {
 			return Answer{Ready: f.ready, Reason: r.reason, Because: f.because, Cause: f.cause, Advice: f.advice}
 		}
 	}
-	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and nothing that was looked at explains it: " + cmp.Or(v.lookedAt(), "there was nothing to look at"),
+	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and no rule explains it",
 		Advice: "read the evidence, and the log of the module controller"}
 }
 

@@ -31,7 +31,6 @@ var workloadRules = []rule{
 	{OutdatedPodNotReady, outdatedPodNotReady},
 	{RolloutStuck, waitsForPod(true)},
 	{PodNotReady, waitsForPod(false)},
-	{UpdateHeldBack, updateHeldBack},
 	{PodsNotMade, podsNotMade},
 }
 
@@ -254,21 +253,16 @@ func notCreated(quota bool) func(*view) *finding {
 	}
 }
 
-// partition returns the ordinal below which a StatefulSet keeps Pods of an earlier template.
-func partition(s *appsv1.StatefulSet) int {
-	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		return int(ptr.Deref(r.Partition, 0))
-	}
-	return 0
-}
-
 // outdatedPodNotReady is for an ordered StatefulSet whose Pod of an earlier template is not Ready:
 // Kubernetes waits until it is, and does not replace it (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *view) *finding {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil || s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
-		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || ordinal(p) < partition(s) {
+		s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return nil
+	}
+	if r := s.Spec.UpdateStrategy.RollingUpdate; r != nil && ordinal(p) < int(ptr.Deref(r.Partition, 0)) {
+		return nil // it keeps the earlier template
 	}
 	revision := p.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if revision == "" || s.Status.UpdateRevision == "" || revision == s.Status.UpdateRevision {
@@ -277,23 +271,6 @@ func outdatedPodNotReady(v *view) *finding {
 	a := v.asPod(p).first(podRules)
 	return &finding{because: a.Reason, cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
 		advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template", p.Name, p.Namespace)}
-}
-
-// updateHeldBack is for a workload that keeps Pods of an earlier template by its update strategy.
-func updateHeldBack(v *view) *finding {
-	w := v.workload()
-	older := w.total - w.updated
-	switch {
-	case older <= 0:
-	case v.StatefulSet != nil && v.StatefulSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
-		v.DaemonSet != nil && v.DaemonSet.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
-		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: by the strategy OnDelete, Kubernetes replaces a Pod only after its deletion", v.name(), count(int(older), "Pod")),
-			advice: "delete these Pods one after the other"}
-	case v.StatefulSet != nil && partition(v.StatefulSet) > 0:
-		return &finding{cause: fmt.Sprintf("%s has %s of an earlier template: the partition %d of its update strategy keeps them", v.name(), count(int(older), "Pod"), partition(v.StatefulSet)),
-			advice: "set spec.updateStrategy.rollingUpdate.partition to 0 to update all Pods"}
-	}
-	return nil
 }
 
 // waitsForPod names the Pod that decides, during an update or without one.

@@ -159,11 +159,6 @@ func refusedBy(reason string) func(*corev1.Pod) {
 		". no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod.")
 }
 
-// selectsPods is a term of a Pod affinity.
-func selectsPods(app string) corev1.PodAffinityTerm {
-	return corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
-}
-
 func spread(key string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule}}

@@ -2,43 +2,37 @@ package lint
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// native is a built-in kind that Lint reads.
-type native struct {
-	// apiVersion is the only one that current API servers serve the kind in.
-	apiVersion string
-	made       func() any
+// kinds are the built-in kinds that Lint reads, each with the only apiVersion that current API servers
+// serve it in.
+var kinds = map[string]string{
+	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1", "ReplicaSet": "apps/v1",
+	"Job": "batch/v1", "CronJob": "batch/v1",
 }
 
-// kinds are the built-in kinds that Lint reads.
-var kinds = map[string]native{
-	"Service":     {"v1", func() any { return &corev1.Service{} }},
-	"Pod":         {"v1", func() any { return &corev1.Pod{} }},
-	"Deployment":  {"apps/v1", func() any { return &appsv1.Deployment{} }},
-	"DaemonSet":   {"apps/v1", func() any { return &appsv1.DaemonSet{} }},
-	"StatefulSet": {"apps/v1", func() any { return &appsv1.StatefulSet{} }},
-	"ReplicaSet":  {"apps/v1", func() any { return &appsv1.ReplicaSet{} }},
-	"Job":         {"batch/v1", func() any { return &batchv1.Job{} }},
-	"CronJob":     {"batch/v1", func() any { return &batchv1.CronJob{} }},
+// made returns an empty object of a kind in kinds; nil for other kinds.
+func made(kind string) any {
+	object, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kinds[kind], kind))
+	if err != nil {
+		return nil
+	}
+	return object
 }
 
-// kindOf returns how to read an object of a kind in kinds, and whether the kind may be a custom
-// resource, whose controller may create Pods. It reports kinds and apiVersions that no API server has.
-func (l *linter) kindOf(o *object) (made func() any, custom bool) {
+// kindOf returns an empty object to read the object into, nil for kinds that are not in kinds, and
+// whether the kind may be a custom resource, whose controller may create Pods. It reports kinds and
+// apiVersions that no API server has.
+func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	gv, err := schema.ParseGroupVersion(o.apiVersion)
 	builtin := err == nil && scheme.Scheme.IsGroupRegistered(gv.Group)
-	n, read := kinds[o.kind]
+	current, read := kinds[o.kind]
 	report := func(field, message, fix string) { l.find("kind-unknown", o, field, "%s", message).Fix = fix }
 	switch {
 	case o.kind == "" && (o.apiVersion == "" || !builtin):
@@ -46,24 +40,23 @@ func (l *linter) kindOf(o *object) (made func() any, custom bool) {
 	case o.kind == "":
 		report("apiVersion", "the object has no kind", "add its kind")
 	case o.apiVersion == "":
-		report("kind", "the object has no apiVersion", "add apiVersion: "+cmp.Or(n.apiVersion, "GROUP/VERSION"))
-		return n.made, false
+		report("kind", "the object has no apiVersion", "add apiVersion: "+cmp.Or(current, "GROUP/VERSION"))
+		return made(o.kind), false
 	case read && builtin:
-		if o.apiVersion != n.apiVersion {
-			report("apiVersion", "no current API server serves "+o.kind+" in "+o.apiVersion, "write apiVersion: "+n.apiVersion)
+		if o.apiVersion != current {
+			report("apiVersion", "no current API server serves "+o.kind+" in "+o.apiVersion, "write apiVersion: "+current)
 		}
-		return n.made, false
+		return made(o.kind), false
 	case err != nil || !strings.Contains(gv.Group, ".") && !builtin:
-		report("apiVersion", "there is no API group "+gv.Group+": the group of a custom resource has a dot", cmp.Or(meant(gv.Group, groups()), "correct the apiVersion"))
-		return n.made, false
+		report("apiVersion", "there is no API group "+gv.Group+": the group of a custom resource has a dot", "correct the apiVersion")
+		return made(o.kind), false
 	case builtin && !scheme.Scheme.Recognizes(gv.WithKind(o.kind)):
-		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, kindsIn(gv)))
+		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))
 		if fix == "" {
-			l.find(NotChecked, o, "kind", "%s of %s is not a kind that is known here", o.kind, o.apiVersion).Fix = ""
-			break
+			return nil, true // a kind of a newer Kubernetes
 		}
 		report("kind", o.apiVersion+" has no kind "+o.kind, fix)
-		return kinds[strings.TrimSuffix(strings.TrimPrefix(fix, "did you mean "), "?")].made, false
+		return made(strings.TrimSuffix(strings.TrimPrefix(fix, "did you mean "), "?")), false
 	default:
 		return nil, !builtin
 	}
@@ -73,19 +66,4 @@ func (l *linter) kindOf(o *object) (made func() any, custom bool) {
 // meant returns the fix of a misspelt name; empty if no name is similar.
 func meant(name string, names []string) string {
 	return strings.TrimPrefix(plain.Meant(name, names), "; ")
-}
-
-// kindsIn returns the built-in kinds of an API version.
-func kindsIn(gv schema.GroupVersion) []string {
-	return sortedKeys(scheme.Scheme.KnownTypes(gv))
-}
-
-// groups returns the built-in API groups.
-func groups() (all []string) {
-	for _, gv := range scheme.Scheme.PrioritizedVersionsAllGroups() {
-		if gv.Group != "" && !slices.Contains(all, gv.Group) {
-			all = append(all, gv.Group)
-		}
-	}
-	return all
 }

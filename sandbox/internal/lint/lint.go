@@ -8,7 +8,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/redact"
-	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 // Level is the severity of a finding.
@@ -56,11 +55,6 @@ type Report struct {
 	// Workloads counts the Pods and Pod templates that were read, Modules the ones that are, or look
 	// like, module Pods.
 	Workloads, Modules int
-}
-
-// Failed reports whether a finding is an error.
-func (r Report) Failed() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == Error })
 }
 
 // Finding is a problem of an object, or a statement about what was not checked.
@@ -139,8 +133,7 @@ type linter struct {
 	workloads []*workload
 	modules   []*workload // the workloads of modules
 	services  []*service
-	opaque    []*object           // custom resources without a Pod template; their controllers may create Pods
-	reported  strictyaml.Problems // of the document that is being read
+	opaque    []*object // custom resources without a Pod template; their controllers may create Pods
 	findings  []Finding
 }
 
@@ -150,11 +143,6 @@ func (l *linter) find(rule string, o *object, field, message string, args ...any
 	l.findings = append(l.findings, Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
 		Message: fmt.Sprintf(message, args...), Fix: r.Fix})
 	return &l.findings[len(l.findings)-1]
-}
-
-// findMilder records a finding as a warning, whatever the level of the rule is.
-func (l *linter) findMilder(rule string, o *object, field, message string, args ...any) {
-	l.find(rule, o, field, message, args...).Level = Warning
 }
 
 // environments reports that the environments which modules tolerate by name were not compared with

@@ -119,8 +119,7 @@ func TestNodeLabels(t *testing.T) {
 		t.Errorf("the Node of a base has labels that lint does not know: %q", missing)
 	}
 	// The sample is of a base that reports no host name, no cluster name and no port.
-	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname, "kubernetes.io/role", "type",
-		corev1.LabelOSStable, corev1.LabelArchStable}
+	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname, "kubernetes.io/role", "type"}
 	for _, key := range why.NodeLabels {
 		if _, has := objects[0].GetLabels()[key]; !has && !slices.Contains(optional, key) {
 			t.Errorf("lint knows the label %s, which the Node of a base does not have", key)

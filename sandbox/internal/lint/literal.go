@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
 // unread replaces a value that a finding has reported. It looks like an expression of a scenario, so
@@ -24,7 +23,8 @@ var (
 	freeText = []string{"annotations", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 	// stringMaps are fields whose values are strings by any key.
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
-	// scalars are fields in which people write placeholders that YAML reads as an object: {version}.
+	// scalars are fields in which people write placeholders that YAML reads as an object: {version}. The
+	// first three are strings.
 	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port", "targetPort", "containerPort"}
 )
 
@@ -53,16 +53,12 @@ func (l *linter) literal(o *object, at string, value any) any {
 func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
-	text := slices.Contains(stringMaps, parent) || key == "value" && strings.HasPrefix(parent, "env[")
+	text := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) || key == "value" && strings.HasPrefix(parent, "env[")
 	inner, isObject := value.(map[string]any)
 	switch value.(type) {
 	case int64, float64, bool:
-		full := strings.TrimPrefix(o.root+"."+path, ".")
-		known := slices.ContainsFunc(l.reported, func(p strictyaml.Problem) bool { return p.Field == full })
-		if text && !known {
-			l.find("shape", o, path, "%s is the %s %v for YAML, and the API takes only strings there", path, describe(value), value).Fix = "put the value in quotes"
-		}
 		if text {
+			l.find("shape", o, path, "YAML reads %s as %v, which is not a string, and the API takes only strings there", path, value).Fix = "put the value in quotes"
 			return unread
 		}
 	}
@@ -78,11 +74,4 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		return value
 	}
 	return l.literal(o, path, value)
-}
-
-func describe(value any) string {
-	if _, is := value.(bool); is {
-		return "boolean"
-	}
-	return "number"
 }

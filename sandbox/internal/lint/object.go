@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -76,7 +75,6 @@ func (l *linter) read(input Input) {
 		if kind, apiVersion := content["kind"], content["apiVersion"]; input.Found && (kind == nil || apiVersion == nil) && len(more) == 0 {
 			continue
 		}
-		l.reported = more
 		l.one(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
@@ -112,9 +110,9 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	if o.kind != "" {
 		l.objects = append(l.objects, o.title())
 	}
-	made, custom := l.kindOf(&o)
-	if made != nil {
-		l.typed(o, made(), content)
+	typed, custom := l.kindOf(&o)
+	if typed != nil {
+		l.typed(o, typed, content)
 		return
 	}
 	before := len(l.workloads)
@@ -166,23 +164,7 @@ func (l *linter) shape(o *object, err error) {
 		l.find("shape", o, "", "a field of the %s cannot be read: %s", o.kind, strings.TrimPrefix(err.Error(), "json: "))
 		return
 	}
-	l.find("shape", o, wrong.Field, "%s of a %s must be %s, but is %s", wrong.Field, o.kind, jsonType(wrong.Type), wrong.Value)
-}
-
-// jsonType returns the JSON type that a Go type is read from.
-func jsonType(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.Map, reflect.Struct:
-		return "an object"
-	default:
-		return "a whole number"
-	}
+	l.find("shape", o, wrong.Field, "%s of a %s must have the type %s, but is %s", wrong.Field, o.kind, wrong.Type.Kind(), wrong.Value)
 }
 
 // templates finds the Pod templates in a value at any depth: objects whose spec has containers. Custom

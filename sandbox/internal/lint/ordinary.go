@@ -1,39 +1,19 @@
 package lint
 
 import (
-	"sync"
-
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/controller/labels"
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// sampleNode returns the Node of a base, from the samples of the controller.
-var sampleNode = sync.OnceValue(func() *corev1.Node {
-	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
-	if err != nil {
-		panic(err) // the file is embedded
-	}
-	objects, err := deploy.Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	node := &corev1.Node{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, node); err != nil {
-		panic(err)
-	}
-	return node
-})
-
 // ordinary checks a workload that has no modules.
 func (l *linter) ordinary(w *workload) {
-	if _, is := w.typed.(*appsv1.DaemonSet); !is || unknown(w.template.Spec.String()) {
-		return
-	}
-	if workloads.NewPlacement(w.template.Spec, "").Fits(sampleNode()) {
+	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}}}
+	base.Spec.Taints = []corev1.Taint{{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}, {Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
+	if _, is := w.typed.(*appsv1.DaemonSet); is && !unknown(w.template.Spec.String()) && workloads.NewPlacement(w.template.Spec, "").Fits(base) {
 		l.find("daemonset-on-bases", &w.object, w.in("spec"), "it tolerates the taints of bases, so it creates a Pod on every base, where nothing runs its containers: these Pods keep the status NotAModule")
 	}
 }

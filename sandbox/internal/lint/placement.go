@@ -121,7 +121,7 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	case strings.Contains(key, "koupleless.io/"):
 		l.find("node-label-unknown", &w.object, at, "no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key, strings.Join(baseLabels[:6], ", "))
 	default:
-		l.findMilder("node-label-unknown", &w.object, at, "%s is no label that the module controller gives to bases: unless somebody else does, the Pods stay Pending", key)
+		l.find("node-label-unknown", &w.object, at, "%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key).Level = Warning
 	}
 }
 
@@ -145,7 +145,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	case !slices.Contains(baseLabels, key) && !l.o.Live.bear(key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
-		l.findMilder("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key)
+		l.find("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key).Level = Warning
 	}
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {

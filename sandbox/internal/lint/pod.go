@@ -131,16 +131,12 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if unknown(c.Image) {
 		return
 	}
-	if c.Image == "" {
-		l.find("image-no-jar", &w.object, at, "the container %s has no image: the image of a module is the URL of its jar", c.Name)
-		return
-	}
 	if err := workloads.CheckImage(c); err != nil {
-		l.find("image-no-jar", &w.object, at+".image", "%s", uncoded(err))
+		l.find("image-no-jar", &w.object, at+".image", "%s", errors.Unwrap(err))
 		return
 	}
 	if !strings.Contains(c.Image, ".jar") {
-		l.findMilder("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 does not treat such a container as a module, the controller of this project does", c.Name)
+		l.find("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 does not treat such a container as a module, the controller of this project does", c.Name).Level = Warning
 	}
 	u, err := url.Parse(c.Image)
 	if err != nil {
@@ -174,11 +170,11 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	switch err := workloads.CheckVersion(&w.template.ObjectMeta, c); {
 	case errors.Is(err, workloads.ErrUnresolved):
 	case err != nil && first < 0:
-		l.find("version-missing", &w.object, at, "%s", uncoded(err))
+		l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err))
 	case v == "" && c.Env[first].ValueFrom == nil && !strings.Contains(c.Env[first].Value, "$("):
 		l.find("version-missing", &w.object, at, "%s of container %q is empty", labels.VersionEnv, c.Name)
 	case err != nil:
-		l.find("version-invalid", &w.object, at, "%s", uncoded(err)).Fix = "" // the error has it
+		l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)).Fix = "" // the error has it
 	case strings.Contains(v, "$("):
 		l.find("version-invalid", &w.object, at, "%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it", labels.VersionEnv, c.Name, v).Fix = "set the variable first"
 	default:
@@ -194,12 +190,4 @@ func (w *workload) version(c corev1.Container) string {
 		return ""
 	}
 	return v
-}
-
-// uncoded returns the text of an error of the controller without its error code.
-func uncoded(err error) string {
-	if inner := errors.Unwrap(err); inner != nil {
-		return inner.Error()
-	}
-	return err.Error()
 }

@@ -41,7 +41,7 @@ func (l *linter) released() {
 				first[r] = jar{c.Image, w}
 			} else if other.image != c.Image {
 				hint := ""
-				if withoutQuery(c.Image) == withoutQuery(other.image) {
+				if path, _, _ := strings.Cut(c.Image, "?"); strings.HasPrefix(other.image, path+"?") {
 					hint = "; only the query of the URLs differs: keep it the same while the jar is the same"
 				}
 				l.find("version-again", &w.object, at+".image",
@@ -70,12 +70,4 @@ func (l *linter) service(s *service) {
 
 func sameNamespace(a, b *metav1.ObjectMeta) bool {
 	return cmp.Or(a.Namespace, metav1.NamespaceDefault) == cmp.Or(b.Namespace, metav1.NamespaceDefault)
-}
-
-// withoutQuery returns a URL without its query and fragment.
-func withoutQuery(u string) string {
-	if i := strings.IndexAny(u, "?#"); i >= 0 {
-		return u[:i]
-	}
-	return u
 }

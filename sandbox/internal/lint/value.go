@@ -3,8 +3,7 @@ package lint
 import (
 	"fmt"
 	"net/url"
-	"slices"
-	"strings"
+	"regexp"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,21 +57,12 @@ func (l *linter) labelValues(w *workload) {
 	}
 }
 
-// secrets are names of query parameters that hold credentials, in lower case.
-var secrets = []string{"signature", "sig", "token", "password", "passwd", "secret", "credential", "accesskey", "api_key", "apikey"}
+// secret matches a query parameter whose name is that of a credential.
+var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|credential|key)[^=&]*=`)
 
 // credentials reports a password or a signature in the URL of a jar.
 func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
-	found := ""
-	if _, set := u.User.Password(); set {
-		found = "a password"
-	}
-	for _, name := range sortedKeys(u.Query()) {
-		if found == "" && slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(strings.ToLower(name), s) }) {
-			found = "the parameter " + name
-		}
-	}
-	if found != "" {
-		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has credentials, %s: everybody who may read Pods can read them", c.Name, found)
+	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
+		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has a password or a signature, which everybody who may read Pods can read", c.Name)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -64,10 +65,11 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 		return err
 	}
 	switch {
-	case report.Failed():
+	case slices.ContainsFunc(report.Findings, func(f lint.Finding) bool { return f.Level == lint.Error }):
 		return errFailed
 	case len(scenarios) == 0 && report.Workloads == 0:
-		return usageError{fmt.Errorf("nothing to check: %s", nothingIn(paths, report.Objects))}
+		return usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a Pod template in %s, whose objects are: %s",
+			strings.Join(paths, ", "), cmp.Or(strings.Join(report.Objects, ", "), "none"))}
 	}
 	return nil
 }
@@ -79,32 +81,12 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 			say(s.Out, "%s\n", f)
 			continue
 		}
-		text := f.Message
-		if f.Object != "" {
-			text = f.Object + ": " + text
-		}
-		if f.Fix != "" {
-			text += "; " + f.Fix
-		}
-		say(s.Err, "not checked: %s\n", text)
+		say(s.Err, "not checked: %s\n", strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
 		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
-}
-
-// nothingIn describes inputs without a scenario and without a workload.
-func nothingIn(paths, objects []string) string {
-	const shown = 5
-	where := strings.Join(paths, ", ")
-	switch {
-	case len(objects) == 0:
-		return "there is no Kubernetes object in " + where
-	case len(objects) > shown:
-		objects = append(objects[:shown:shown], fmt.Sprintf("and %d more", len(objects)-shown))
-	}
-	return fmt.Sprintf("there is no scenario and no Pod template in %s, only %s", where, strings.Join(objects, ", "))
 }
 
 const liveFlag = "live"

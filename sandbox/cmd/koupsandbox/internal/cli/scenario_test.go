@@ -196,7 +196,7 @@ func TestLintNothing(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
 	const rollout = "apiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: r}\nspec: {workloadRef: {name: r}}\n"
-	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: n}\nspec: {containers: [{name: n, image: nginx}]}\n"
+	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx}]}\n"
 	const noKind = "not checked: the document at line 1 is not a Kubernetes object: it has no kind\n"
 	const opaque = "not checked: Rollout/r: Rollout of argoproj.io/v1alpha1 has no Pod template that can be read here\n"
 	none := "no module workload found: none of 1 has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
@@ -204,11 +204,11 @@ func TestLintNothing(t *testing.T) {
 		text, err string
 		code      int
 	}{
-		"empty":                    {"", "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
-		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is no Kubernetes object in HOME/f.yaml" + see("scenario lint"), 2},
-		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only ConfigMap/c" + see("scenario lint"), 2},
-		"a Service":                {service, "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Service/s" + see("scenario lint"), 2},
-		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is no scenario and no Pod template in HOME/f.yaml, only Rollout/r" + see("scenario lint"), 2},
+		"empty":                    {"", "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
+		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
+		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: ConfigMap/c" + see("scenario lint"), 2},
+		"a Service":                {service, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Service/s" + see("scenario lint"), 2},
+		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Rollout/r" + see("scenario lint"), 2},
 		"no module":                {nginx, none, 0},
 		"no module, and a Rollout": {nginx + "---\n" + rollout, opaque + none, 0},
 	} {

@@ -147,23 +147,15 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	return cmp.Or(namespace, "default"), nil
 }
 
-// fullStop ends a sentence that does not end with a question mark.
-func fullStop(sentence string) string {
-	if strings.HasSuffix(sentence, "?") {
-		return sentence
-	}
-	return sentence + "."
-}
-
 // tellWhy prints the cause in one line, what to do in the next, and then what was looked at.
 func (s *commands) tellWhy(a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	say(s.Out, "%s %s\n", mark, fullStop(plain.Text(a.Cause)))
+	say(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
 	if a.Advice != "" {
-		say(s.Out, "→ %s\n", fullStop(plain.Text(a.Advice)))
+		say(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {
