@@ -15,9 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// nodePrefix begins the name of a base's Node.
-const nodePrefix = "vnode."
-
 // expectations says what the built-in checks of a scenario must find.
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
@@ -99,7 +96,7 @@ func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 // is then on a base that the checks do not see, and that other runs may use. baseOf returns the base of a Node.
 func astray(events []timeline.Event, baseOf func(node string) string) error {
 	for _, x := range events {
-		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, nodePrefix) && baseOf(x.Pod.Node) == "" {
+		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}

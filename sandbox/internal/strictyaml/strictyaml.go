@@ -31,7 +31,7 @@ func (d *Document) Source(field string) *Source {
 	if d.nodes[field] == nil {
 		return &Source{}
 	}
-	return &Source{name: d.source.name, line: d.lines[field], root: d.nodes[field], from: d.source.from}
+	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
 // Expressions are the strings of the file that Options.Expression took, in the order of the file.
@@ -103,7 +103,7 @@ func Decode(name string, data []byte, into any) (*Document, Problems) {
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
 	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
 	if s.root != nil {
-		w.value(s.root, reflect.ValueOf(into).Elem(), "")
+		w.value(s.root, reflect.ValueOf(into).Elem(), s.path)
 	}
 	return w.doc, w.problems
 }
