@@ -15,9 +15,6 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/timeline"
 )
 
-// nodePrefix begins the name of a base's Node.
-const nodePrefix = "vnode."
-
 // expectations says what the built-in checks of a scenario must find.
 func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	expect := map[string]v1alpha1.Expectation{
@@ -75,9 +72,9 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 // foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
 // left on a base, and returns none if the API does not answer.
 func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
-	left := 0
-	e.world.Look(func(v observe.View) { left = len(v.State().Left()) })
-	if left == 0 {
+	var state *timeline.State
+	e.world.Look(func(v observe.View) { state = v.State().Copy() })
+	if len(state.Left()) == 0 {
 		return nil
 	}
 	pods, err := e.r.kube.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -85,30 +82,21 @@ func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
 		return nil
 	}
-	e.world.Look(func(v observe.View) {
-		for i := range pods.Items {
-			p := &pods.Items[i]
-			if base := v.State().BaseOf(p.Spec.NodeName); base != "" && p.Namespace != e.in.name {
-				state := timeline.PodStateOf(p)
-				state.Name = p.Namespace + "/" + p.Name
-				all = append(all, timeline.PodStatus{PodState: *state, Base: base})
-			}
+	for i := range pods.Items {
+		p := timeline.PodStateOf(&pods.Items[i])
+		p.Name = pods.Items[i].Namespace + "/" + p.Name
+		if base := state.BaseOf(p.Node); base != "" && pods.Items[i].Namespace != e.in.name {
+			all = append(all, timeline.PodStatus{PodState: *p, Base: base})
 		}
-	})
+	}
 	return all
 }
 
 // astray returns an error if a Pod of the run was on the Node of a base that is not the run's: its module
-// is then on a base that the checks do not see, and other runs may use.
-func astray(events []timeline.Event) error {
-	own := map[string]bool{}
+// is then on a base that the checks do not see, and that other runs may use. baseOf returns the base of a Node.
+func astray(events []timeline.Event, baseOf func(node string) string) error {
 	for _, x := range events {
-		if x.Kind == timeline.Node {
-			own[x.Name] = true
-		}
-	}
-	for _, x := range events {
-		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, nodePrefix) && !own[x.Pod.Node] {
+		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf("the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}

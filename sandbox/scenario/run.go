@@ -106,7 +106,9 @@ func (e *execution) perform(ctx context.Context) *Run {
 		e.must(e.catchUpLast(last))
 		e.must(e.faults())
 		e.must(e.releases(last))
-		e.must(astray(e.world.Events()))
+		events := e.world.Events()
+		e.world.Look(func(v observe.View) { err = astray(events, v.State().BaseOf) })
+		e.must(err)
 	}
 	e.verdicts(last, end)
 	e.evidence(last)

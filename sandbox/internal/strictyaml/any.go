@@ -63,7 +63,7 @@ func isTrue(n *yaml.Node) bool {
 
 // rewritten notes a number or a boolean that prints differently from its text.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
-	if _, computed := w.from[n]; value != n.Value && !computed {
+	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Source: w.name, Line: n.Line, Field: path,
 			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a text (%q), or write %s", n.Value, value, n.Value, value)})
 	}

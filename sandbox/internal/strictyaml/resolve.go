@@ -21,11 +21,9 @@ var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|of
 type resolver struct {
 	// manifest reads the booleans of YAML 1.1, as kubectl does.
 	manifest bool
-
-	nodes int
-	// line and err are the first problem.
-	line int
-	err  error
+	nodes    int
+	line     int   // of err
+	err      error // the first problem
 }
 
 func (r *resolver) fail(line int, format string, args ...any) {

@@ -15,6 +15,7 @@ import (
 // Source is a YAML file that has been parsed.
 type Source struct {
 	name string
+	path string                // the field that it is the value of; empty: it is the document
 	line int                   // of its ---, if there is one
 	root *yaml.Node            // nil: there is nothing to decode
 	from map[*yaml.Node]string // the texts that Expand replaced, by their values
@@ -76,14 +77,6 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 
 // Empty tells whether there is nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
-
-// Line is the line of the source's first field; 0 when it is empty.
-func (s *Source) Line() int {
-	if s.root == nil {
-		return 0
-	}
-	return s.root.Line
-}
 
 // Expand returns a copy in which strings are replaced: value gets each and tells what to put in its
 // place, or false to leave it.

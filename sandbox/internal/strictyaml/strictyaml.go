@@ -31,7 +31,7 @@ func (d *Document) Source(field string) *Source {
 	if d.nodes[field] == nil {
 		return &Source{}
 	}
-	return &Source{name: d.source.name, line: d.lines[field], root: d.nodes[field], from: d.source.from}
+	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
 // Expressions are the strings of the file that Options.Expression took, in the order of the file.
@@ -101,16 +101,15 @@ func Decode(name string, data []byte, into any) (*Document, Problems) {
 
 // Decode reads the file into the struct that into points to, as Decode does.
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
-	w := &walker{name: s.name, from: s.from, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
+	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s}, options: o}
 	if s.root != nil {
-		w.value(s.root, reflect.ValueOf(into).Elem(), "")
+		w.value(s.root, reflect.ValueOf(into).Elem(), s.path)
 	}
 	return w.doc, w.problems
 }
 
 type walker struct {
 	name     string
-	from     map[*yaml.Node]string // see Source
 	doc      *Document
 	options  Options
 	problems Problems
@@ -169,7 +168,7 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 // is made by join.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string, each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.from))
+		w.problem(n.Line, path, "must be %s, but is %s", what, describe(n, w.doc.source.from))
 		return
 	}
 	first := map[string]int{}
@@ -239,7 +238,7 @@ func (w *walker) dictionary(n *yaml.Node, v reflect.Value, path string) {
 
 func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
-		w.problem(n.Line, path, "must be a list, but is %s", describe(n, w.from))
+		w.problem(n.Line, path, "must be a list, but is %s", describe(n, w.doc.source.from))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -264,7 +263,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 		if v.Type().Name() == "Duration" {
 			hint = " as a time with its unit, such as 90s or 2m"
 		}
-		w.problem(n.Line, path, "%s cannot be read%s", describe(n, w.from), hint)
+		w.problem(n.Line, path, "%s cannot be read%s", describe(n, w.doc.source.from), hint)
 	}
 }
 
@@ -297,11 +296,11 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 		hint := ""
 		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
 			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
-			if _, computed := w.from[n]; computed {
+			if _, computed := w.doc.source.from[n]; computed {
 				hint = ": put that value in quotes, or write ${{ string(…) }}"
 			}
 		}
-		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n, w.from), hint)
+		w.problem(n.Line, path, "must be %s, but is %s%s", what, describe(n, w.doc.source.from), hint)
 		return
 	}
 	if v.Kind() == reflect.Bool {

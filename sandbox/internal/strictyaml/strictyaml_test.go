@@ -156,7 +156,8 @@ func TestParseAll(t *testing.T) {
 	sources, problems := strictyaml.ParseAll("f", []byte("# one\na: 1\n---\n# nothing\n---\nb: 2\n---\n[\n"))
 	var lines []int
 	for _, s := range sources {
-		lines = append(lines, s.Line())
+		doc, _ := s.Decode(&map[string]int{}, strictyaml.Options{})
+		lines = append(lines, doc.Line(""))
 	}
 	if diff := cmp.Diff([]int{2, 6}, lines); diff != "" {
 		t.Errorf("documents (-want +got):\n%s", diff)
@@ -262,7 +263,7 @@ func TestManifest(t *testing.T) {
 	doc, _ := sources[1].Decode(&second, strictyaml.Options{})
 	var part thing
 	_, problems = doc.Source("object").Decode(&part, strictyaml.Options{Partial: true})
-	if want := `f:4: name: must be a string, but is the boolean off: put it in quotes ("off")`; problems.Error() != want || !part.On {
+	if want := `f:4: object.name: must be a string, but is the boolean off: put it in quotes ("off")`; problems.Error() != want || !part.On {
 		t.Errorf("got %v, on %t\nwant %s", problems, part.On, want)
 	}
 	_, problems = strictyaml.ParseAll("f", []byte("any:\n  on: 1\n  \"no\": 2"))

@@ -86,15 +86,12 @@ func (p part) check(o *unstructured.Unstructured) Problems {
 
 // types reports values that are of another type than their field, for the kinds of Kubernetes itself. The API
 // server knows its custom resources.
-func (p part) types(kind schema.GroupVersionKind) (problems Problems) {
+func (p part) types(kind schema.GroupVersionKind) Problems {
 	object, err := scheme.Scheme.New(kind)
 	if err != nil {
 		return nil
 	}
-	_, problems = p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
-	for n := range problems {
-		problems[n].Field = strings.TrimPrefix(p.at+"."+problems[n].Field, ".")
-	}
+	_, problems := p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
 	return problems
 }
 

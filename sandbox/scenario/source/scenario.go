@@ -102,12 +102,7 @@ func (s *Scenario) prepare(o Options) Problems {
 		for _, set := range instance.Spec.Bases {
 			s.Cells[i].Bases += ptr.Deref(set.Count, 0)
 		}
-		for _, p := range wrong {
-			if !s.known(p.Field) {
-				problems = append(problems, p)
-			}
-		}
-		for _, p := range instance.objects() {
+		for _, p := range append(wrong, instance.objects()...) {
 			if !s.known(p.Field) {
 				problems = append(problems, p)
 			}

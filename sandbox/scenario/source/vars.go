@@ -107,9 +107,6 @@ func fit(override, value any) (any, error) {
 
 // parseValue reads the text of an override of a variable that is no string.
 func parseValue(text string) (value any, err error) {
-	if text == "" {
-		return nil, nil
-	}
 	source, problems := strictyaml.Parse("", []byte(text))
 	doc, more := source.Decode(&value, strictyaml.Options{})
 	if len(problems)+len(more) > 0 {

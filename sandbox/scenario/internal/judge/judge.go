@@ -50,8 +50,7 @@ type Options struct {
 	// Speed divides the times above that are the system's, those that are set, too, and the recoveries
 	// that have no setting; 0 = 1. What a watch or a write takes is not divided.
 	Speed int
-	// Foreign are Pods of other namespaces on the bases of the run; their names are NAMESPACE/NAME. Default: none
-	// are known.
+	// Foreign are Pods of other namespaces, with names NAMESPACE/NAME, on the bases of the run. Default: none.
 	Foreign []timeline.PodStatus
 	// MaxPodWrites is how often a Pod may be written. Default: any number.
 	MaxPodWrites *int

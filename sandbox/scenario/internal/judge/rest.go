@@ -33,9 +33,14 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		}
 	}
 	for _, m := range there.Left() {
+		message := fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run there wants it", m.Name, m.Version, m.Base, m.State)
+		for _, p := range o.Foreign {
+			if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
+				message += fmt.Sprintf("; Pod %s, which is not part of the run, wants it", p.Name)
+			}
+		}
 		r.Violations = append(r.Violations, Violation{
-			Time: m.Since, Length: end.Sub(m.Since), Base: m.Base,
-			Message: fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run there wants it", m.Name, m.Version, m.Base, m.State) + wantedBy(m, o.Foreign),
+			Time: m.Since, Length: end.Sub(m.Since), Base: m.Base, Message: message,
 		})
 	}
 	r.Violations = sorted(r.Violations)
@@ -45,16 +50,6 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		r.Summary = many(r.Compared, "base") + ", " + many(n, "module") + " left"
 	}
 	return r
-}
-
-// wantedBy names the Pods of other namespaces that want a module which the run leaves on a base.
-func wantedBy(m timeline.Left, foreign []timeline.PodStatus) (text string) {
-	for _, p := range foreign {
-		if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
-			text += fmt.Sprintf("; Pod %s, which is not part of the run, wants it", p.Name)
-		}
-	}
-	return text
 }
 
 // podWrites says how often Pods have been written, from creation to removal.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -163,5 +164,17 @@ func TestOwn(t *testing.T) {
 	}
 	if err := c.own(t.Context(), o, "other"); err == nil {
 		t.Error("an object was given to a namespace that does not exist")
+	}
+}
+
+// Errors of the API server have no names of Go types.
+func TestInWords(t *testing.T) {
+	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
+	const want = `spec.containers[name="cart"].env[name="BIZ_VERSION"].value must be a string, but is 1.1: put the value in quotes where it is defined`
+	if got := inWords(errors.New(typed)).Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if other := errors.New("denied"); !errors.Is(inWords(other), other) {
+		t.Error("another error was changed")
 	}
 }
