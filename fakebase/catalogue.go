@@ -277,20 +277,12 @@ func javaOf(err error, rawURL string) *exception {
 	case jar.TimedOut:
 		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", withAnswer("zip END header not found", e))
+		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found"+e.Answer)
 	case jar.NotBiz:
-		return thrown(fault.CodeInstallRequirementNotMet, badManifest, withAnswer(e.Detail, e))
+		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail+e.Answer)
 	default:
 		return thrown(fault.CodePullBizError, "java.io.IOException", e.Detail)
 	}
-}
-
-// withAnswer adds to a message which HTTP response had the content, which may be a page of a proxy.
-func withAnswer(message string, e *jar.Error) string {
-	if e.Answer == "" {
-		return message
-	}
-	return message + ": " + e.Answer
 }
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)

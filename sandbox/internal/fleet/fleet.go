@@ -87,7 +87,8 @@ type Fleet struct {
 	hostNames map[string]bool              // of members, and of those that are being added
 	numbers   numbers                      // the same
 	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
-	known     map[string]string            // the group of each identity that a process has had
+	known     map[string]bool              // identities of all processes that there have been
+	removed   []string                     // those of the fleet's own bases that have been removed
 	changes   uint64                       // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
@@ -114,7 +115,7 @@ func New(o Options) *Fleet {
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]string{},
+		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
 		change: make(chan struct{}),
 	}
 }
@@ -325,6 +326,9 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	defer f.mu.Unlock()
 	f.release(gone)
 	for _, m := range gone {
+		if m.Group == "" {
+			f.removed = append(f.removed, m.identities...)
+		}
 		if f.byIP[m.IP] == m { // an engine may have given the address to another
 			delete(f.byIP, m.IP)
 		}
