@@ -108,9 +108,6 @@ func New(o Options) *Fleet {
 	if o.Leaving == nil {
 		o.Leaving = func() {}
 	}
-	if o.Ended == nil {
-		o.Ended = func(context.Context, []string) error { return nil }
-	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
@@ -317,7 +314,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	for _, m := range gone {
 		<-m.done
 	}
-	if !s.Unannounced && len(gone) > 0 {
+	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
 		if err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone)); err != nil {
 			err = fmt.Errorf("the bases have ended, but their Nodes may be left: %w", err)
 		}

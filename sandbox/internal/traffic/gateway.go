@@ -310,12 +310,6 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-func (g *Gateway) hasService(key types.NamespacedName) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.backends[key] != nil
-}
-
 // Choice is what Pick chooses from, of which it knows no more than addresses, ports and Pods, and a channel
 // that is closed when that may have changed. It does not wait; see Settle.
 func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {

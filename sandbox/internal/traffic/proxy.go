@@ -135,7 +135,10 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if err := g.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if !g.hasService(route.key()) {
+	g.mu.Lock()
+	known := g.backends[route.key()] != nil
+	g.mu.Unlock()
+	if !known {
 		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects to bases and Services only", route.key())}
 	}
 	c, _, err := g.Dial(ctx, route)
