@@ -22,10 +22,10 @@ type Fetch string
 
 // The ways to treat a URL that no Module of the catalogue names.
 const (
-	// FetchNever opens nothing: every URL is simulated. It is what the empty value means.
+	// FetchNever, and the empty value, open no URL: every module is simulated.
 	FetchNever Fetch = "never"
 	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated.
-	// The installation fails only if what is found is no biz jar.
+	// The installation fails only if the URL leads to a file that is no biz jar.
 	FetchAvailable Fetch = "available"
 	// FetchAlways opens every URL, https too, and fails as a real base does
 	// when there is no jar.
@@ -78,7 +78,7 @@ type Module struct {
 type Catalogue struct {
 	// Modules are the known ones; more specific entries go first.
 	Modules []Module `json:"modules,omitempty"`
-	// Fetch says which jars are really opened; empty = FetchNever.
+	// Fetch selects the jars that are opened; empty = FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
 	// PullTime, InstallTime and UninstallTime are for modules without their own.
 	PullTime      Delay `json:"pullTime,omitzero"`

@@ -53,8 +53,8 @@ const (
 type Error struct {
 	Kind   Kind
 	Detail string
-	// Answer is a colon and what describes the HTTP response with the content, which may be the page of a
-	// proxy; empty for a file.
+	// Answer is a suffix for messages, ": " and a description of the HTTP response that had the content,
+	// for example a page of a proxy; empty for a file.
 	Answer string
 	err    error
 }

@@ -285,7 +285,7 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	return m, nil
 }
 
-// Selection says which bases Remove ends. Set exactly one of Names, Youngest and Group.
+// Selection names the bases that Remove ends. Set exactly one of Names, Youngest and Group.
 type Selection struct {
 	// Names are identities, host names or addresses. When one is unknown, Remove ends no base.
 	Names []string

@@ -310,7 +310,7 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-// Choice is what Pick chooses from, of which it knows no more than addresses, ports and Pods, and a channel
+// Choice returns the targets among which Pick chooses, with address, port and Pod only, and a channel
 // that is closed when that may have changed. It does not wait; see Settle.
 func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	g.mu.Lock()
