@@ -22,10 +22,10 @@ type Fetch string
 
 // The ways to treat a URL that no Module of the catalogue names.
 const (
-	// FetchNever opens nothing: every URL is simulated. It is what the empty value means.
+	// FetchNever, and the empty value, open no URL: every module is simulated.
 	FetchNever Fetch = "never"
 	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated.
-	// The installation fails only if what is found is no biz jar.
+	// The installation fails only if the URL leads to a file that is no biz jar.
 	FetchAvailable Fetch = "available"
 	// FetchAlways opens every URL, https too, and fails as a real base does
 	// when there is no jar.
@@ -78,7 +78,7 @@ type Module struct {
 type Catalogue struct {
 	// Modules are the known ones; more specific entries go first.
 	Modules []Module `json:"modules,omitempty"`
-	// Fetch says which jars are really opened; empty = FetchNever.
+	// Fetch selects the jars that are opened; empty = FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
 	// PullTime, InstallTime and UninstallTime are for modules without their own.
 	PullTime      Delay `json:"pullTime,omitzero"`
@@ -277,20 +277,12 @@ func javaOf(err error, rawURL string) *exception {
 	case jar.TimedOut:
 		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", withAnswer("zip END header not found", e))
+		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException", "zip END header not found"+e.Answer)
 	case jar.NotBiz:
-		return thrown(fault.CodeInstallRequirementNotMet, badManifest, withAnswer(e.Detail, e))
+		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail+e.Answer)
 	default:
 		return thrown(fault.CodePullBizError, "java.io.IOException", e.Detail)
 	}
-}
-
-// withAnswer adds to a message which HTTP response had the content, which may be a page of a proxy.
-func withAnswer(message string, e *jar.Error) string {
-	if e.Answer == "" {
-		return message
-	}
-	return message + ": " + e.Answer
 }
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)

@@ -135,7 +135,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Nobody is asked for a jar unless the catalogue says so.
+// A base requests no jar unless the catalogue sets Fetch.
 func TestNothingIsFetchedByDefault(t *testing.T) {
 	var asked atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

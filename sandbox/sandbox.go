@@ -267,7 +267,7 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 }
 
 // reach returns a client of the sandbox's daemon and the daemon's status, or nil when no daemon answers.
-// When ctx ends first, which says nothing about the daemon, it returns the cause.
+// When ctx ends first, it returns the cause, because the daemon may run.
 func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	path := dir.SocketPath()
 	if path == "" {

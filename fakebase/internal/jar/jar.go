@@ -53,7 +53,8 @@ const (
 type Error struct {
 	Kind   Kind
 	Detail string
-	// Answer describes the HTTP response in which the content came; empty for a file.
+	// Answer is a suffix for messages, ": " and a description of the HTTP response that had the content,
+	// for example a page of a proxy; empty for a file.
 	Answer string
 	err    error
 }
@@ -204,7 +205,7 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	m, err := parse(bytes.NewReader(body), int64(len(body)))
 	var malformed *Error
 	if errors.As(err, &malformed) {
-		malformed.Answer = fmt.Sprintf("%s answered %s with content type %.100q", Shown(resp.Request.URL), resp.Status, resp.Header.Get("Content-Type"))
+		malformed.Answer = fmt.Sprintf(": %s answered %s with content type %.100q", Shown(resp.Request.URL), resp.Status, resp.Header.Get("Content-Type"))
 	}
 	return m, err
 }

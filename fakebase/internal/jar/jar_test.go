@@ -159,9 +159,12 @@ func TestUnreachable(t *testing.T) {
 		{"http://" + gone.Addr().String() + "/x.jar", Refused, "connection refused"},
 		{"jar:file:/x.jar!/", Other, "cannot read jar URLs"},
 	}
-	r := NewReader(Limits{Size: 1000, Total: 100 * time.Millisecond})
 	for _, tt := range tests {
-		_, err := r.Read(t.Context(), parseURL(t, tt.url))
+		limits := Limits{Size: 1000}
+		if tt.kind == TimedOut {
+			limits.Total = 100 * time.Millisecond
+		}
+		_, err := NewReader(limits).Read(t.Context(), parseURL(t, tt.url))
 		check(t, err, tt.kind, tt.text)
 	}
 }

@@ -138,16 +138,12 @@ func (c *check) refused(code byte) error {
 			return fmt.Errorf("the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.url)
 		}
 		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.url, c.Username)
-	case packets.ErrRefusedServerUnavailable, 0x88, 0x89:
-		return fmt.Errorf("the broker %s answers that it is unavailable or busy (code %#02x): try again later, and look at the broker's log", c.url, code)
-	case 0x8a:
-		return fmt.Errorf("the broker %s has banned this client (code 0x8a): look at the ban list in the broker's settings", c.url)
-	case 0x97, 0x9f:
-		return fmt.Errorf("the broker %s limits the number or the rate of connections (code %#02x): raise the limit, or use fewer bases", c.url, code)
-	case 0x9c, 0x9d:
-		return fmt.Errorf("the broker %s sends clients to another server (code %#02x): set spec.broker.url to that server", c.url, code)
 	}
-	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x: look at the broker's log", c.url, code)
+	reason := map[byte]string{
+		packets.ErrRefusedServerUnavailable: "it is unavailable", 0x88: "it is unavailable", 0x89: "it is busy", 0x8a: "it has banned this client",
+		0x97: "a quota is exceeded", 0x9c: "use another server", 0x9d: "the server has moved", 0x9f: "too many connections in a short time",
+	}[code]
+	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log", c.url, code, cmp.Or(reason, "no known reason"))
 }
 
 // rights says which rights the user lacks.

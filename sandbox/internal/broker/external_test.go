@@ -184,12 +184,12 @@ func TestCheckReadsCodes(t *testing.T) {
 		{[]int32{1, 0x84}, "refuses MQTT 3.1.1, which controller and bases speak"},
 		{[]int32{2, 0x85}, `refuses the MQTT client id "koupleless@@@koupsandbox-check-`},
 		{[]int32{2, 0x85}, `(49 bytes): controller and bases use ids of this length`},
-		{[]int32{3, 0x88, 0x89}, "answers that it is unavailable or busy"},
+		{[]int32{3, 0x88}, "(it is unavailable)"},
 		{[]int32{4, 5, 0x86, 0x87}, `refuses the user "me"`},
-		{[]int32{0x8a}, "has banned this client"},
-		{[]int32{0x97, 0x9f}, "limits the number or the rate of connections"},
-		{[]int32{0x9c, 0x9d}, "sends clients to another server"},
-		{[]int32{6, 0x80, 0x95}, "refuses the connection with the MQTT code 0x"},
+		{[]int32{0x8a}, "with the MQTT code 0x8a (it has banned this client)"},
+		{[]int32{0x97}, "(a quota is exceeded)"},
+		{[]int32{0x9d}, "(the server has moved)"},
+		{[]int32{6, 0x80, 0x95}, "(no known reason)"},
 	} {
 		for _, code := range tc.codes {
 			refuse.Store(code)

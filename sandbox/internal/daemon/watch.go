@@ -50,10 +50,8 @@ func (d *Daemon) clear(running *running, group string) {
 		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
 	}
 	if removeErr != nil { // the API may answer again since the repair
-		removeErr = d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
-	}
-	if removeErr != nil {
-		d.log.Warn("the Nodes of removed bases are left to the controller", "group", group, "err", removeErr)
+		err := d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
+		d.log.Warn("the Nodes of removed bases could not be deleted at first", "group", group, "err", removeErr, "again", err)
 	}
 }
 

@@ -87,7 +87,8 @@ type Fleet struct {
 	hostNames map[string]bool              // of members, and of those that are being added
 	numbers   numbers                      // the same
 	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
-	known     map[string]string            // the group of each identity that a process has had
+	known     map[string]bool              // identities of all processes that there have been
+	removed   []string                     // those of the fleet's own bases that have been removed
 	changes   uint64                       // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
@@ -107,14 +108,11 @@ func New(o Options) *Fleet {
 	if o.Leaving == nil {
 		o.Leaving = func() {}
 	}
-	if o.Ended == nil {
-		o.Ended = func(context.Context, []string) error { return nil }
-	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
 	return &Fleet{
-		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]string{},
+		o: o, inside: map[v1alpha1.BaseRuntime]int{}, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{}, known: map[string]bool{},
 		change: make(chan struct{}),
 	}
 }
@@ -287,7 +285,7 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	return m, nil
 }
 
-// Selection says which bases Remove ends. Set exactly one of Names, Youngest and Group.
+// Selection names the bases that Remove ends. Set exactly one of Names, Youngest and Group.
 type Selection struct {
 	// Names are identities, host names or addresses. When one is unknown, Remove ends no base.
 	Names []string
@@ -316,7 +314,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	for _, m := range gone {
 		<-m.done
 	}
-	if !s.Unannounced && len(gone) > 0 {
+	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
 		if err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone)); err != nil {
 			err = fmt.Errorf("the bases have ended, but their Nodes may be left: %w", err)
 		}
@@ -325,6 +323,9 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	defer f.mu.Unlock()
 	f.release(gone)
 	for _, m := range gone {
+		if m.Group == "" {
+			f.removed = append(f.removed, m.identities...)
+		}
 		if f.byIP[m.IP] == m { // an engine may have given the address to another
 			delete(f.byIP, m.IP)
 		}

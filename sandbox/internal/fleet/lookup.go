@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -102,34 +103,18 @@ func (f *Fleet) Failure(m *Member) error {
 	return m.failure
 }
 
-// Known returns the identities of all processes that the fleet has had.
+// Known returns the identities of all processes that there have been.
 func (f *Fleet) Known() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known := make(map[string]bool, len(f.known))
-	for id := range f.known {
-		known[id] = true
-	}
-	return known
+	return maps.Clone(f.known)
 }
 
 // Removed returns the identities of the fleet's own bases that have been removed.
 func (f *Fleet) Removed() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	current := map[string]bool{}
-	for _, m := range f.members {
-		for _, id := range m.identities {
-			current[id] = true
-		}
-	}
-	var removed []string
-	for id, group := range f.known {
-		if group == "" && !current[id] {
-			removed = append(removed, id)
-		}
-	}
-	return removed
+	return slices.Clone(f.removed)
 }
 
 // Identities returns those that the processes of some bases have had.

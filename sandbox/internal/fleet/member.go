@@ -225,7 +225,7 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 	defer f.mu.Unlock()
 	switch e.Kind {
 	case fakebase.EventUp:
-		f.known[e.Identity] = m.Group
+		f.known[e.Identity] = true
 		if !slices.Contains(m.identities, e.Identity) {
 			m.identities = append(m.identities, e.Identity)
 		}

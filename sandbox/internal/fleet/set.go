@@ -61,7 +61,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	if b.Env == "" {
 		b.Env = f.o.Env
 	}
-	b.WebPort = cmp.Or(b.WebPort, f.o.Own.WebPort, defaultWebPort)
+	b.WebPort = cmp.Or(b.WebPort, f.o.Own.WebPort, 8080)
 	b.Fetch = cmp.Or(b.Fetch, f.o.Own.Fetch)
 	var errs []error
 	env := b.Env
@@ -142,9 +142,6 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	}
 	return s, o, errors.Join(errs...)
 }
-
-// defaultWebPort is the port of module traffic at the address of a base, unless its settings name another.
-const defaultWebPort = 8080
 
 // ownSet is the set of the fleet's own bases, and that of a group by default.
 const ownSet = "base"

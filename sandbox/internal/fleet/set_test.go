@@ -142,7 +142,7 @@ func TestSettingsOfASet(t *testing.T) {
 	}
 }
 
-// Bases ask no host for jars, unless their set or the sandbox says so.
+// Bases request no jars unless their set or the sandbox sets fetch.
 func TestFetch(t *testing.T) {
 	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
 		{want: v1alpha1.FetchNever}, {own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},

@@ -182,7 +182,7 @@ func (n *Watch) TakesCommands(addr string) bool {
 }
 
 // Left returns the identities of those bases, of the given ones, whose Node is Ready. With held, it
-// returns only those whose Node the bundled controller has, which are those that Ended deletes.
+// returns only bases whose Node the bundled controller has: Ended deletes these Nodes.
 func (n *Watch) Left(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -254,7 +254,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, selector string, o
 }
 
 // Ended deletes the Nodes of bases that have ended, if the bundled controller has them: that controller
-// then gives up the base and deletes what is left. It also deletes Nodes that the watch has not seen yet,
+// then removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet,
 // and retries for some seconds, because the API server may restart.
 func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	var group errgroup.Group

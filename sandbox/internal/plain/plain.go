@@ -1,10 +1,9 @@
 // Package plain makes texts from outside fit to be shown: versions and reasons come from bases,
 // messages from scripts, names from files, and any of them could command a terminal. It also finds the
-// name that a misspelt one may have been, and writes a number with its noun and a word of a shell command.
+// name that a misspelt one may have been, and writes a number with its noun.
 package plain
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -16,17 +15,6 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// plainWord matches text that a shell reads as one word, as it is.
-var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
-
-// ShellWord returns text as one word of a shell command: a path may have spaces.
-func ShellWord(text string) string {
-	if plainWord.MatchString(text) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // FirstLine returns the first line of a text, without the white space around it.

@@ -15,13 +15,6 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestShellWord(t *testing.T) {
-	got := []string{plain.ShellWord("/home/me/.koupsandbox/koup/kubeconfig"), plain.ShellWord("/my home/kubeconfig"), plain.ShellWord("it's"), plain.ShellWord("")}
-	if diff := cmp.Diff([]string{"/home/me/.koupsandbox/koup/kubeconfig", "'/my home/kubeconfig'", `'it'\''s'`, "''"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestText(t *testing.T) {
 	type shown struct{ Text, Lines string }
 	for name, tc := range map[string]struct {

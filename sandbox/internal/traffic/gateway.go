@@ -272,14 +272,19 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 	if r.draw != nil {
 		draw = r.draw
 	}
+	dialled := func(i int) (endpoint, error) {
+		e := p.endpoints[i]
+		e.port = p.dialled(e, r.Port)
+		return e, nil
+	}
 	if affinity <= 0 {
-		return p.endpoints[draw(len(p.endpoints))], nil
+		return dialled(draw(len(p.endpoints)))
 	}
 	k := stickyKey{r.key(), p.name, r.Client}
 	s := g.sticky[k]
 	i := s.choose(len(p.endpoints), func(i int) string { return p.endpoints[i].ip }, affinity, g.o.Clock.Now(), draw)
 	g.sticky[k] = s
-	return p.endpoints[i], nil
+	return dialled(i)
 }
 
 // endpoints are what may be picked, and how long a client stays with one; none says why there are
@@ -288,6 +293,9 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	b, ok := g.backends[r.key()]
 	if !ok {
 		return nil, 0, fmt.Sprintf("there is no Service %s", r.key())
+	}
+	if len(b.ports) == 0 {
+		return nil, 0, fmt.Sprintf("Service %s has no ports, as a Service of the type ExternalName: it leads to no base", r.key())
 	}
 	p, ok = b.port(r.Port)
 	if !ok {
@@ -302,13 +310,7 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-func (g *Gateway) hasService(key types.NamespacedName) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.backends[key] != nil
-}
-
-// Choice is what Pick chooses from, of which it knows no more than addresses, ports and Pods, and a channel
+// Choice returns the targets among which Pick chooses, with address, port and Pod only, and a channel
 // that is closed when that may have changed. It does not wait; see Settle.
 func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	g.mu.Lock()
@@ -318,7 +320,7 @@ func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	if none == "" {
 		c.Targets = make([]Target, len(p.endpoints))
 		for i, e := range p.endpoints {
-			c.Targets[i] = Target{IP: e.ip, Pod: e.pod, Port: e.port}
+			c.Targets[i] = Target{IP: e.ip, Pod: e.pod, Port: p.dialled(e, r.Port)}
 		}
 	}
 	return c, g.change

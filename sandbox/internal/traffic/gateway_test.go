@@ -329,12 +329,12 @@ func TestProxy(t *testing.T) {
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
 		"http://biz1.shop.svc.cluster.local:80/":    "200 web GET biz1.shop.svc.cluster.local:80/",
 		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has the targetPort \"management\", and no container of its Pods has a port of that name\n",
-		"http://biz1.shop:82/":                      "502 connecting to 198.18.0.1 (base base-1): the base does not listen on port 9999; it serves modules on port 8080\n",
+		"http://biz1.shop:82/":                      "502 connecting to 198.18.0.1 (base base-1): the base serves modules on port 8080 and does not listen on port 9999: connection refused\n",
 		"http://biz1.shop:83/":                      "503 no endpoint: Service shop/biz1 has no port \"83\"\n",
 		"http://biz1/":                              "403 \"biz1\" is neither SERVICE.NAMESPACE nor the address of a base\n",
 		"http://localhost:" + port + "/":            "403 \"localhost\" is neither SERVICE.NAMESPACE nor the address of a base\n",
 		"http://example.com/":                       "404 there is no Service com/example, and the gateway connects to bases and Services only\n",
-		"http://198.18.0.1:4711/biz1":               "502 connecting to 198.18.0.1 (base base-1): the base does not listen on port 4711; it serves modules on port 8080\n",
+		"http://198.18.0.1:4711/biz1":               "502 connecting to 198.18.0.1 (base base-1): the base serves modules on port 8080 and does not listen on port 4711: connection refused\n",
 		"http://127.0.0.1/":                         "403 no base has the address 127.0.0.1, and the gateway connects to bases and Services only\n",
 		"http://[::1]:" + port + "/":                "403 no base has the address ::1, and the gateway connects to bases and Services only\n",
 		"http://[::ffff:127.0.0.1]:" + port + "/":   "403 no base has the address ::ffff:127.0.0.1, and the gateway connects to bases and Services only\n",
@@ -463,7 +463,7 @@ func TestStreamToAClosedPort(t *testing.T) {
 		r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1")), Port: "9090"})
 		end := r.run(t, spec("s", 1000, 1, viaService, func(s *Spec) { s.Reuse = reuse }))
 		if len(end.LostRequests) != 1 || end.LostRequests[0].Result != Refused || end.LostRequests[0].Base != "base-1" ||
-			end.LostRequests[0].Error != "the base does not listen on port 8080; it serves modules on port 9090" {
+			end.LostRequests[0].Error != "the base serves modules on port 9090 and does not listen on port 8080: connection refused" {
 			t.Errorf("with reuse %t: %+v", reuse, end.LostRequests)
 		}
 	}

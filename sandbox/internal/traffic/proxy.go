@@ -101,7 +101,7 @@ type forbidden struct {
 
 func (e *forbidden) Error() string { return e.text }
 
-// dialTunnel connects to what a CONNECT names.
+// dialTunnel connects to the host and port of a CONNECT.
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
@@ -113,7 +113,7 @@ func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, e
 	return g.dialHost(ctx, authority)
 }
 
-// dialHost connects to what a URL names.
+// dialHost connects to the host of a URL.
 func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, error) {
 	at := url.URL{Host: authority}
 	host, port := at.Hostname(), at.Port()
@@ -135,7 +135,10 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if err := g.Ready(ctx); err != nil {
 		return nil, err
 	}
-	if !g.hasService(route.key()) {
+	g.mu.Lock()
+	known := g.backends[route.key()] != nil
+	g.mu.Unlock()
+	if !known {
 		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects to bases and Services only", route.key())}
 	}
 	c, _, err := g.Dial(ctx, route)

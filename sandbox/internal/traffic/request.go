@@ -135,15 +135,14 @@ func failed(ctx context.Context, t Target, err error) outcome {
 	if errors.As(err, &d) {
 		t = d.Target
 	}
-	var port *closedPort
 	o := outcome{who: whoIs(t)}
 	switch {
 	case ctx.Err() != nil, errors.Is(err, syscall.ETIMEDOUT):
 		o.result, o.text = Timeout, "no complete answer in time"
 	case errors.Is(err, ErrNoEndpoint):
 		o.result, o.text = NoEndpoint, err.Error()
-	case errors.As(err, &port):
-		o.result, o.text = Refused, port.Error()
+	case t.Closed != "" && errors.Is(err, syscall.ECONNREFUSED):
+		o.result, o.text = Refused, t.refusal().Error()
 	case errors.Is(err, errNoBase):
 		o.result, o.text = Refused, "no base has this address"
 	case errors.Is(err, syscall.EHOSTUNREACH):

@@ -23,6 +23,23 @@ type backendPort struct {
 	name, number, target string
 	endpoints            []endpoint // that may be picked
 	unresolved           bool       // no Pod behind the Service has a port with the name of target
+	headless             bool       // the Service has no address, so nothing translates its ports
+}
+
+// dialled returns the port to which a client connects at an endpoint, if it asks for a port by name, number
+// or target. A client of a headless Service connects to the number that it uses, or that the Service
+// record of DNS has for a name.
+func (p *backendPort) dialled(e endpoint, asked string) string {
+	_, err := strconv.Atoi(asked)
+	switch {
+	case !p.headless:
+		return e.port
+	case asked == "":
+		return p.number
+	case err == nil:
+		return asked
+	}
+	return e.port
 }
 
 // endpoint is an address of a Service, and the Pod that has it.
@@ -68,12 +85,12 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice, last
 	slices.SortFunc(sliceList, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String()}
+		bp := backendPort{name: p.Name, number: strconv.Itoa(int(p.Port)), target: p.TargetPort.String(), headless: svc.Spec.ClusterIP == corev1.ClusterIPNone}
 		all := endpointsOf(sliceList, p, lastWins)
 		bp.unresolved = p.TargetPort.Type == intstr.String && len(all) == 0 &&
 			slices.ContainsFunc(sliceList, func(s *discoveryv1.EndpointSlice) bool { return len(s.Endpoints) > 0 })
 		bp.endpoints = slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return !e.ready })
-		if len(bp.endpoints) == 0 && svc.Spec.ClusterIP != corev1.ClusterIPNone {
+		if len(bp.endpoints) == 0 && !bp.headless {
 			bp.endpoints = slices.DeleteFunc(all, func(e endpoint) bool { return !e.serving || !e.terminating })
 		}
 		b.ports = append(b.ports, bp)

@@ -148,6 +148,27 @@ func TestPortsOfEndpoints(t *testing.T) {
 	}
 }
 
+// A client of a headless Service connects to the port that it names by its number: nothing translates it.
+func TestPortsOfAHeadlessService(t *testing.T) {
+	for name, c := range map[string]struct {
+		address string
+		want    map[string]string // port of the endpoint, by the port that the client asks for
+	}{
+		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
+		"headless":        {corev1.ClusterIPNone, map[string]string{"": "80", "http": "8080", "80": "80", "8080": "8080"}},
+	} {
+		b := backendOf(service(func(s *corev1.ServiceSpec) { s.ClusterIP = c.address }), []*discoveryv1.EndpointSlice{slice("a", at("198.18.0.1", "a", ready))}, false)
+		got := map[string]string{}
+		for asked := range c.want {
+			p, _ := b.port(asked)
+			got[asked] = p.dialled(p.endpoints[0], asked)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 func TestPortsAndAffinityOfAService(t *testing.T) {
 	b := backendOf(service(), nil, false)
 	for p, want := range map[string]string{"": "http", "http": "http", "80": "http", "8080": "http", "admin": "admin", "81": "admin", "management": "admin"} {

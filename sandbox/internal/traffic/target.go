@@ -48,18 +48,8 @@ func (t Target) refusal() error {
 	if t.Closed == "" {
 		return errNoBase
 	}
-	return &closedPort{t.Closed, t.Port}
+	return fmt.Errorf("the base serves modules on port %s and does not listen on port %s: %w", t.Port, t.Closed, syscall.ECONNREFUSED)
 }
-
-// closedPort is the error of a connection to a port on which the base does not listen.
-type closedPort struct{ port, web string }
-
-func (e *closedPort) Error() string {
-	return fmt.Sprintf("the base does not listen on port %s; it serves modules on port %s", e.port, e.web)
-}
-
-// Unwrap returns ECONNREFUSED, as on a real base.
-func (e *closedPort) Unwrap() error { return syscall.ECONNREFUSED }
 
 // Targets knows the bases. Its methods may be called concurrently and are called
 // for each request: they must be quick.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"al.essio.dev/pkg/shellescape"
 	"github.com/urfave/cli/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -151,7 +152,7 @@ func (s *commands) tellUp(up *sandbox.Sandbox, took time.Duration) {
 	for _, change := range up.Result.Changes {
 		say(s.Out, "  %s\n", plain.Text(change))
 	}
-	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", plain.ShellWord(up.Kubeconfig), nameArgument(up.Name))
+	say(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n", shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
 }
 
 // brokerText says which broker it is.
