@@ -20,7 +20,7 @@ var placeholder = regexp.MustCompile(`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_
 
 var (
 	// freeText are fields whose text has no meaning for Lint.
-	freeText = []string{"annotations", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
+	freeText = []string{"args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 	// stringMaps are fields whose values are strings by any key.
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
 	// scalars are fields in which people write placeholders that YAML reads as an object: {version}. The
@@ -33,7 +33,7 @@ var (
 func (l *linter) literal(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
-		if placeholder.MatchString(value) && !unknown(value) {
+		if placeholder.MatchString(value) && !unknown(value) && !strings.Contains(at, "annotations") {
 			l.find("placeholder", o, at, "%s is %s, a placeholder that nothing has replaced", at, value)
 			return unread
 		}
