@@ -188,13 +188,13 @@ func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	if base == "" {
 		return
 	}
-	for i, m := range p.Modules {
+	for _, m := range p.Modules {
 		e := timeline.Event{Time: now, Kind: timeline.Module, Base: base, Module: m.Name, Version: m.Version}
 		if gone {
 			if w.wanted(base, m) {
 				continue
 			}
-		} else if e.State = string(moduleState(o, o.Spec.Containers[i].Name)); e.State == "" {
+		} else if e.State = string(moduleState(o, m.Name)); e.State == "" {
 			continue
 		}
 		known := w.state.Bases.Get(base).Module(m)

@@ -1,12 +1,10 @@
 package timeline
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // PodStateOf takes out of a Pod what counts; Gone and Writes are not known from it.
@@ -19,8 +17,9 @@ func PodStateOf(pod *corev1.Pod) *PodState {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		s.Owner = owner.Kind + "/" + owner.Name
 	}
-	for _, c := range pod.Spec.Containers {
-		s.Modules = append(s.Modules, ModuleRef{Name: c.Name, Version: versionOf(pod, c.Env)})
+	modules, _ := workload.Modules(pod.Spec)
+	for _, c := range modules {
+		s.Modules = append(s.Modules, ModuleRef{Name: c.Name, Version: workload.Of(&pod.ObjectMeta, c).Version})
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -39,28 +38,4 @@ func PodStateOf(pod *corev1.Pod) *PodState {
 		s.Reason = ""
 	}
 	return s
-}
-
-// versionOf reads the version of a module as the module controller does: from the first variable of
-// the name that holds one, either as a value or as a reference to an annotation or a label of the
-// Pod, which may change while the Pod runs. Blanks around it do not count. It is empty if there is
-// none, or the annotation or label is missing: the controller installs nothing for such a
-// container.
-func versionOf(pod *corev1.Pod, env []corev1.EnvVar) string {
-	for _, v := range env {
-		switch {
-		case v.Name != labels.VersionEnv:
-		case v.ValueFrom == nil || v.ValueFrom.FieldRef == nil:
-			return strings.TrimSpace(v.Value)
-		default:
-			field, key, _ := strings.Cut(strings.TrimSuffix(v.ValueFrom.FieldRef.FieldPath, "']"), "['")
-			switch field {
-			case "metadata.annotations":
-				return strings.TrimSpace(pod.Annotations[key])
-			case "metadata.labels":
-				return strings.TrimSpace(pod.Labels[key])
-			}
-		}
-	}
-	return ""
 }
