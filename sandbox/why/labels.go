@@ -14,8 +14,7 @@ import (
 // node-role.kubernetes.io/ comes in addition.
 var NodeLabels = []string{
 	labels.BaseName, labels.BaseVersion, labels.BaseStack, labels.BaseCluster, labels.BaseHost, corev1.LabelHostname, labels.TunnelPort,
-	labels.OlderBaseName, labels.OlderBaseVersion, labels.Tunnel, labels.Component, labels.Env, "kubernetes.io/role", corev1.LabelOSStable,
-	corev1.LabelArchStable, "type", corev1.LabelTopologyZone,
+	labels.OlderBaseName, labels.OlderBaseVersion, labels.Tunnel, labels.Component, labels.Env, "kubernetes.io/role", "type", corev1.LabelTopologyZone,
 }
 
 // IsNodeLabel reports whether the controller writes a label to the Nodes of bases.

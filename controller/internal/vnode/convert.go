@@ -42,10 +42,6 @@ type Settings struct {
 
 const (
 	namePrefix = "vnode." // of Nodes, as the documents have it
-	// operatingSystem and runtime.GOARCH are the platform in the status and the labels of every Node. A base
-	// does not report its platform. Jars are portable, and manifests for servers select linux, also when the
-	// controller runs on another system.
-	operatingSystem = "linux"
 	// unlimited is the memory of a Node whose base has no limit of its metaspace, a JVM's default. The
 	// scheduler takes a Node without memory for one with none; this one takes whatever Pods request.
 	unlimited = 1 << 40
@@ -118,6 +114,10 @@ func staleRole(want map[string]string) func(key, value string) bool {
 }
 
 // Labels are the labels of a base's vnode. Baselines are chosen by them too.
+//
+// The labels kubernetes.io/os and kubernetes.io/arch are not among them: DaemonSets that tolerate every
+// taint, such as kube-proxy and network plugins, select their Nodes by kubernetes.io/os=linux, and would
+// create a Pod on each base that never starts.
 func (s Settings) Labels(b base.Info) map[string]string {
 	name := Name(b.Identity)
 	host := cmp.Or(b.HostName, name)
@@ -132,8 +132,6 @@ func (s Settings) Labels(b base.Info) map[string]string {
 		labels.Tunnel:            string(b.Tunnel),
 		labels.BaseHost:          labelValue(host),
 		corev1.LabelHostname:     labelValue(host),
-		corev1.LabelOSStable:     operatingSystem,
-		corev1.LabelArchStable:   runtime.GOARCH,
 		corev1.LabelTopologyZone: labelValue(name), // unique, so that the documents' anti-affinity spreads
 		"type":                   "virtual-kubelet",
 		"kubernetes.io/role":     "agent",
@@ -175,7 +173,7 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion:          "koupleless-" + cmp.Or(b.Version, "unknown"),
 				ContainerRuntimeVersion: "arklet://" + cmp.Or(b.Name, "unknown"),
-				OperatingSystem:         operatingSystem,
+				OperatingSystem:         runtime.GOOS,
 				Architecture:            runtime.GOARCH,
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},

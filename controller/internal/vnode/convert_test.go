@@ -51,8 +51,6 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 		"virtual-kubelet.koupleless.io/component": "vnode",
 		"virtual-kubelet.koupleless.io/env":       "dev",
 		"kubernetes.io/hostname":                  "base-0",
-		"kubernetes.io/os":                        n.Status.NodeInfo.OperatingSystem,
-		"kubernetes.io/arch":                      n.Status.NodeInfo.Architecture,
 		"kubernetes.io/role":                      "agent",
 		"node-role.kubernetes.io/base-0":          "base",
 		"type":                                    "virtual-kubelet",
