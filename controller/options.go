@@ -164,9 +164,9 @@ type HTTPOptions struct {
 	Token string
 	// Dial connects to the arklet of a base; nil dials the address that it named.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is the http URL of an HTTP proxy that connects to bases, by CONNECT, where the
-	// controller can't reach them directly [HTTP_TUNNEL_PROXY]; nil means that it can. It is not
-	// used when Dial is set.
+	// Proxy is the http URL of an HTTP proxy that connects to bases by CONNECT, if the controller cannot
+	// reach them directly [HTTP_TUNNEL_PROXY]. Probes of modules use it too, over both tunnels. It is
+	// ignored if Dial is set. Default: nil, no proxy.
 	Proxy *url.URL
 }
 

@@ -59,6 +59,20 @@ func (c *Controller) wireTunnels() error {
 	return nil
 }
 
+// probeDial returns how probes connect to the web listeners of bases: as the HTTP tunnel connects to
+// their arklet, for bases of both tunnels. Nil dials their addresses directly.
+func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	h := c.opts.HTTP
+	switch {
+	case h == nil:
+		return nil
+	case h.Dial == nil && h.Proxy != nil:
+		return httptunnel.ThroughProxy(h.Proxy)
+	default:
+		return h.Dial
+	}
+}
+
 // noticeWithin is how soon a half-open connection to the broker must be noticed, so that no base that
 // is silent for that reason counts as unreachable; 0 means the tunnel's own default. Below 10 s a
 // machine that is busy for a second would break the connection: the broker ends one whose ping is
@@ -102,6 +116,7 @@ func (c *Controller) wirePods() error {
 			}
 			return n
 		},
+		ProbeDial: c.probeDial(),
 		Workloads: c.workloads.Apps().V1(),
 		Logger:    c.logger,
 	}, c.client, c.registry, c.dialog)

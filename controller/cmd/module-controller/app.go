@@ -68,7 +68,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "enable-http-tunnel", EnvVars: []string{"ENABLE_HTTP_TUNNEL"}, Usage: "reach bases over HTTP"},
 		&cli.IntFlag{Name: "http-tunnel-listen-port", EnvVars: []string{"HTTP_TUNNEL_LISTEN_PORT"}, Value: 7777, Usage: "`PORT` for heartbeats over HTTP; 0: a free one"},
 		text("http-tunnel-listen-host", "HTTP_TUNNEL_LISTEN_HOST", "", "`HOST` to listen on for them (default: all)"),
-		text("http-tunnel-proxy", "HTTP_TUNNEL_PROXY", "", "`URL` of an HTTP proxy that connects to bases, by CONNECT (default: no proxy)"),
+		text("http-tunnel-proxy", "HTTP_TUNNEL_PROXY", "", "`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes (default: no proxy)"),
 		text("http-tunnel-token", "HTTP_TUNNEL_TOKEN", "", "`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path (default: none)"),
 		text("http-tunnel-tls-cert", "HTTP_TUNNEL_TLS_CERT", "", "`FILE` with the certificate for heartbeats over HTTPS (default: plain HTTP)"),
 		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),

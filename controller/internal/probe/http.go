@@ -58,10 +58,11 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 // longest is how much of an answer is read.
 const longest = 10 << 10
 
-func newClient(t http.RoundTripper) *http.Client {
+func newClient(o Options) *http.Client {
+	t := o.Transport
 	if t == nil {
 		t = &http.Transport{
-			DisableKeepAlives: true, DisableCompression: true,
+			DialContext: o.Dial, DisableKeepAlives: true, DisableCompression: true,
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as a kubelet: a probe asks whether somebody is there, not who
 		}
 	}

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -65,6 +67,23 @@ func TestInContext(t *testing.T) {
 	}
 }
 
+// A probe connects to its base by Options.Dial, which may go through a proxy.
+func TestDial(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	var asked string
+	client := newClient(Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		asked = addr
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	}})
+	if err := get(t.Context(), client, Target{Address: "198.18.0.1:8080"}, &corev1.HTTPGetAction{Path: "/ok"}); err != nil {
+		t.Error(err)
+	}
+	if asked != "198.18.0.1:8080" {
+		t.Errorf("dialed %q", asked)
+	}
+}
+
 // A base gets what a kubelet would send, follows its own redirects, and not those to others.
 func TestRequest(t *testing.T) {
 	var seen []string
@@ -83,7 +102,7 @@ func TestRequest(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(note))
 	defer secure.Close()
 	probed := func(address, path string, scheme corev1.URIScheme) string {
-		err := get(t.Context(), newClient(nil), Target{Address: address, ContextPath: "biz1"}, &corev1.HTTPGetAction{
+		err := get(t.Context(), newClient(Options{}), Target{Address: address, ContextPath: "biz1"}, &corev1.HTTPGetAction{
 			Path: path, Scheme: scheme, HTTPHeaders: []corev1.HTTPHeader{{Name: "x-me", Value: "1"}, {Name: "Host", Value: "shop"}},
 		})
 		if err != nil {

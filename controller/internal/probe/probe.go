@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -64,7 +65,9 @@ type Options struct {
 	Changed func(Result)
 	// AtOnce is how many requests are under way at most; further ones wait. Default: 64.
 	AtOnce int
-	// Transport sends the requests. Default: one connection for each, through no proxy, which takes
+	// Dial connects to the web listener of a base. Default: it dials the address directly.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Transport sends the requests. Default: one connection for each request, made by Dial, which accepts
 	// every certificate, as a kubelet does.
 	Transport http.RoundTripper
 }
@@ -90,7 +93,7 @@ type key struct {
 // New returns a Prober. Nothing is sent before Start.
 func New(o Options) *Prober {
 	o.AtOnce = cmp.Or(o.AtOnce, 64)
-	return &Prober{o: o, client: newClient(o.Transport), wake: make(chan struct{}, 1), workers: map[key]*worker{}}
+	return &Prober{o: o, client: newClient(o), wake: make(chan struct{}, 1), workers: map[key]*worker{}}
 }
 
 // Set begins to probe a container, or changes how. It does nothing if nothing is new.

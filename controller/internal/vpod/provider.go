@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -71,6 +72,8 @@ type Options struct {
 	Keep func(ctx context.Context, identity string)
 	// Node finds a Node by its name; nil if there is none. Nil finds none.
 	Node func(name string) *corev1.Node
+	// ProbeDial connects to the web listeners of bases for probes. Nil dials their addresses directly.
+	ProbeDial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Workloads tell which Pods of a Deployment or DaemonSet are what it wants now. Nil: the Pod that
 	// was created last is.
 	Workloads appsinformers.Interface
@@ -168,7 +171,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, dia
 	p.informer = NewInformer(client, p.Serves)
 	p.writer = &writer{client: client, pods: p.informer}
 	p.others = newStrangers(p, client)
-	p.prober = probe.New(probe.Options{Changed: p.probed})
+	p.prober = probe.New(probe.Options{Changed: p.probed, Dial: opts.ProbeDial})
 	p.versions = configmap.New(configmap.Options{Client: client, Logger: opts.Logger, Changed: func(name types.NamespacedName) {
 		for _, pod := range p.store.refersTo(name) {
 			p.takeUp(pod)

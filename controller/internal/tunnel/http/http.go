@@ -83,7 +83,7 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, DefaultOperationTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Dial == nil && opts.Proxy != nil {
-		opts.Dial = throughProxy(opts.Proxy)
+		opts.Dial = ThroughProxy(opts.Proxy)
 	}
 	if opts.Dial == nil {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// throughProxy returns a Dial for Options.Dial that has an HTTP proxy connect to bases: each
-// connection is asked for by CONNECT, so that a base that refuses, hangs or breaks off looks as it
-// does without a proxy.
-func throughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
+// ThroughProxy returns a dial function that connects to bases through an HTTP proxy. It requests each
+// connection by CONNECT, so that a base that refuses or breaks a connection, or does not answer, looks
+// the same as without a proxy.
+func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
 	address := proxy.Host
 	if proxy.Port() == "" {
