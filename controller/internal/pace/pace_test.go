@@ -59,7 +59,7 @@ var undivided = map[string][]string{
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
 		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.timeout",
 	},
-	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost"},
+	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
 	"what somebody else's Lease says": {"vnode.Seen", "vnode.seeLease"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
