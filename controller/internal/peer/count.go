@@ -71,10 +71,19 @@ func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 		return false
 	}
 	template := d.Spec.Template
-	return holds(pod.Labels, template.Labels) && holds(pod.Annotations, template.Annotations) &&
-		slices.EqualFunc(pod.Spec.Containers, template.Spec.Containers, func(a, b corev1.Container) bool {
-			return a.Name == b.Name && a.Image == b.Image && equality.Semantic.DeepEqual(a.Env, b.Env)
+	return holds(pod.Labels, template.Labels) && holds(pod.Annotations, template.Annotations) && sameModules(pod.Spec, template.Spec)
+}
+
+// sameModules reports whether a Pod has exactly the modules of a template, with their images and variables.
+// Admission may have added sidecars and variables to the Pod.
+func sameModules(pod, template corev1.PodSpec) bool {
+	have, _ := workload.Modules(pod)
+	want, _ := workload.Modules(template)
+	return slices.EqualFunc(have, want, func(a, b corev1.Container) bool {
+		return a.Name == b.Name && a.Image == b.Image && !slices.ContainsFunc(b.Env, func(variable corev1.EnvVar) bool {
+			return !slices.ContainsFunc(a.Env, func(v corev1.EnvVar) bool { return equality.Semantic.DeepEqual(v, variable) })
 		})
+	})
 }
 
 // holds reports whether a map has all that another one has.

@@ -103,6 +103,13 @@ func TestRuns(t *testing.T) {
 		"one container less": {func(p *corev1.Pod) {
 			p.Spec.Containers = nil
 		}, false},
+		"an injected sidecar and variable": {func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "agent", Image: "registry.example/agent:1"})
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, corev1.EnvVar{Name: "POD_IP", Value: "10.0.0.1"})
+		}, true},
+		"another module": {func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "biz2", Image: "file:///m/biz2.jar"})
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := d.Spec.Template.DeepCopy()
