@@ -34,7 +34,7 @@ func TestAddress(t *testing.T) {
 		"no port":                    {err: `"0" is not a port of container "biz1"`},
 		"too large":                  {probe: port, node: on("70000"), err: `"70000" is not a port of container "biz1"`},
 		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `" is not a port of container "biz1"`},
-		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "annotation base.koupleless.io/web-port has 257 bytes, and it has at most 256"},
+		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "annotation base.koupleless.io/web-port has 257 bytes; the maximum is 256"},
 		"no address":                 {probe: port, node: on("a:b:c"), err: "annotation base.koupleless.io/web-port: address a:b:c: too many colons in address"},
 	} {
 		t.Run(name, func(t *testing.T) {

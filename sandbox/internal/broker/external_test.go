@@ -391,7 +391,7 @@ func TestRelayInTrouble(t *testing.T) {
 		t.Errorf("a connection to nowhere gave %v", err)
 	}
 	_ = near.Close()
-	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens there") {
+	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens at that address") {
 		t.Errorf("trouble: %v", err)
 	}
 	_ = run(t, broker.Options{Addr: l.Addr().String()})

@@ -138,7 +138,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	known := g.backends[route.key()] != nil
 	g.mu.Unlock()
 	if !known {
-		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("Service %s does not exist, and the gateway connects only to bases and Services", route.key())}
+		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
 	}
 	c, _, err := g.Dial(ctx, route)
 	return c, err
