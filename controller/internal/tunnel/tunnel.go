@@ -79,7 +79,7 @@ type Handler interface {
 	Rejected(from Origin, kind string, reason Rejection, err error)
 }
 
-// Rejection is why a message, or a part of it, was ignored. It is the label of a metric.
+// Rejection is the reason why a message, or a part of it, was ignored. It is a label value of a metric.
 type Rejection string
 
 // The reasons to reject a message.

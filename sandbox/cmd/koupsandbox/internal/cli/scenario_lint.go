@@ -84,7 +84,7 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 		say(s.Err, "not checked: %s\n", strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
-		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
+		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates %s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
 }

@@ -199,7 +199,7 @@ func TestLintNothing(t *testing.T) {
 	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx}]}\n"
 	const noKind = "not checked: the document at line 1 is not a Kubernetes object: it has no kind\n"
 	const opaque = "not checked: Rollout/r: Rollout of argoproj.io/v1alpha1 has no Pod template that can be read here\n"
-	none := "no module workload found: none of 1 has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
+	none := "no module workload found: none of the workloads (1) has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
 	for name, c := range map[string]struct {
 		text, err string
 		code      int
