@@ -235,7 +235,7 @@ fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZT
 soak: ## Let a hostile base say 50,000 things to a controller, with the race detector
 	$(TEST) -count=1 -timeout 20m -v -run TestSoak ./controller -soak
 
-# What CI leaves out, each part by itself; all of it takes hours. FOR limits the fuzzer.
+# The checks that CI leaves out, one after the other. They take hours. FOR limits the fuzzer.
 .PHONY: test-extended
 test-extended: build ## Run the long and random tests that CI leaves out
 	$(MAKE) e2e-mosquitto MOSQUITTO_SCENARIOS=

@@ -39,7 +39,7 @@ func TestBadPods(t *testing.T) {
 		"image names no jar": {
 			spoil:   func(c *corev1.Container) { c.Image = "https://modules.example" },
 			reason:  "DecodeURLFailed",
-			message: `OtherUpstream.DecodeURLFailed: image "https://modules.example" of container "bad" names no jar; check that the URL is valid`,
+			message: `OtherUpstream.DecodeURLFailed: image "https://modules.example" of container "bad" does not name a jar; check that the URL is valid`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

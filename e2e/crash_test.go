@@ -299,9 +299,8 @@ func TestRunIsKilled(t *testing.T) {
 	}
 }
 
-// Two sandboxes run side by side; the second knows nothing of the first, and the
-// first does not notice that the second goes. A second up of one changes nothing, and an up with fewer bases
-// deletes the Nodes of those that it removes.
+// Two sandboxes run side by side: the second is independent of the first, and its end does not affect the first. A
+// second up of a sandbox changes nothing, and an up with fewer bases deletes the Nodes of the removed bases.
 func TestSideBySide(t *testing.T) {
 	ctx := t.Context()
 	b := crashBox(t, spec(crashBases))

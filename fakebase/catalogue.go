@@ -24,8 +24,8 @@ type Fetch string
 const (
 	// FetchNever, and the empty value, open no URL: every module is simulated.
 	FetchNever Fetch = "never"
-	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated.
-	// The installation fails only if the URL leads to a file that is no biz jar.
+	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated. The
+	// installation fails only if the URL leads to a file that is not a biz jar.
 	FetchAvailable Fetch = "available"
 	// FetchAlways opens every URL, https too, and fails as a real base does
 	// when there is no jar.

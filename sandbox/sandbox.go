@@ -162,7 +162,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
 	var status *Status
 	if s.Client, status, err = reach(ctx, dir); err != nil {
-		return nil, err // whether a daemon runs is not known: nothing may be stopped
+		return nil, err // a daemon may be running: stop nothing
 	}
 	if s.Client != nil {
 		if err := fits(name, status); err != nil {

@@ -1,5 +1,5 @@
 // Package redact removes credentials from URLs before they reach logs, Events, reports and other
-// text that people share. It is pure and imports nothing of this module.
+// text that users share. It is pure and imports no package of this repository.
 package redact
 
 import (

@@ -12,7 +12,7 @@ import (
 type use int
 
 const (
-	// supported: the controller does what the field asks for.
+	// supported: the controller implements the field.
 	supported use = iota + 1
 	// kubernetes: only the API server, the scheduler and other controllers use the field, as for any Pod.
 	kubernetes
@@ -45,9 +45,9 @@ const (
 	noProcess  = "a module has no process of its own"
 	noCommand  = "a module has no process that a command could run in"
 	mainClass  = "a module starts by the main class of its jar"
-	restarts   = "a module runs until it is uninstalled and never completes, so nothing ends with Never or OnFailure"
+	restarts   = "a module runs until it is uninstalled and never completes, so Never and OnFailure have no effect"
 	noDevices  = "a base has no devices for modules"
-	noMessages = "a module has no files of its own, and the status has the message of the base"
+	noMessages = "a module has no files of its own, and the status shows the message of the base"
 )
 
 // table has a rule for every field of its types. The handlers of a probe are inline fields, which notHTTP
@@ -60,7 +60,7 @@ var table = map[reflect.Type]map[string]rule{
 		"ephemeralContainers":           {use: ignored, why: "a base runs no containers, so kubectl debug has nothing to attach to"},
 		"restartPolicy":                 {use: ignored, why: restarts, set: not(string(corev1.RestartPolicyAlways))},
 		"terminationGracePeriodSeconds": {use: supported},
-		"activeDeadlineSeconds":         {use: ignored, why: "a module runs until its Pod is deleted, and the Pod does not fail when the time is over"},
+		"activeDeadlineSeconds":         {use: ignored, why: "a module runs until its Pod is deleted, and the Pod does not fail after that time"},
 		"dnsPolicy":                     {use: ignored, why: ofHost, set: not(string(corev1.DNSClusterFirst))},
 		"nodeSelector":                  {use: kubernetes},
 		"serviceAccountName":            {use: ignored, why: "a module has the credentials of its base, and no token of a service account", set: not("default")},
@@ -112,9 +112,9 @@ var table = map[reflect.Type]map[string]rule{
 		"restartPolicyRules":       {use: ignored, why: restarts},
 		"volumeMounts":             {use: neutral}, // volumes are reported
 		"volumeDevices":            {use: neutral},
-		"livenessProbe":            {use: partly, why: "the base itself says whether a module lives; only httpGet can be asked beside", set: notHTTP},
-		"readinessProbe":           {use: partly, why: "the base itself says whether a module serves; only httpGet can be asked beside", set: notHTTP},
-		"startupProbe":             {use: ignored, why: "the base itself says when a module has started"},
+		"livenessProbe":            {use: partly, why: "the base itself reports whether a module is alive; in addition, only httpGet is supported", set: notHTTP},
+		"readinessProbe":           {use: partly, why: "the base itself reports whether a module is ready; in addition, only httpGet is supported", set: notHTTP},
+		"startupProbe":             {use: ignored, why: "the base itself reports when a module has started"},
 		"lifecycle":                {use: parts},
 		"terminationMessagePath":   {use: ignored, why: noMessages, set: not(corev1.TerminationMessagePathDefault)},
 		"terminationMessagePolicy": {use: ignored, why: noMessages, set: not(string(corev1.TerminationMessageReadFile))},
@@ -134,7 +134,7 @@ var table = map[reflect.Type]map[string]rule{
 	},
 	reflect.TypeFor[corev1.Lifecycle](): {
 		"postStart": {use: ignored, why: noCommand},
-		"preStop": {use: partly, why: noCommand + "; only sleep can be kept to", set: func(o Options, v reflect.Value) bool {
+		"preStop": {use: partly, why: noCommand + "; only sleep is supported", set: func(o Options, v reflect.Value) bool {
 			return !o.PreStopSleep || v.Interface().(*corev1.LifecycleHandler).Sleep == nil
 		}},
 		"stopSignal": {use: ignored, why: noProcess},
@@ -164,7 +164,7 @@ func names() map[string]string {
 		claim:     "a module does not see the volume, and the scheduler keeps the Pod Pending until the claim is bound",
 		templates: "a module does not see the volumes, and the scheduler keeps a Pod Pending until its claim is bound",
 		env:       "a module sees the environment of its base; only the variable with its version is read",
-		job:       "a module never completes, so a Job never ends, and a CronJob piles up Pods",
+		job:       "a module never completes, so a Job never ends, and a CronJob creates more and more Pods",
 	}
 	for _, rules := range table {
 		for field, r := range rules {
@@ -176,7 +176,7 @@ func names() map[string]string {
 	return all
 }
 
-// The names of fields that are not in the table.
+// Names for fields that are not in the table.
 const (
 	sidecars  = "sidecars"
 	volumes   = "volumes"
@@ -186,8 +186,8 @@ const (
 	job       = "job"
 )
 
-// Job is the field of a Pod whose controller is a Job, and the kind of a Job or CronJob itself.
-// VolumeClaimTemplates is that field of a StatefulSet.
+// Job is reported for a Pod whose controller is a Job, and for the kind of a Job or CronJob itself.
+// VolumeClaimTemplates is spec.volumeClaimTemplates of a StatefulSet.
 var (
 	Job                  = Field{Name: job, Path: "kind", Why: Names[job]}
 	VolumeClaimTemplates = Field{Name: templates, Path: "spec.volumeClaimTemplates", Why: Names[templates]}
@@ -200,7 +200,7 @@ func (r rule) called(field string) string {
 	return field
 }
 
-// reports reports whether a value is to be reported as ignored.
+// reports reports whether a value must be reported as ignored.
 func (r rule) reports(o Options, v reflect.Value) bool {
 	switch {
 	case r.use != ignored && r.use != partly, isEmpty(v):

@@ -14,8 +14,8 @@ import (
 
 // Options describe what a controller does for a Pod in addition to installing modules.
 type Options struct {
-	// HTTPProbes: readiness and liveness probes of type httpGet are made. PreStopSleep: preStop.sleep is
-	// kept to. Default: they are ignored.
+	// HTTPProbes: readiness and liveness probes of type httpGet are run. PreStopSleep: preStop.sleep is supported.
+	// Default: both are ignored.
 	HTTPProbes, PreStopSleep bool
 }
 
@@ -48,8 +48,8 @@ func Of(spec corev1.PodSpec, o Options) []Field {
 	return w.found
 }
 
-// OfPod returns the fields of a Pod that are ignored: those of its spec, and Job if a Job has made it. It
-// leaves out limits that a LimitRange of the namespace has set.
+// OfPod returns the fields of a Pod that are ignored: those of its spec, and Job if a Job created it.
+// It leaves out limits that a LimitRange of the namespace has set.
 func OfPod(pod *corev1.Pod, o Options) []Field {
 	fields := Of(pod.Spec, o)
 	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {
@@ -73,7 +73,7 @@ func (w *walker) add(name, path string) {
 	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
 }
 
-// first adds a field of a list unless the list has one of that name already.
+// first adds a field to the list unless the list already has a field of that name.
 func (w *walker) first(name, path string) {
 	list := path
 	if i := strings.LastIndexByte(path, '['); i >= 0 {
@@ -84,7 +84,7 @@ func (w *walker) first(name, path string) {
 	}
 }
 
-// fields adds the fields of a structure that are ignored.
+// fields adds the ignored fields of a structure.
 func (w *walker) fields(v reflect.Value, path string) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
@@ -98,7 +98,7 @@ func (w *walker) fields(v reflect.Value, path string) {
 	}
 }
 
-// parts adds what is ignored in a value that consists of several.
+// parts adds the ignored fields in a value that is a structure, or a list of structures.
 func (w *walker) parts(v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.Pointer && v.IsNil():
@@ -140,14 +140,14 @@ func (w *walker) parts(v reflect.Value, path string) {
 // every Pod.
 func isOwn(v corev1.Volume) bool { return !strings.HasPrefix(v.Name, "kube-api-access-") }
 
-// isClaim reports whether a volume has a claim, or makes one.
+// isClaim reports whether a volume refers to a persistent volume claim, or creates one.
 func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-// claimed is the source of volumes with a claim that Asked returns.
+// claimed is the source that Asked returns for every volume with a claim.
 var claimed = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}
 
-// Asked returns the volumes that the user asked for with no more than Of needs, so that a cache of many
-// Pods stays small. It returns nil for none.
+// Asked returns the volumes that the user asked for, reduced to the fields that Of needs, to keep a cache of many
+// Pods small. It returns nil if there are none.
 func Asked(volumes []corev1.Volume) []corev1.Volume {
 	var asked []corev1.Volume
 	for _, v := range volumes {
@@ -162,7 +162,8 @@ func Asked(volumes []corev1.Volume) []corev1.Volume {
 	return asked
 }
 
-// List joins the names of fields, each once, as the text of an Event: "startupProbe, preStop".
+// List joins the names of fields, without duplicates, for the text of an Event: "startupProbe,
+// preStop".
 func List(fields []Field) string {
 	var names []string
 	for _, f := range fields {

@@ -98,7 +98,7 @@ func TestOf(t *testing.T) {
 		"nothing":               {corev1.PodSpec{}, false, ""},
 		"everything":            {whole(), true, everything},
 		"what is done for real": {supported, true, ""},
-		"what is not done":      {supported, false, "livenessProbe, readinessProbe, preStop"},
+		"unsupported values":    {supported, false, "livenessProbe, readinessProbe, preStop"},
 		"each name once": {corev1.PodSpec{Containers: []corev1.Container{
 			{StartupProbe: httpGet, Args: []string{"x"}}, {StartupProbe: httpGet},
 		}}, true, "args, startupProbe"},
@@ -128,7 +128,7 @@ func TestOfPod(t *testing.T) {
 }
 
 // The table has a rule for each field of its types and no other rules, and it has the type of each field
-// whose parts count.
+// whose parts are checked.
 func TestTable(t *testing.T) {
 	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true} // see walker.parts
 	for of, rules := range table {
@@ -162,7 +162,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Of finds the same in volumes that Asked has reduced.
+// Of returns the same fields for volumes that Asked has reduced.
 func TestAsked(t *testing.T) {
 	got := Asked([]corev1.Volume{{Name: "kube-api-access-x"}, {Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}})
 	if diff := cmp.Diff([]corev1.Volume{{Name: "data"}}, got); diff != "" {

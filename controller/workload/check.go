@@ -44,7 +44,7 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
 		return invalid("is %.80q: a version has no spaces", v)
 	case len(v) > arklet.MaxName:
-		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
+		return invalid("has %d bytes; the maximum for a version is %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):
 		return invalid("is %.80q, which has a character that cannot be printed", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):
@@ -60,7 +60,7 @@ func CheckImage(c corev1.Container) error {
 		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %.200q of container %.80q "+format, append([]any{redact.URL(c.Image), c.Name}, args...)...)
 	}
 	if len(c.Image) > arklet.MaxURL {
-		return invalid("has %d bytes, and a URL has at most %d", len(c.Image), arklet.MaxURL)
+		return invalid("has %d bytes; the maximum for a URL is %d", len(c.Image), arklet.MaxURL)
 	}
 	u, err := url.Parse(c.Image)
 	switch {
@@ -68,11 +68,11 @@ func CheckImage(c corev1.Container) error {
 		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with any password
 			err = parsing.Err
 		}
-		return invalid("is no URL: %w", err)
+		return invalid("is not a URL: %w", err)
 	case u.Scheme != "file" && u.Scheme != "http" && u.Scheme != "https":
-		return invalid("is no file://, http:// or https:// URL of a module's jar")
+		return invalid("is not a file://, http:// or https:// URL of a module's jar")
 	case u.Scheme != "file" && u.Host == "", strings.Trim(u.Path, "/") == "":
-		return invalid("names no jar")
+		return invalid("does not name a jar")
 	case !arklet.Printable(c.Image):
 		return invalid("has a character that cannot be printed")
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in
-// metadata that a Pod has and its template does not have.
+// ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in metadata that
+// only the Pod has, not its template.
 var ErrUnresolved = errors.New("the version is not known yet")
 
-// Version returns the BIZ_VERSION of a container as a kubelet computes it: of several variables of one
-// name the last counts, $(NAME) is replaced by the value of a variable that precedes it, $$ is a dollar
-// sign, and a reference to an unknown variable stays as it is. A value is a plain one, a fieldRef to
-// metadata, or a configMapKeyRef that Resolve has replaced. Version is empty if the variable is not set.
-// meta is the metadata of the Pod or template.
+// Version returns the BIZ_VERSION of a container as a kubelet computes it: if a variable is set several times, the
+// last value is used, $(NAME) is replaced by the value of a variable that precedes it, $$ is a dollar sign, and a
+// reference to an unknown variable stays as it is. A value is a plain one, a fieldRef to metadata, or a
+// configMapKeyRef that Resolve has replaced. Version is empty if the variable is not set. meta is the metadata of
+// the Pod or template.
 //
-// The error has an error code. It wraps ErrUnresolved if the version is known later.
+// The error has an error code. It wraps ErrUnresolved if the version cannot be known yet.
 func Version(meta *metav1.ObjectMeta, container corev1.Container) (string, error) {
 	return (&environment{meta: meta, container: container}).version()
 }
@@ -37,8 +37,8 @@ type Source struct {
 	Key       string
 }
 
-// VersionSources returns the ConfigMap keys that the version of a container of a Pod in a namespace
-// consists of, in the order of their use; nil if it needs none.
+// VersionSources returns the ConfigMap keys that the version of a container refers to, in the order of their use;
+// nil if there are none. namespace is the namespace of the Pod.
 func VersionSources(namespace string, container corev1.Container) (sources []Source) {
 	if !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil }) {
 		return nil
@@ -51,8 +51,8 @@ func VersionSources(namespace string, container corev1.Container) (sources []Sou
 	return sources
 }
 
-// VersionVariables returns the names of the variables that the version of a container consists of:
-// BIZ_VERSION, and those that it refers to.
+// VersionVariables returns the names of the variables that the version of a container depends on: BIZ_VERSION, and
+// the variables that it refers to.
 func VersionVariables(container corev1.Container) map[string]bool {
 	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true}, configMap: func(string, string) (string, error) { return "", nil }}
 	_, _ = e.version()
@@ -63,7 +63,7 @@ func VersionVariables(container corev1.Container) map[string]bool {
 // it. A container whose version needs no ConfigMap is returned unchanged. value returns the value of a
 // ConfigMap key and must not block; its error is returned.
 //
-// As with a kubelet, the value at the time of the installation counts: the version that the Pod's
+// As with a kubelet, the value at the time of the installation is used: the version that the Pod's
 // status shows as installed takes precedence over the ConfigMap, which may have changed since. value
 // returns an error with the code OtherUpstreamInvalidParameter if the key does not exist: an optional
 // reference then leaves the variable as it was.
@@ -98,10 +98,10 @@ func installed(pod *corev1.Pod, container string) string {
 	return ""
 }
 
-// environment evaluates the variables of one container that its version consists of.
+// environment evaluates the variables that the version of one container depends on.
 type environment struct {
 	meta *metav1.ObjectMeta // nil: fields are empty
-	// pod has the metadata that meta lacks, if meta is that of a template; nil if there is no Pod.
+	// pod is the metadata of the Pod, if meta is the metadata of a template; nil if there is no Pod.
 	pod       *metav1.ObjectMeta
 	container corev1.Container
 	// configMap reads a key of a ConfigMap in the Pod's namespace. Nil: none can be read.
@@ -121,7 +121,7 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value that a variable has for the entry at an index: entries before it count.
+// lookup returns the value that a variable has at an index of container.Env: it uses only earlier entries.
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)
@@ -131,7 +131,7 @@ func (e *environment) lookup(name string, before int) (value string, set bool, e
 	return value, set, err
 }
 
-// value evaluates one entry. It is not set by an optional key of a ConfigMap that does not exist.
+// value evaluates one entry. set is false if the entry refers to an optional ConfigMap key that does not exist.
 func (e *environment) value(i int) (value string, set bool, err error) {
 	if value, set = e.values[i]; set {
 		return value, true, nil
@@ -185,12 +185,12 @@ func (e *environment) expand(value string, before int) (string, error) {
 			value = rest
 		}
 		if b.Len() > arklet.MaxName {
-			return "", e.invalid("expands to more than %d bytes, which a version may not have", arklet.MaxName)
+			return "", e.invalid("expands to more than %d bytes, the maximum for a version", arklet.MaxName)
 		}
 	}
 }
 
-// source reads a variable from what its valueFrom names.
+// source reads a variable from the source in its valueFrom.
 func (e *environment) source(v corev1.EnvVar) (string, error) {
 	from := "a source that the controller does not know"
 	switch s := v.ValueFrom; {
@@ -248,12 +248,12 @@ func (e *environment) field(variable, path string) (string, error) {
 	case value != "":
 		return value, nil
 	case ofPod:
-		return "", e.invalid("is %.80s of the Pod: %w", path, ErrUnresolved)
+		return "", e.invalid("refers to %.80s of the Pod: %w", path, ErrUnresolved)
 	}
-	return "", e.invalid("is %.80s, and the Pod has no value there", path)
+	return "", e.invalid("refers to %.80s, which the Pod does not have", path)
 }
 
-// podLabels are labels that controllers of Kubernetes add to Pods, which their templates do not have.
+// podLabels are labels that Kubernetes controllers add to Pods, and that the Pod templates do not have.
 var podLabels = []string{
 	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel,
 }

@@ -97,8 +97,8 @@ func TestMeets(t *testing.T) {
 	}{
 		"as it is":                 {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}), true},
 		"an injected container":    {template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "injected"}), template("", corev1.EnvVar{Value: "1"}), true},
-		"a module more":            {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "m2", Image: "https://modules.example/m2.jar"}), false},
-		"a sidecar more":           {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "agent", Image: "agent:2"}), true},
+		"an additional module":     {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "m2", Image: "https://modules.example/m2.jar"}), false},
+		"an additional sidecar":    {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "agent", Image: "agent:2"}), true},
 		"the name of the Pod":      {template("", corev1.EnvVar{ValueFrom: name}), template("", corev1.EnvVar{ValueFrom: name}), true},
 		"another version":          {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "2"}), false},
 		"the same annotation":      {template("1", corev1.EnvVar{ValueFrom: field}), template("1", corev1.EnvVar{ValueFrom: field}), true},
@@ -142,15 +142,15 @@ func TestCheck(t *testing.T) {
 		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), ""},
 		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), ""},
 		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), ""},
-		"a host only":         {container("1.0.0", "https://u:secret@h/?token=secret"), `OtherUpstream.DecodeURLFailed: image "https://***@h/?token=***" of container "biz1" names no jar; check that the URL is valid`},
+		"a host only":         {container("1.0.0", "https://u:secret@h/?token=secret"), `OtherUpstream.DecodeURLFailed: image "https://***@h/?token=***" of container "biz1" does not name a jar; check that the URL is valid`},
 		"no version":          {container("", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: container "biz1" has no environment variable BIZ_VERSION, which names the module's version; check the parameters`},
 		"spaces around it":    {container(" 1.0.0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is " 1.0.0": a version has no spaces; check the parameters`},
 		"a space in it":       {container("1.0 0", "file:///m/biz1.jar"), `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0 0": a version has no spaces; check the parameters`},
 		"a tab in annotation": {annotated, `OtherUpstream.InvalidParameter: BIZ_VERSION of container "biz1" is "1.0.0\t": a version has no spaces; check the parameters`},
-		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
-		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is no file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
-		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" names no jar; check that the URL is valid`},
-		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is no URL: invalid port ":x" after host; check that the URL is valid`},
+		"a path":              {container("1.0.0", "/m/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "/m/biz1.jar" of container "biz1" is not a file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
+		"an image":            {container("1.0.0", "repo/biz1.jar:1"), `OtherUpstream.DecodeURLFailed: image "repo/biz1.jar:1" of container "biz1" is not a file://, http:// or https:// URL of a module's jar; check that the URL is valid`},
+		"no host":             {container("1.0.0", "https:///biz1.jar"), `OtherUpstream.DecodeURLFailed: image "https:///biz1.jar" of container "biz1" does not name a jar; check that the URL is valid`},
+		"no URL":              {container("1.0.0", "http://h:x/biz1.jar"), `OtherUpstream.DecodeURLFailed: image "http://h:x/biz1.jar" of container "biz1" is not a URL: invalid port ":x" after host; check that the URL is valid`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -219,7 +219,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%q is accepted", unprintable)
 		}
 	}
-	// An empty version is refused at any rate, and what the controller accepts it accepts in a list too.
+	// An empty version is always refused. The controller accepts in a list every name that it accepts in a Pod.
 	list, err := arklet.DecodeSimpleBiz([]byte(`[{"name":"` + x(arklet.MaxName) + `","version":"` + x(arklet.MaxName) + `"}]`))
 	if err != nil || len(list) != 1 {
 		t.Errorf("a list with names at the bound is %d modules, error %v", len(list), err)
@@ -254,27 +254,27 @@ func TestVersion(t *testing.T) {
 		want    string
 		wantErr string
 	}{
-		"of duplicates the last counts":    {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", ""},
-		"a reference":                      {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT", ""},
-		"to a variable that comes later":   {env("BIZ_VERSION", "$(R)", "R", "1"), "$(R)", ""},
-		"to a duplicate that precedes":     {env("R", "1", "R", "2", "BIZ_VERSION", "$(R)", "R", "3"), "2", ""},
-		"to the variable itself":           {env("BIZ_VERSION", "1", "BIZ_VERSION", "$(BIZ_VERSION).5"), "1.5", ""},
-		"to an unknown variable":           {env("BIZ_VERSION", "1-$(NONE)"), "1-$(NONE)", ""},
-		"through others":                   {env("A", "1", "B", "$(A).2", "BIZ_VERSION", "$(B).3"), "1.2.3", ""},
-		"an expanded value is not again":   {env("A", "$$(B)", "B", "x", "BIZ_VERSION", "$(A)"), "$(B)", ""},
+		"the last duplicate is used":              {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", ""},
+		"a reference":                             {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT", ""},
+		"to a variable that comes later":          {env("BIZ_VERSION", "$(R)", "R", "1"), "$(R)", ""},
+		"to a duplicate that precedes":            {env("R", "1", "R", "2", "BIZ_VERSION", "$(R)", "R", "3"), "2", ""},
+		"to the variable itself":                  {env("BIZ_VERSION", "1", "BIZ_VERSION", "$(BIZ_VERSION).5"), "1.5", ""},
+		"to an unknown variable":                  {env("BIZ_VERSION", "1-$(NONE)"), "1-$(NONE)", ""},
+		"through others":                          {env("A", "1", "B", "$(A).2", "BIZ_VERSION", "$(B).3"), "1.2.3", ""},
+		"an expanded value is not expanded again": {env("A", "$$(B)", "B", "x", "BIZ_VERSION", "$(A)"), "$(B)", ""},
 		"escaped":                          {env("R", "1", "BIZ_VERSION", "$$(R)-$$"), "$(R)-$", ""},
 		"not closed":                       {env("R", "1", "BIZ_VERSION", "$(R-$(R)"), "$(R-$(R)", ""},
 		"a dollar sign":                    {env("R", "1", "BIZ_VERSION", "a$b$$(R)$"), "a$b$(R)$", ""},
 		"a dollar sign before a reference": {env("R", "1", "BIZ_VERSION", "$x$(R)"), "$x1", ""},
 		"empty variables":                  {env("R", "", "BIZ_VERSION", "1$(R)"), "1", ""},
-		"doubled sixty times":              {append(append(env("V0", "x"), doubled...), env("BIZ_VERSION", "$(V60)")...), "", invalid + "expands to more than 256 bytes, which a version may not have; check the parameters"},
+		"doubled sixty times":              {append(append(env("V0", "x"), doubled...), env("BIZ_VERSION", "$(V60)")...), "", invalid + "expands to more than 256 bytes, the maximum for a version; check the parameters"},
 		"empty and doubled sixty times":    {append(append(env("V0", ""), doubled...), env("BIZ_VERSION", "1$(V60)")...), "1", ""},
 		"metadata.name":                    {field("BIZ_VERSION", "metadata.name"), "pod", ""},
 		"metadata.namespace":               {field("BIZ_VERSION", "metadata.namespace"), "shop", ""},
 		"metadata.uid":                     {field("BIZ_VERSION", "metadata.uid"), "uid", ""},
 		"a label":                          {field("BIZ_VERSION", "metadata.labels['v']"), "2", ""},
 		"a reference to an annotation":     {append(field("R", "metadata.annotations['v']"), reference...), "3", ""},
-		"a label that is missing":          {field("BIZ_VERSION", "metadata.labels['w']"), "", invalid + "is metadata.labels['w'], and the Pod has no value there; check the parameters"},
+		"a label that is missing":          {field("BIZ_VERSION", "metadata.labels['w']"), "", invalid + "refers to metadata.labels['w'], which the Pod does not have; check the parameters"},
 		"spec.nodeName":                    {field("BIZ_VERSION", "spec.nodeName"), "", invalid + "cannot be read: it comes from the field spec.nodeName" + fix},
 		"a Secret":                         {from("BIZ_VERSION", secret), "", invalid + "cannot be read: it comes from Secret s" + fix},
 		"a reference to a Secret":          {append(from("R", secret), reference...), "", invalid + "cannot be read: R comes from Secret s" + fix},
@@ -365,10 +365,10 @@ func TestModules(t *testing.T) {
 	noURL := corev1.Container{Name: "biz3", Image: "biz3.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION"}}}
 	agent := corev1.Container{Name: "agent", Image: "registry.example:5000/agent:1.4", Env: []corev1.EnvVar{{Name: "A"}}, EnvFrom: []corev1.EnvFromSource{{}}}
 	for name, tt := range map[string]struct{ containers, modules, others []corev1.Container }{
-		"modules, right or wrong":  {[]corev1.Container{module, noVersion, noURL}, []corev1.Container{module, noVersion, noURL}, nil},
-		"a sidecar":                {[]corev1.Container{agent, module}, []corev1.Container{module}, []corev1.Container{agent}},
-		"a sidecar of a wrong one": {[]corev1.Container{noURL, agent}, []corev1.Container{noURL}, []corev1.Container{agent}},
-		"no module at all":         {[]corev1.Container{agent}, []corev1.Container{agent}, nil},
+		"modules, valid or invalid":      {[]corev1.Container{module, noVersion, noURL}, []corev1.Container{module, noVersion, noURL}, nil},
+		"a sidecar":                      {[]corev1.Container{agent, module}, []corev1.Container{module}, []corev1.Container{agent}},
+		"a sidecar of an invalid module": {[]corev1.Container{noURL, agent}, []corev1.Container{noURL}, []corev1.Container{agent}},
+		"no module at all":               {[]corev1.Container{agent}, []corev1.Container{agent}, nil},
 	} {
 		modules, others := Modules(corev1.PodSpec{Containers: tt.containers})
 		if diff := cmp.Diff([][]corev1.Container{tt.modules, tt.others}, [][]corev1.Container{modules, others}); diff != "" {

@@ -145,7 +145,7 @@ var situations = []situation{
 		s.pod("first", changed(module.OnePerBase))
 		s.becomes("pod/first", why.PodReady)
 		s.pod("x", changed(module.OnePerBase))
-	}, want: why.AntiAffinity, names: []string{"keeps apart"}},
+	}, want: why.AntiAffinity, names: []string{"separates from"}},
 	{name: "a port of the host", made: func(s *scene) {
 		s.pod("first", changed(module.OnePerPort))
 		s.becomes("pod/first", why.PodReady)

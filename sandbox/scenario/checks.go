@@ -92,8 +92,8 @@ func (e *execution) foreign(ctx context.Context) (all []timeline.PodStatus) {
 	return all
 }
 
-// astray returns an error if a Pod of the run was on the Node of a base that is not the run's: its module
-// is then on a base that the checks do not see, and that other runs may use. baseOf returns the base of a Node.
+// astray returns an error if a Pod of the run was on the Node of a base that does not belong to the run. Its module
+// is then on a base that the checks do not observe and that other runs may use. baseOf returns the base of a Node.
 func astray(events []timeline.Event, baseOf func(node string) string) error {
 	for _, x := range events {
 		if x.Kind == timeline.Pod && strings.HasPrefix(x.Pod.Node, "vnode.") && baseOf(x.Pod.Node) == "" {

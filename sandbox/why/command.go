@@ -144,7 +144,7 @@ func injected(v *view, c corev1.Container, text string) *finding {
 		advice: "exclude module Pods from the injection of this container: a base runs no containers"}
 }
 
-// versionRef is for a version that comes from another place than the env of the container.
+// versionRef is for a version that comes from a source other than a plain value in the env of the container.
 func versionRef(_ *view, c corev1.Container, text string) *finding {
 	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil })
 	if i < 0 {
@@ -295,7 +295,8 @@ func failed(advice string, codes ...errcode.Code) func(*view) *finding {
 	}
 }
 
-// pathTaken is the exception of a web server in a base whose modules share a web context path.
+// pathTaken matches the exception that the web server of a base throws if two modules have the same web context
+// path.
 var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
 
 // webContextTaken is for a module whose web context path another module or version on the base uses.
@@ -309,14 +310,14 @@ func webContextTaken(v *view) *finding {
 		return nil
 	}
 	return &finding{cause: fmt.Sprintf("%s could not be installed on %s: another module or version there uses its web context path /%s (%s)", f.container.Name, v.onBase(), strings.TrimPrefix(match[1], "/"), match[0]),
-		advice: "give each version of a web module a web context path of its own, or uninstall the old version first: strategy Recreate, or maxSurge: 0" + again}
+		advice: "give each version of a web module its own web context path, or uninstall the old version first: strategy Recreate, or maxSurge: 0" + again}
 }
 
 // unreachable distinguishes a base without a connection from one whose answers the controller ignores.
 func unreachable(v *view) *finding {
 	f := failed("check that the controller can reach the port of the base, or the broker", errcode.ArkletNetworkError, errcode.ArkletArkletServiceNotFound)(v)
 	if f != nil && v.Node != nil && nodeReady(v.Node) && strings.Contains(f.cause, "did not answer in time") {
-		f.advice = fmt.Sprintf("look at the base, and at the log of the module controller: %s is Ready, so its heartbeats arrive; an answer that the controller rejects is logged as \"a message was not acted on\"", v.onBase()) + again
+		f.advice = fmt.Sprintf("check the base and the log of the module controller: %s is Ready, so its heartbeats arrive; an answer that the controller rejects is logged as \"a message was rejected, or a part of it\"", v.onBase()) + again
 	}
 	return f
 }

@@ -50,7 +50,7 @@ const (
 	VolumeUnavailable            Reason = "VolumeUnavailable"
 	UnknownScheduler             Reason = "UnknownScheduler"
 	NotScheduledYet              Reason = "NotScheduledYet"
-	SchedulerRefuses             Reason = "SchedulerRefuses" // no other reason is known than the scheduler's message
+	SchedulerRefuses             Reason = "SchedulerRefuses" // only the message of the scheduler is known
 )
 
 // A Pod on a base that nobody serves or hears.

@@ -80,7 +80,7 @@ func schedulingGated(v *view) *finding {
 		gates = append(gates, g.Name)
 	}
 	return &finding{cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(), strings.Join(gates, ", ")),
-		advice: "check that the component that has set the gate runs; it removes the gate"}
+		advice: "check that the component that set the gate is running; that component removes the gate"}
 }
 
 func noBasesNoController(v *view) *finding {
@@ -184,9 +184,9 @@ func relabel(key string) string {
 	case key == "":
 		return ""
 	case key == labels.BaseCluster:
-		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller undoes kubectl label"
+		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller reverts kubectl label"
 	case IsNodeLabel(key):
-		return ", or start a base that reports another value; the controller undoes kubectl label"
+		return ", or start a base that reports another value; the controller reverts kubectl label"
 	default:
 		return ", or label the Node of a base"
 	}
@@ -350,7 +350,7 @@ func short(metaspace bool) func(*view) *finding {
 		if metaspace {
 			advice = "request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize"
 		}
-		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that free: the most is %s on %s", amount(name, asked), what(name), amount(name, free), baseName(best.base)),
+		return &finding{cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the maximum is %s on %s", amount(name, asked), what(name), amount(name, free), baseName(best.base)),
 			advice: advice}
 	})
 }

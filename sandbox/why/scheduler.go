@@ -11,12 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retriedWithin is how soon the scheduler tries a Pod again after a change that concerns it: its
-// longest backoff, and some seconds more.
+// retriedWithin is the maximum time in which the scheduler retries a Pod after a relevant change: its longest
+// backoff plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// schedulerRules are for a Pod that a base fits by labels, taints, state and room, but for which the
-// scheduler gives another reason. The patterns match the texts of its plugins
+// schedulerRules are for a Pod that a base fits by labels, taints, state and free resources, but that the scheduler
+// rejects for another reason. The patterns match the texts of its plugins
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
 var schedulerRules = []rule{
 	{ClaimMissing, schedulerSays(`persistentvolumeclaim "([^"]*)" not found`, func(v *view, match []string) *finding {
@@ -27,20 +27,20 @@ var schedulerRules = []rule{
 			advice: withoutClaims(v) + ", or bind it to a volume: kubectl get pvc -n " + v.Pod.Namespace}
 	})},
 	{VolumeUnavailable, schedulerSays(`persistentvolume|PersistentVolume|persistent volumes|volume node affinity|volume zone|max volume count|free storage|storageclass`, func(v *view, _ []string) *finding {
-		return &finding{cause: "no base can have a volume of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
+		return &finding{cause: "no base meets the volume requirements of the Pod; the scheduler reports: " + v.refusal(), advice: withoutClaims(v)}
 	})},
 	{TopologySpread, schedulerSays(`topology spread constraints \(missing required label\)`, func(v *view, _ []string) *finding {
-		return &finding{cause: fmt.Sprintf("the Pod is to be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
+		return &finding{cause: fmt.Sprintf("the Pod must be spread over %s, and no base that fits otherwise has that label; the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
 			advice: "use the topologyKey " + corev1.LabelHostname + ", or label the Nodes of the bases"}
 	})},
 	{TopologySpread, schedulerSays(`didn't match pod topology spread constraints`, func(v *view, _ []string) *finding {
 		return &finding{cause: fmt.Sprintf("on every base that fits otherwise, the Pod would break a topology spread constraint (over %s); the scheduler reports: %s", spreadOver(v.Pod), v.refusal()),
-			advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as places, unless the constraint has nodeTaintsPolicy: Honor"}
+			advice: "set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as topology domains, unless the constraint has nodeTaintsPolicy: Honor"}
 	})},
 	{PodAffinity, schedulerGives(`didn't match pod affinity rules`, "no base that fits otherwise has a Pod that the required Pod affinity selects",
-		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity a preferred one")},
-	{AntiAffinity, schedulerGives(`anti-affinity rules`, "every base that fits otherwise already has a Pod that an anti-affinity keeps apart from this one",
-		"add a base, or make the anti-affinity a preferred one; an update with maxSurge needs one base more than there are replicas")},
+		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity preferred")},
+	{AntiAffinity, schedulerGives(`anti-affinity rules`, "every base that fits otherwise already has a Pod that an anti-affinity separates from this Pod",
+		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than there are replicas")},
 	{HostPortTaken, schedulerGives(`free ports`, "every base that fits otherwise already has a Pod with the same hostPort", "remove the hostPort, which has no effect for a module, or add a base")},
 	{NoFreeResources, schedulerGives(`Too many pods`, "every base that fits otherwise already has its maximum number of Pods", "add a base, or remove modules")},
 	{UnknownScheduler, unbound(unknownScheduler)},
@@ -48,7 +48,7 @@ var schedulerRules = []rule{
 	{SchedulerRefuses, unbound(schedulerRefuses)},
 }
 
-// scheduler returns the scheduler's last word on the Pod.
+// scheduler returns the condition PodScheduled of the Pod, with the scheduler's last message.
 func (v *view) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
 
 // refusal returns the scheduler's last message, without its parts about preemption and resource claims.
@@ -97,7 +97,7 @@ func withoutClaims(v *view) string {
 	return "a module uses no volumes: remove the claims from the volumes of the Pod or its template"
 }
 
-// ownerOf returns the name of the Pod's controller if it is of a kind.
+// ownerOf returns the name of the Pod's controller, and whether that controller has the kind.
 func ownerOf(p *corev1.Pod, kind string) (string, bool) {
 	o := metav1.GetControllerOf(p)
 	if o == nil || o.Kind != kind {
@@ -123,8 +123,8 @@ func unknownScheduler(v *view) *finding {
 	return nil
 }
 
-// notScheduledYet is for a Pod that the scheduler has not tried, or has not tried again since a base
-// changed that fits.
+// notScheduledYet is for a Pod that the scheduler has not tried, or has not tried again since the last change of a
+// base that fits.
 func notScheduledYet(v *view) *finding {
 	p := v.placed()
 	if len(p.decisive) == 0 {
@@ -140,14 +140,14 @@ func notScheduledYet(v *view) *finding {
 	for _, d := range p.decisive {
 		if age := v.now.Sub(changed(d.base)); age < retriedWithin {
 			return &finding{cause: fmt.Sprintf("%s fits since a change %s ago, and the scheduler has not tried the Pod again; it last reported: %s", baseName(d.base), age.Round(time.Second), v.refusal()),
-				advice: "wait some seconds: the scheduler tries again after a change"}
+				advice: "wait a few seconds: the scheduler tries again after a change"}
 		}
 	}
 	return nil
 }
 
 // changed returns when a Node last changed in a way that can make a Pod fit: it was created, became
-// Ready, or kubectl changed its labels, taints or schedulability. Deleted Pods leave no trace.
+// Ready, or kubectl changed its labels, taints or schedulability. It does not detect deletions of Pods.
 func changed(n *corev1.Node) time.Time {
 	last := n.CreationTimestamp.Time
 	if t := nodeCondition(n, corev1.NodeReady).LastTransitionTime.Time; t.After(last) {
@@ -161,12 +161,12 @@ func changed(n *corev1.Node) time.Time {
 	return last
 }
 
-// schedulerRefuses quotes the scheduler where the comparison with the bases finds no reason.
+// schedulerRefuses quotes the scheduler if the comparison with the bases finds no reason.
 func schedulerRefuses(v *view) *finding {
 	p := v.placed()
 	if len(p.decisive) == 0 {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and room of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
-		advice: "act on the reasons of the scheduler; if something changed a moment ago, ask again"}
+	return &finding{cause: fmt.Sprintf("the scheduler finds no Node for the Pod: %s; labels, taints, state and free resources of %s fit, and no further reason is known", cmp.Or(v.refusal(), "it gives no reason"), baseName(p.decisive[0].base)),
+		advice: "resolve the reasons that the scheduler gives; if the cluster has just changed, run the command again"}
 }

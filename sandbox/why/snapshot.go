@@ -17,7 +17,7 @@ type Snapshot struct {
 	// Node that is asked about, or that the Pod is bound to; nil if there is none.
 	Node *corev1.Node
 
-	// The workload that is asked about, or the StatefulSet that owns the Pod; at most one is set.
+	// The target, if it is a workload, or the StatefulSet that owns the Pod; at most one is set.
 	Deployment  *appsv1.Deployment
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet

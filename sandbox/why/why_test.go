@@ -118,8 +118,8 @@ var situations = []situation{
 	{name: "memory of a base that has not reported any", snapshot: ofPod(pod(requests("1Mi")), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { delete(n.Status.Allocatable, corev1.ResourceMemory) }))), want: why.NoFreeMetaspace},
 
 	// A Pod without a Node that a base fits otherwise, with messages of kube-scheduler v1.36.
-	{name: "an anti-affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod anti-affinity rules"))), want: why.AntiAffinity, names: []string{"keeps apart"}},
-	{name: "an anti-affinity of another Pod", snapshot: ofPod(pod(refusedBy("2 node(s) didn't satisfy existing pods anti-affinity rules"))), want: why.AntiAffinity, names: []string{"keeps apart"}},
+	{name: "an anti-affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod anti-affinity rules"))), want: why.AntiAffinity, names: []string{"separates from"}},
+	{name: "an anti-affinity of another Pod", snapshot: ofPod(pod(refusedBy("2 node(s) didn't satisfy existing pods anti-affinity rules"))), want: why.AntiAffinity, names: []string{"separates from"}},
 	{name: "a Pod affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod affinity rules"))), want: why.PodAffinity, names: []string{"Pod affinity selects"}},
 	{name: "a topology spread constraint", snapshot: ofPod(pod(spread(corev1.LabelHostname), refusedBy("1 node(s) were unschedulable, 2 node(s) didn't match pod topology spread constraints")),
 		bases(base(1, "base", "1.0.0"), base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.TopologySpread, names: []string{"over kubernetes.io/hostname", "2 node(s) didn't match"}},

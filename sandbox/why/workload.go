@@ -299,7 +299,7 @@ func podsNotMade(v *view) *finding {
 	}
 	cause := fmt.Sprintf("%s wants %s, and %d exist", v.name(), count(int(w.desired), "Pod"), len(v.Pods))
 	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
-		return &finding{cause: cause + "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago", advice: "ask again in some seconds"}
+		return &finding{cause: cause + "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago", advice: "run the command again in a few seconds"}
 	}
 	return &finding{cause: cause + "; neither its conditions nor its Events give a reason",
 		advice: "look at the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"}

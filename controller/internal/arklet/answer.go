@@ -164,7 +164,7 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 }
 
 // DecodeBizListOutput reads a queryAllBiz answer in its full form: an HTTP body, or the data of a
-// base/biz message of generation A. If the error is ErrDropped, the list has the other modules.
+// base/biz message of generation A. If the error is ErrDropped, the list contains the valid modules.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
 		Code    string   `json:"code"`

@@ -147,12 +147,11 @@ type wireBiz struct {
 	bad        error       // why the entry cannot be read
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A field of a wrong type invalidates the entry and not the
-// list.
+// UnmarshalJSON implements json.Unmarshaler. A field of the wrong type invalidates the entry, but not the list.
 func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	type plain wireBiz
 	if err := json.Unmarshal(entry, (*plain)(w)); err != nil {
-		if entry[0] != '{' { // this is no list of modules
+		if entry[0] != '{' { // not a list of modules
 			return err
 		}
 		w.bad = fmt.Errorf("decoding a biz: %.200s", err.Error())
@@ -203,8 +202,8 @@ func (w wireBiz) biz() (b Biz, ok bool, err error) {
 	return b, true, err
 }
 
-// DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without
-// the base itself (protocol 3.6). If the error is ErrDropped, the list has the other modules.
+// DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without the
+// base itself (protocol 3.6). If the error is ErrDropped, the list contains the valid modules.
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	var w wireList
 	if err := decode(data, &w); err != nil {

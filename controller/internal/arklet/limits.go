@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Bounds of the strings that a base or a user supplies. Any client of the broker or of the port can send
-// anything, and any author of a Pod can write anything. The controller refuses or cuts longer strings
-// before they get into Nodes, Pods, Events and logs. Package workload refuses names, versions and URLs of
-// Pods by the same bounds, so that a base is never asked to install what its list could not show.
+// Bounds of the strings that a base or a user supplies. Any client of the broker or of the port can send anything,
+// and any author of a Pod can write anything. The controller refuses or cuts longer strings before they reach
+// Nodes, Pods, Events and logs. Package workload applies the same bounds to the names, versions and URLs of Pods,
+// so that a base is never asked to install what its list could not show.
 const (
 	// MaxIdentity is the maximum length in bytes of an identity: a DNS name is not longer.
 	MaxIdentity = 253
@@ -23,8 +23,8 @@ const (
 	MaxName = 256
 	// MaxURL is the maximum length in bytes of the URL of a jar: web servers usually refuse longer ones.
 	MaxURL = 8 << 10
-	// MaxText is the maximum length in bytes of a text for people. Stack traces of real bases are
-	// longer: they are cut, and their frames are removed first.
+	// MaxText is the maximum length in bytes of a human-readable text. Longer stack traces, as real bases send
+	// them, are truncated after their frames are removed.
 	MaxText = 4 << 10
 	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
@@ -33,12 +33,12 @@ const (
 	maxRecords = 100
 )
 
-// ErrLimit reports that a message is beyond the limits. The message is ignored.
+// ErrLimit reports that a message exceeds the limits. The message is ignored.
 var ErrLimit = errors.New("beyond the limits")
 
-// ErrDropped reports that entries of a list are invalid. The list that is returned with the error has the
-// other entries. ErrDropped wraps ErrLimit.
-var ErrDropped = fmt.Errorf("an entry of a list is left out: %w", ErrLimit)
+// ErrDropped reports that entries of a list are invalid. The list returned with the error contains the valid
+// entries. ErrDropped wraps ErrLimit.
+var ErrDropped = fmt.Errorf("an entry of the list was ignored: %w", ErrLimit)
 
 // CheckIdentity says why a base cannot have an identity: it is one level of an MQTT topic (MQTT 3.1.1,
 // 4.7), and a part of the names of Nodes.
@@ -77,9 +77,9 @@ func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text makes a text of a base fit to be shown: it has at most MaxText bytes, of printable characters,
-// line ends and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed
-// first, so that every exception and every cause stays.
+// Text sanitizes a text from a base for display. The result has at most MaxText bytes of printable characters, line
+// ends and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed first, so that
+// every exception and every cause stays.
 func Text(s string) string {
 	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {

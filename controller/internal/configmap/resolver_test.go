@@ -124,7 +124,7 @@ func TestValue(t *testing.T) {
 	})
 }
 
-// Of a value that is too long for a version no more is kept than shows that.
+// The resolver keeps only a prefix of a value that is too long for a version: one byte more than the maximum.
 func TestLongValue(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
 		w.put("versions", strings.Repeat("9", 1<<20))

@@ -10,8 +10,8 @@ import (
 
 // Entry is one thing that happened to a module on a base.
 type Entry struct {
-	// At is the controller's time, but the base's for a state. A state is not earlier than the command
-	// that led to it: times of bases are whole milliseconds, and their clocks differ a little.
+	// At is the time on the controller's clock. For a state, it is the time on the base's clock. A state is not
+	// earlier than the command that led to it: bases report whole milliseconds, and clocks differ slightly.
 	At time.Time
 	// Version is the module's version; the module's name is where the entry is noted.
 	Version string
@@ -164,8 +164,8 @@ func (j *Journal) noteStates(r *ring, old version, b arklet.Biz, at time.Time) {
 	}
 }
 
-// clockSkew is the clock difference that is corrected: a state that is less than this older than the
-// command before it gets the time of the command.
+// clockSkew is the maximum clock difference that is corrected. A state dated less than clockSkew before the
+// preceding command gets the time of that command.
 const clockSkew = time.Second
 
 // lastSent returns when the last command for a version was sent; zero if there is none.

@@ -120,11 +120,11 @@ func (j *Journal) forget(r *ring) {
 	j.size -= r.size
 }
 
-// share is the part of the life of a module that belongs to one Pod.
+// share selects the part of a module's history that belongs to one Pod.
 type share struct {
-	// from is when the Pod came to the base; the zero time includes all.
+	// from is the time at which the controller first saw the Pod on the base. The zero time includes all entries.
 	from time.Time
-	// versions are those that the Pod has asked for; nil includes all.
+	// versions are the versions that the Pod has requested; nil includes all versions.
 	versions []string
 }
 
@@ -132,8 +132,8 @@ func (s share) has(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns the present state of the module of a Pod, for a Pod to whose module nothing has happened
-// since it came. It is empty if the base does not list the module.
+// present returns the current state of a Pod's module, for a Pod whose module has no entries yet. The result is
+// empty if the base does not list the module.
 func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -147,9 +147,9 @@ func (j *Journal) present(p moduleKey, of share) (entries []Entry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which
-// they were noted, the number of the last entry of the module, and a channel that is closed at the next
-// entry. The caller must call stopWaiting when it no longer waits.
+// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they
+// were recorded, the number of the last entry of the module, and a channel that is closed at the next entry. The
+// caller must call stopWaiting when it no longer waits.
 func (j *Journal) since(p moduleKey, number uint64, of share) (entries []Entry, last uint64, next <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 		from, versions := s.opts.Pods.Asked(p, container)
 		return target{p, identity, container, share{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
-		return target{}, errdefs.InvalidInputf("container %s is not a module, and a base runs modules only: it is ignored", container)
+		return target{}, errdefs.InvalidInputf("container %s is ignored: it is not a module, and a base runs only modules", container)
 	case slices.ContainsFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container }):
 		return target{}, errdefs.InvalidInput(noDebug)
 	}

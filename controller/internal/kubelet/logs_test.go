@@ -155,7 +155,8 @@ func TestFollowEndsWithThePod(t *testing.T) {
 	}
 }
 
-// A Pod's log has what happened to its own modules since it came, and not the life of earlier Pods.
+// A Pod's log contains the history of its own modules since the Pod was assigned to the base, and no entries of
+// earlier Pods.
 func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, j := &fakePods{pods: map[string]*corev1.Pod{}}, NewJournal(0)

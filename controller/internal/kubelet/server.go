@@ -35,7 +35,8 @@ type pods interface {
 	// Pod returns a module Pod and the identity of its base, or an error that says why there is
 	// none.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
-	// Asked returns when a Pod came to its base, and which versions of a module it has asked for.
+	// Asked returns the time at which the controller first saw a Pod on its base, and the versions of a module that
+	// the Pod has requested.
 	Asked(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
 

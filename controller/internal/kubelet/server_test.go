@@ -142,7 +142,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		{"a namespace", "GET", "/containerLogs/other/pod-0/biz1", 404, "pod other/pod-0 is not served here"},
 		{"a container", "GET", "/containerLogs/default/pod-0/biz9", 404, `pod default/pod-0 has no container "biz9"`},
 		{"a previous container", "GET", logsPath + "?previous=true", 400, "a module has no previous container"},
-		{"a sidecar", "GET", "/containerLogs/default/sidecar/agent", 400, "container agent is not a module, and a base runs modules only"},
+		{"a sidecar", "GET", "/containerLogs/default/sidecar/agent", 400, "container agent is ignored: it is not a module, and a base runs only modules"},
 		{"a container of kubectl debug", "GET", "/containerLogs/default/debugged/debugger", 400, noDebug},
 		{"attach", "POST", "/attach/default/pod-0/biz1?output=1", 501, noAttach},
 		{"attach by a WebSocket", "GET", "/attach/default/pod-0/biz1?output=1", 501, noAttach},

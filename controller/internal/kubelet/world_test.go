@@ -132,7 +132,7 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return nil, "", fmt.Errorf("pod %s/%s is not served here", namespace, name)
 }
 
-// Asked implements pods: all entries are of each Pod, unless a test sets something else.
+// Asked implements pods: all entries belong to every Pod, unless a test sets another function.
 func (f *fakePods) Asked(*corev1.Pod, string) (time.Time, []string) { return f.from, f.versions }
 
 // fakeBases answers with what a test sets.

@@ -33,7 +33,7 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	port := given
 	switch {
 	case len(given) > arklet.MaxName:
-		return "", fmt.Errorf("annotation %s has %d bytes, and it has at most %d", labels.WebPort, len(given), arklet.MaxName)
+		return "", fmt.Errorf("annotation %s has %d bytes; the maximum is %d", labels.WebPort, len(given), arklet.MaxName)
 	case strings.Contains(given, ":"):
 		var err error
 		if host, port, err = net.SplitHostPort(given); err != nil {
@@ -50,7 +50,7 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("%.80q is no port of container %q", port, container.Name)
+		return "", fmt.Errorf("%.80q is not a port of container %q", port, container.Name)
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -32,11 +32,11 @@ func TestAddress(t *testing.T) {
 		"the Pod's before it":        {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
 		"a base elsewhere":           {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
 		"over IPv6":                  {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
-		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope" is no port of container "biz1"`},
-		"no port":                    {err: `"0" is no port of container "biz1"`},
-		"too large":                  {probe: port, node: on("70000"), err: `"70000" is no port of container "biz1"`},
-		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `" is no port of container "biz1"`},
-		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "annotation base.koupleless.io/web-port has 257 bytes, and it has at most 256"},
+		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")}, err: `"nope" is not a port of container "biz1"`},
+		"no port":                    {err: `"0" is not a port of container "biz1"`},
+		"too large":                  {probe: port, node: on("70000"), err: `"70000" is not a port of container "biz1"`},
+		"at the bound":               {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `" is not a port of container "biz1"`},
+		"above the bound":            {probe: port, pod: on(strings.Repeat("9", 257)), err: "annotation base.koupleless.io/web-port has 257 bytes; the maximum is 256"},
 		"no address":                 {probe: port, node: on("a:b:c"), err: "annotation base.koupleless.io/web-port: address a:b:c: too many colons in address"},
 	} {
 		t.Run(name, func(t *testing.T) {

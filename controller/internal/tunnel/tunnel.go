@@ -74,12 +74,12 @@ type Handler interface {
 	// Unanswered tells that a request that was sent will have no answer, and why: see ErrRefused
 	// and ErrTimedOut. A tunnel that can't know, as MQTT, never calls it.
 	Unanswered(from Origin, r arklet.Request, err error)
-	// Rejected counts a message that was ignored, or a list of which entries were ignored. kind is the
+	// Rejected counts a message that was ignored, or a list with entries that were ignored. kind is the
 	// last topic segment or the path.
 	Rejected(from Origin, kind string, reason Rejection, err error)
 }
 
-// Rejection is why a message, or a part of it, was ignored. It is the label of a metric.
+// Rejection is the reason why a message, or a part of it, was ignored. It is a label value of a metric.
 type Rejection string
 
 // The reasons to reject a message.

@@ -156,9 +156,9 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory that the Pods on it request, in bytes, as
-// the scheduler counts it. now dates conditions that differ from before, the Node as it was; nil for a new
-// one.
+// Node converts a base into its Node. requested is the memory that the Pods on it request, in bytes, calculated
+// like the scheduler. before is the existing Node; nil for a new one. now is the transition time of conditions that
+// differ from those of before.
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -144,9 +144,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	return nil
 }
 
-// withForeign adds the parts of a status that other components have written, which a kubelet keeps too:
-// resources that the controller does not report, such as extended resources, other conditions, such as
-// those of node-problem-detector, and all other fields.
+// withForeign returns the status want with the parts of have that other components have written, which a kubelet
+// also keeps. These are resources that the controller does not report (such as extended resources), conditions that
+// the controller does not write (such as those of node-problem-detector), and all other fields.
 func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	s := *have.DeepCopy()
 	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints, want.NodeInfo

@@ -73,7 +73,8 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
 
-// Resources and conditions that others have written into the status of a Node stay, and cost no writes.
+// The controller keeps the resources and conditions that other components have written into the status of a Node,
+// without additional writes.
 func TestForeignStatusStays(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.hear()

@@ -706,7 +706,7 @@ func TestLeavingGivesUpWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// The memory that Pods request is what the scheduler counts.
+// Requested calculates the memory requests of Pods like the scheduler.
 func TestRequested(t *testing.T) {
 	memory := func(mi int64) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(mi<<20, resource.BinarySI)}}
@@ -723,8 +723,8 @@ func TestRequested(t *testing.T) {
 		"of a sidecar": {func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: memory(7), RestartPolicy: always}}
 		}, 67},
-		"of a failed Pod":       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
-		"of one that has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, 0},
+		"of a failed Pod":         {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, 0},
+		"of a Pod that has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, 0},
 		"of a Pod that is not a module": {func(p *corev1.Pod) {
 			p.Labels, p.Status.Phase = nil, corev1.PodPending
 		}, 60},

@@ -55,7 +55,8 @@ func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.Cont
 	}
 }
 
-// refuseDebug shows the containers of kubectl debug as ended: kubectl waits until they run or have ended.
+// refuseDebug reports the containers of kubectl debug as terminated: kubectl waits until they are running or
+// terminated.
 func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus, now metav1.Time) (list []corev1.ContainerStatus) {
 	for i, c := range containers {
 		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {

@@ -83,7 +83,7 @@ func TestSidecars(t *testing.T) {
 	})
 }
 
-// A version that the controller could not read back is not sent, and harms no other Pod of the base.
+// The controller does not send a version that it could not read back. Other Pods of the base are not affected.
 func TestVersionThatIsTooLong(t *testing.T) {
 	in(t, "of 257 bytes", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))

@@ -253,10 +253,10 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// Asked returns when a Pod came to its base as far as this controller has seen it, and which versions of a
-// module the Pod has asked for since then, for its log. The list has at least one version.
+// Asked returns the time at which this controller first saw a Pod on its base, and the versions of a module that
+// the Pod has requested since then. kubectl logs shows these versions only. The list has at least one version.
 func (p *Provider) Asked(pod *corev1.Pod, module string) (from time.Time, versions []string) {
-	from = pod.CreationTimestamp.Time // of a Pod that has ended
+	from = pod.CreationTimestamp.Time // for a Pod that has ended
 	p.store.read(func() {
 		if e := p.store.byUID[pod.UID]; e != nil {
 			from, versions = e.came, slices.Clone(e.asked[module])
@@ -429,8 +429,8 @@ func (p *Provider) triggerAll(identity string) {
 	}
 }
 
-// Requested is the memory that the Pods on a Node request, in bytes, as the scheduler counts it: with
-// init containers, the requests of the whole Pod and its overhead, and without Pods that have ended.
+// Requested returns the memory that the Pods on a Node request, in bytes, calculated like the scheduler: it
+// includes init containers, Pod-level requests and overhead, and excludes Pods that have ended.
 func (p *Provider) Requested(nodeName string) int64 {
 	var total int64
 	for _, pod := range slices.Concat(p.informer.On(nodeName), p.others.on(nodeName)) {

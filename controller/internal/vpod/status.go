@@ -317,7 +317,7 @@ func setCurrent(s *corev1.PodStatus, modules []moduleState, now time.Time) {
 		switch {
 		case !m.current():
 			c.Status, c.Reason = corev1.ConditionFalse, ReasonReplacing
-			said = append(said, m.Identity()+" is still the one from "+redact.URL(m.url))
+			said = append(said, m.Identity()+" is still installed from "+redact.URL(m.url))
 			continue
 		case o == originUnknown:
 			if condition(s, labels.ConditionCurrent) != nil {

@@ -53,8 +53,8 @@ const (
 type Error struct {
 	Kind   Kind
 	Detail string
-	// Answer is a suffix for messages, ": " and a description of the HTTP response that had the content,
-	// for example a page of a proxy; empty for a file.
+	// Answer is a suffix for error messages: ": " and a description of the HTTP response that returned the content,
+	// such as an error page of a proxy. It is empty for a file.
 	Answer string
 	err    error
 }

@@ -96,9 +96,9 @@ type BaseSet struct {
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=container,enum=cluster"`
 	// Activation says what a base does with a second version of a module.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port at a base's address on which its modules serve. Default: that of the sandbox.
+	// WebPort is the port at which a base serves its modules. Default: the port of the sandbox.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535"`
-	// Fetch selects the jars that a base opens: never, available or always. Default: that of the sandbox.
+	// Fetch selects the jars that a base opens: never, available or always. Default: the value of the sandbox.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always"`
 	// WebModules are the modules that are web applications, each with name, version and contextPath. A base
 	// refuses a version whose context path another installed version has. Default: none.

@@ -153,7 +153,7 @@ func (v *validator) apply(a *Apply, at *field.Path) {
 	}
 }
 
-// EachObject visits an object, or the items of a List, with their fields.
+// EachObject visits an object, or the items of a List, with their field paths.
 func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, at *field.Path)) {
 	items, isList := o["items"].([]any)
 	if !isList {
@@ -165,12 +165,12 @@ func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, a
 	}
 }
 
-// ObjectProblems returns the problems of objects that have no type or no name. An object may be a List of others.
+// ObjectProblems returns the problems of objects that have no type or no name. An object may be a List of objects.
 func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 	EachObject(o.Unstructured().Object, at, func(o map[string]any, at *field.Path) {
 		errs = append(errs, typeProblems(o, at)...)
 		metadata, _ := o["metadata"].(map[string]any)
-		if name := metadata["name"]; name != nil && name != "" { // the type of the name is checked with those of other fields
+		if name := metadata["name"]; name != nil && name != "" { // a wrong type of the name is reported elsewhere
 			return
 		}
 		detail := "give the object a name"

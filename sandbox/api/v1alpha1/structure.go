@@ -213,7 +213,7 @@ var (
 	numbered   = regexp.MustCompile(`-[0-9]+$`)
 )
 
-// LabelValue states what the value of a label may be.
+// LabelValue describes valid label values, as the fix of a message.
 const LabelValue = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
 // checks say what is wrong with a text; empty = nothing.

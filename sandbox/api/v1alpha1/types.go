@@ -154,12 +154,11 @@ type Bases struct {
 	// Activation says what a base does with a second version of a module: newModule, default or
 	// multi.
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port at a base's address on which its modules serve, as the targetPort of a Service
-	// names it.
+	// WebPort is the port at which a base serves its modules: the targetPort of Services.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
-	// Fetch selects the jars that a base opens: never, available or always. With available, a base opens
-	// file:// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation
-	// fails if there is no jar. The manifest then gives the module's name and version.
+	// Fetch selects the jars that a base opens: never, available or always. With available, a base opens file://
+	// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation fails if there is
+	// no jar. The name and the version of a module whose jar was opened come from the manifest of the jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
 	// WebModules are the modules that are web applications, each with its name, its version (default: every
 	// version) and its contextPath (default: the name). A base refuses a version whose context path another
@@ -192,10 +191,10 @@ const (
 // WebModule is a module that is a web application.
 type WebModule struct {
 	// Name is the name of the module.
-	Name string `json:"name" need:"name the module, as its container is named"`
-	// Version is the version that the entry is for. Default: every version.
+	Name string `json:"name" need:"set it to the name of the container of the module"`
+	// Version is the version to which the entry applies. Default: every version.
 	Version string `json:"version,omitempty"`
-	// ContextPath is the path at which it serves. Default: Name.
+	// ContextPath is the path at which the module serves. Default: Name.
 	ContextPath string `json:"contextPath,omitempty"`
 }
 

@@ -277,7 +277,7 @@ func (w *witness) Read(p []byte) (int, error) {
 // connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
 const connackCode = 3
 
-// connack returns the code of the CONNACK, if one has come.
+// connack returns the code of the CONNACK, if it has been received.
 func (w *witness) connack() (code byte, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

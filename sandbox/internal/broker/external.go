@@ -56,11 +56,11 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	e.tls = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if b.CAFile != "" {
 		if e.CA, err = os.ReadFile(b.CAFile); err != nil {
-			return nil, fmt.Errorf("reading the broker's authority: %w; check spec.broker.caFile", err)
+			return nil, fmt.Errorf("reading the broker's CA certificate: %w; check spec.broker.caFile", err)
 		}
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(e.CA) {
-			return nil, fmt.Errorf("reading the broker's authority: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
+			return nil, fmt.Errorf("reading the broker's CA certificate: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
 		}
 	}
 	if b.CertFile != "" {
@@ -122,9 +122,9 @@ func (e *External) explain(err error) error {
 	advice := "is it up, and is spec.broker.url right?"
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		advice = "nothing listens there: start it, or check spec.broker.url"
+		advice = "nothing listens at that address: start the broker, or check spec.broker.url"
 	case errors.As(err, &notFound):
-		advice = "there is no such host: check spec.broker.url"
+		advice = "the host does not exist: check spec.broker.url"
 	case errors.As(err, &unknown):
 		advice = "its certificate is of an authority that is not trusted here: name that one's file in spec.broker.caFile"
 	case errors.As(err, &name):

@@ -105,7 +105,7 @@ func TestCheckRefuses(t *testing.T) {
 		broker     v1alpha1.Broker
 		env        string
 	}{
-		{"nothing there", "nothing listens there: start it, or check spec.broker.url",
+		{"nothing there", "nothing listens at that address: start the broker, or check spec.broker.url",
 			v1alpha1.Broker{URL: "mqtt://" + closed.Addr().String()}, "dev"},
 		{"no TLS there", "if it speaks no TLS there, use mqtt://",
 			with(plain, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtt:", "mqtts:", 1) }), "dev"},
@@ -143,7 +143,7 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 // Each code of a CONNACK, of MQTT 3.1.1 and of MQTT 5, has its own sentence. A refused subscription is not
-// taken for a granted one.
+// treated as granted.
 func TestCheckReadsCodes(t *testing.T) {
 	var refuse atomic.Int32 // the code of the CONNACK; 0 = the code of the SUBACK is refuseSubscribe
 	var refuseSubscribe atomic.Int32
@@ -391,7 +391,7 @@ func TestRelayInTrouble(t *testing.T) {
 		t.Errorf("a connection to nowhere gave %v", err)
 	}
 	_ = near.Close()
-	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens there") {
+	if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "nothing listens at that address") {
 		t.Errorf("trouble: %v", err)
 	}
 	_ = run(t, broker.Options{Addr: l.Addr().String()})

@@ -177,8 +177,8 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	selection := fleet.Selection{Names: r.Bases, Youngest: r.Count, Group: r.Group}
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
-		// One base that is removed by its name ends as a real base does: the controller has to notice it.
-		// Several that end together would look like a failure of the broker.
+		// A single base that is removed by name ends without notice, like a failed machine: the controller has to
+		// detect the missing heartbeats. Several bases that end together would look like a broker failure.
 		selection.Unannounced = len(r.Bases) == 1
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
@@ -193,8 +193,8 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	return running.describe(gone), err
 }
 
-// deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the
-// bases goes away, and ends with the sandbox.
+// deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
+// disconnects, and ends with the sandbox.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
 	defer cancel()

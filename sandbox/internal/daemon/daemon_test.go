@@ -383,8 +383,8 @@ func TestRemovedBasesLeaveNoNodes(t *testing.T) {
 	b.onlyNodesOfBases()
 }
 
-// A client that goes away while bases end does not keep their Nodes. An API server that fails for a
-// moment does not either.
+// The Nodes of removed bases are deleted even if the client disconnects, or the API server fails briefly, during the
+// removal.
 func TestNodesOfRemovedBasesWithoutAPI(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 3))

@@ -56,7 +56,7 @@ func TestResolveLocation(t *testing.T) {
 				t.Errorf("told %q, want %q", said, tc.note)
 			}
 			if other := otherSettings(resolved, config); len(other) > 0 {
-				t.Errorf("the next up takes resolved fields for other settings: %v", other)
+				t.Errorf("the next up treats resolved fields as changed settings: %v", other)
 			}
 		})
 	}

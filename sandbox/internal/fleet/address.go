@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Network has the addresses of bases. It is reserved for benchmarks and never routed [RFC 2544, appendix
-// C.2.2]: EndpointSlices take its addresses, and nothing can answer there by accident.
+// Network is the address range of bases. It is reserved for benchmarks and never routed [RFC 2544, appendix C.2.2]:
+// EndpointSlices accept its addresses, and no other host answers there by accident.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
 // maxNumber is the last number with an address of its own, short of the

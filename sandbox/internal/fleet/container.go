@@ -39,7 +39,8 @@ type Containers struct {
 	// Heartbeats is the URL under which they send heartbeats over HTTP, each to its
 	// host name there; see Fleet.Beat. Default: nobody gets them.
 	Heartbeats string
-	// Web is where modules serve in a container. Default: the web port of the base at all addresses.
+	// Web is the address at which modules serve in a container. Default: the web port of the base on all
+	// interfaces.
 	Web string
 	// Arklet is where arklet listens in a container. Default: :0, any free port. An engine gives
 	// the address of a base that is gone to the next one, and commands name no base: with the same

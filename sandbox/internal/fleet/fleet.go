@@ -88,7 +88,7 @@ type Fleet struct {
 	numbers   numbers                      // the same
 	inside    map[v1alpha1.BaseRuntime]int // bases of each runtime, and those that are being added
 	known     map[string]bool              // identities of all processes that there have been
-	removed   []string                     // those of the fleet's own bases that have been removed
+	removed   []string                     // the fleet's own bases that have been removed
 	changes   uint64                       // of members and their processes
 	watchers  []*watcher
 	change    chan struct{} // closed at the next change of the fields above
@@ -316,7 +316,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	}
 	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
 		if err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone)); err != nil {
-			err = fmt.Errorf("the bases have ended, but their Nodes may be left: %w", err)
+			err = fmt.Errorf("the bases have ended, but their Nodes may still exist: %w", err)
 		}
 	}
 	f.mu.Lock()
@@ -334,7 +334,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	return gone, err
 }
 
-// take removes the selected bases from the list of members and returns those that were on it.
+// take removes the selected bases from the list of members and returns the bases that were in the list.
 func (f *Fleet) take(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()

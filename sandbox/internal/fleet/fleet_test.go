@@ -190,7 +190,7 @@ func TestRemoveDeletesNodes(t *testing.T) {
 	}
 	failure = errors.New("no API")
 	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Youngest: 1})
-	if len(gone) != 1 || fmt.Sprint(err) != "the bases have ended, but their Nodes may be left: no API" {
+	if len(gone) != 1 || fmt.Sprint(err) != "the bases have ended, but their Nodes may still exist: no API" {
 		t.Errorf("%d bases ended, error %v", len(gone), err)
 	}
 }

@@ -127,7 +127,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
 	}
 	b.Runtime = cmp.Or(b.Runtime, v1alpha1.RuntimeProcess)
-	if b.Runtime == v1alpha1.RuntimeContainer { // which has the address of the base, so the port is real
+	if b.Runtime == v1alpha1.RuntimeContainer { // it has the address of the base, so WebPort is real
 		o.Web.Addr = fmt.Sprintf(":%d", b.WebPort)
 	}
 	switch runtime := f.o.Runtimes[b.Runtime]; {

@@ -11,7 +11,7 @@
 //	placement.go   tolerations, affinity and labels of bases
 //	live.go        comparison with a cluster: whether a base fits, and why an existing object is not Ready
 //	rollout.go     how a workload replaces its Pods
-//	together.go    what concerns several objects: Services, one version with two jars
+//	together.go    checks across objects: Services, one version with two jars
 //	ordinary.go    workloads without modules that would create Pods on bases
 //
 // Lint skips a field whose value is an expression of a scenario, ${{ … }}.

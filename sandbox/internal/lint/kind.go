@@ -48,7 +48,7 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 		}
 		return made(o.kind), false
 	case err != nil || !strings.Contains(gv.Group, ".") && !builtin:
-		report("apiVersion", "there is no API group "+gv.Group+": the group of a custom resource has a dot", "correct the apiVersion")
+		report("apiVersion", "the API group "+gv.Group+" does not exist: the group of a custom resource has a dot", "correct the apiVersion")
 		return made(o.kind), false
 	case builtin && !scheme.Scheme.Recognizes(gv.WithKind(o.kind)):
 		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))

@@ -32,7 +32,7 @@ type Input struct {
 	Name string
 	// Text is YAML with any number of documents, or JSON.
 	Text []byte
-	// Found states that nobody named the file: it was found in a directory. Documents that are not
+	// Found reports that the file was found in a directory, and not named by the user. Documents that are not
 	// Kubernetes objects are then skipped. Default: they are reported as not checked.
 	Found bool
 }
@@ -145,8 +145,8 @@ func (l *linter) find(rule string, o *object, field, message string, args ...any
 	return &l.findings[len(l.findings)-1]
 }
 
-// environments reports that the environments which modules tolerate by name were not compared with
-// the one that is meant: neither Options.Env nor a cluster names it.
+// environments reports that the environments that modules tolerate by name were not checked: neither Options.Env
+// nor a cluster states the intended environment.
 func (l *linter) environments() {
 	if l.o.Env != "" || l.o.Live != nil {
 		return
@@ -160,7 +160,7 @@ func (l *linter) environments() {
 		}
 	}
 	if len(named) > 0 {
-		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the environment that is meant", strings.Join(sortedKeys(named), ", "))
-		f.Line, f.Fix = 0, "say which, with --env"
+		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the intended environment", strings.Join(sortedKeys(named), ", "))
+		f.Line, f.Fix = 0, "set the intended environment with --env"
 	}
 }

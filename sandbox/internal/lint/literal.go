@@ -13,7 +13,7 @@ import (
 // the other rules skip it.
 const unread = "${{ }}"
 
-// placeholder matches text that somebody or a template engine should have replaced: {version},
+// placeholder matches text that the author or a template engine should have replaced: {version},
 // ${VERSION}, {{ .Values.version }}, <version>, TO_BE_IMPLEMENTED. It does not match $(VERSION), which
 // Kubernetes expands.
 var placeholder = regexp.MustCompile(`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
@@ -23,18 +23,18 @@ var (
 	freeText = []string{"args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 	// stringMaps are fields whose values are strings by any key.
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
-	// scalars are fields in which people write placeholders that YAML reads as an object: {version}. The
-	// first three are strings.
+	// scalars are fields in which authors write placeholders that YAML reads as an object: {version}.
+	// The first three are strings.
 	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port", "targetPort", "containerPort"}
 )
 
 // literal reports placeholders, and values without quotes that YAML does not read as the string that
-// the API requires. It returns the value of the field at a path with unread in the places of both.
+// the API requires. It returns the value of the field at a path, with unread in place of each of them.
 func (l *linter) literal(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
 		if placeholder.MatchString(value) && !unknown(value) && !strings.Contains(at, "annotations") {
-			l.find("placeholder", o, at, "%s is %s, a placeholder that nothing has replaced", at, value)
+			l.find("placeholder", o, at, "%s is %s, a placeholder that was not replaced", at, value)
 			return unread
 		}
 	case []any:
@@ -58,7 +58,7 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	switch value.(type) {
 	case int64, float64, bool:
 		if text {
-			l.find("shape", o, path, "YAML reads %s as %v, which is not a string, and the API takes only strings there", path, value).Fix = "put the value in quotes"
+			l.find("shape", o, path, "YAML reads %s as %v, but the API requires a string there", path, value).Fix = "put the value in quotes"
 			return unread
 		}
 	}
@@ -66,7 +66,7 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	case isObject && len(inner) == 1 && (text || slices.Contains(scalars, key)):
 		for name, nothing := range inner {
 			if nothing == nil {
-				l.find("placeholder", o, path, "%s is {%s}, a placeholder that nothing has replaced", path, name)
+				l.find("placeholder", o, path, "%s is {%s}, a placeholder that was not replaced", path, name)
 				return unread
 			}
 		}

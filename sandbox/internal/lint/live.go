@@ -18,7 +18,7 @@ type Live struct {
 	// Bases are the bases at Now, with the Pods on them, as why.GatherBases reads them. Required.
 	Bases *why.Snapshot
 	Now   time.Time
-	// Namespace is the namespace of objects that name none.
+	// Namespace is the namespace of objects without a namespace.
 	Namespace string
 	// Why explains the state of a Pod or a workload. It returns why.ErrNotFound, wrapped, if the object
 	// does not exist. Required.
@@ -55,7 +55,7 @@ func (l *linter) live(w *workload) {
 	case err != nil:
 		l.find("live-unready", &w.object, "", "the object in the cluster cannot be read: %s", err).Level = Error
 	case there.Ready || there.Young:
-	case !found || nowhere.Reason != cmp.Or(there.Because, there.Reason): // else live-nowhere has reported it
+	case !found || nowhere.Reason != cmp.Or(there.Because, there.Reason): // otherwise live-nowhere has reported it
 		l.concluded("live-unready", w, "", there, "it exists in the cluster, and is not Ready: ")
 	}
 }

@@ -79,12 +79,12 @@ func TestLive(t *testing.T) {
 		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 			"live-nowhere", "toleration-env"}},
 		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil, []string{
-			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that fits otherwise has that free: the most is 40 Mi on base-1; request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
+			"f.yaml:9: Deployment/biz2: error: the Pod requests 50 Mi of metaspace, and no base that fits otherwise has that much free: the maximum is 40 Mi on base-1; request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize [live-nowhere]"}},
 		"its own Pods give way":           {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
 		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
 		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil), []string{
 			"f.yaml:1: Deployment/biz2: warning: it exists in the cluster, and is not Ready: biz1 is broken; mend it [live-unready]"}},
-		"it is there, and the scheduler refuses its Pods for a reason of its own": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+		"it exists, and the scheduler refuses its Pods for another reason": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread, Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
 		"it is there, and the scheduler has not looked": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"}, nil), []string{"live-unready"}},

@@ -49,7 +49,7 @@ func (l *linter) placement(w *workload) {
 		if key := c.TopologyKey; unknown(key) || why.IsNodeLabel(key) || l.o.Live.bear(key) {
 			continue
 		}
-		effect := "this spreads nothing"
+		effect := "the constraint has no effect"
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			effect = "the Pods stay Pending"
 		}
@@ -78,7 +78,8 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 	}
 }
 
-// clusterName reports the cluster name of the documents' examples, which bases of a sandbox do not have.
+// clusterName reports the cluster name in the examples of the Koupleless documentation, which bases of a sandbox do
+// not have.
 func (l *linter) clusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
 		l.find("cluster-name", &w.object, at, "only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox")
@@ -145,7 +146,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	case !slices.Contains(baseLabels, key) && !l.o.Live.bear(key):
 		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing", key)
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
-		l.find("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this keeps Pods off all but one of them", key).Level = Warning
+		l.find("topology-unknown", &w.object, at+".topologyKey", "many bases share a value of %s, so this allows a Pod on only one of them", key).Level = Warning
 	}
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {

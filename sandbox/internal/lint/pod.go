@@ -136,7 +136,7 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 		return
 	}
 	if !strings.Contains(c.Image, ".jar") {
-		l.find("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 does not treat such a container as a module, the controller of this project does", c.Name).Level = Warning
+		l.find("image-no-jar", &w.object, at+".image", "the image of the container %s has no .jar in it: ModuleController V2 ignores such a container, and the bundled controller treats it as a module", c.Name).Level = Warning
 	}
 	u, err := url.Parse(c.Image)
 	if err != nil {
@@ -157,7 +157,7 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 		case first < 0:
 			first = i
 		default:
-			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i), "the container %s sets %s twice; the last one counts", c.Name, labels.VersionEnv)
+			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i), "the container %s sets %s twice; Kubernetes uses the last one", c.Name, labels.VersionEnv)
 		}
 	}
 	v := w.version(c)
@@ -174,7 +174,7 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	case v == "" && c.Env[first].ValueFrom == nil && !strings.Contains(c.Env[first].Value, "$("):
 		l.find("version-missing", &w.object, at, "%s of container %q is empty", labels.VersionEnv, c.Name)
 	case err != nil:
-		l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)).Fix = "" // the error has it
+		l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)).Fix = "" // the error contains the fix
 	case strings.Contains(v, "$("):
 		l.find("version-invalid", &w.object, at, "%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it", labels.VersionEnv, c.Name, v).Fix = "set the variable first"
 	default:

@@ -11,7 +11,7 @@ type Rule struct {
 	ID string `json:"id"`
 	// Level is the level of its findings. A rule may lower it for single findings.
 	Level Level `json:"level"`
-	// Title states in a sentence what is right.
+	// Title states the requirement in one sentence.
 	Title string `json:"title"`
 	// Explanation states the reason, and the effect of a violation.
 	Explanation string `json:"explanation"`
@@ -39,10 +39,10 @@ var rules = []Rule{
 		"An anti-affinity keeps Pods away from those that its selector fits. If that does\nnot fit the Pods themselves, two of them may stand on one base.",
 		"use labels of the template in the selector"},
 	{"claims", Error, "A module Pod has no persistent volume claims",
-		"A module sees the files of its base, so a volume is of no use to it. But the scheduler\nkeeps the Pod Pending until each claim is bound. In a sandbox nothing binds claims.",
+		"A module sees the files of its base, so it cannot use a volume. But the scheduler\nkeeps the Pod Pending until each claim is bound. In a sandbox nothing binds claims.",
 		"leave the claim out; volumeClaimTemplates of a StatefulSet cannot be changed, so delete and create it again"},
 	{"cluster-name", Warning, "base.koupleless.io/cluster-name is the cluster name of the bases",
-		"Each base reports the name of its cluster. Examples of the documents select default.\nIn a sandbox the default is the name of the sandbox; spec.bases.clusterName sets it.",
+		"Each base reports the name of its cluster. Examples in the Koupleless\ndocumentation select default. In a sandbox the default is the name of the sandbox; spec.bases.clusterName sets it.",
 		"write the cluster name of your bases, leave the label out, or set spec.bases.clusterName: default"},
 	{"component-missing", Error, "Module Pods bear the label virtual-kubelet.koupleless.io/component: module",
 		"The module controller looks after Pods with this label only. Others that are bound\nto a base's Node stay Pending for ever.",
@@ -60,7 +60,7 @@ var rules = []Rule{
 		"With maxUnavailable above 0, Kubernetes may delete old Pods before their successors\nare Ready. Their bases are then without the module. With 0 no old Pod goes before a\nnew one is Ready. Percentages are rounded down.",
 		"set strategy.rollingUpdate.maxUnavailable to 0, and maxSurge to 1 or more"},
 	{"image-no-jar", Error, "The image of a module's container is the URL of a jar",
-		"A base fetches the module from this URL: file://, http:// or https://. The path may have\nany form, but ModuleController V2 ignores containers whose image has no .jar in it.",
+		"A base fetches the module from this URL: file://, http:// or https://. The path may have\nany form, but ModuleController V2 ignores containers whose image does not contain\n.jar.",
 		"give the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar"},
 	{"job-never-ends", Warning, "Modules are no Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob makes another Pod each time.",
@@ -88,7 +88,7 @@ var rules = []Rule{
 		"select by base.koupleless.io/name, base.koupleless.io/version or another label of bases"},
 	{"not-checked", Info, "Everything is checked",
 		"The level is info: the exit status does not change. Lint reads the Pod templates of all\nkinds, at any depth. It does not know how custom resources replace their Pods, and\nreports custom resources in which it finds no Pod template.",
-		"check the object in another way"},
+		"check the object by other means"},
 	{"peer-strategy", Warning, "A peer Deployment is labelled strategy: peer",
 		"The controller keeps the replicas of a Deployment at the number of bases if it bears\nboth virtual-kubelet.koupleless.io/component: module-deployment and\nvirtual-kubelet.koupleless.io/strategy: peer. The operations guide shows the first only.",
 		"label the Deployment virtual-kubelet.koupleless.io/strategy: peer"},
@@ -132,10 +132,10 @@ var rules = []Rule{
 		"A module is no container: it is classes in the JVM of its base. Most of what a kubelet\ndoes for a container has no counterpart, and is ignored. The controller of this project\ntells it in one Event of the Pod.",
 		"leave it out, or do it in the base or in the module's own code"},
 	{"url-credentials", Warning, "The URL of a jar has no credentials",
-		"The URL is part of the Pod, so everybody who may read Pods can read it. This project\nreplaces passwords and the values of query parameters in logs, Events and reports.",
+		"The URL is part of the Pod, so every user who can read Pods can read it. This project\nreplaces passwords and the values of query parameters in logs, Events and reports.",
 		"let the bases authenticate, for example by their network or a settings file"},
 	{"version-again", Error, "One version of a module is one jar",
-		"A base refuses to install a version again from another jar. The controller of this\nproject therefore uninstalls the version first (Event SameVersionReplaced), one base\nafter the other, and each base is without the module in between. To change what runs\nwithout a gap, change the version.",
+		"A base refuses to install a version again from another jar. The controller of this\nproject therefore uninstalls the version first (Event SameVersionReplaced), one base\nafter the other, and each base is without the module in between. To replace a\nmodule without a gap, change the version.",
 		"give the new jar a version of its own"},
 	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
 		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller waits for a version that is never installed.",
@@ -147,7 +147,7 @@ var rules = []Rule{
 		"The container's name is the module's name, BIZ_VERSION its version. Without a version\nthe module cannot be installed.",
 		"set the environment variable BIZ_VERSION"},
 	{"version-twice", Warning, "BIZ_VERSION is set once",
-		"Of several variables of one name the last one counts, as in any Pod. kubectl apply only\nwarns; server-side apply refuses the object.",
+		"If a variable is set several times, Kubernetes uses the last value. kubectl apply only\nwarns; server-side apply refuses the object.",
 		"remove one of them"},
 	{"yaml", Error, "The file is YAML",
 		"What cannot be read cannot be applied.",

@@ -11,7 +11,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// together checks what concerns several objects.
+// together runs the checks that concern several objects.
 func (l *linter) together() {
 	l.released()
 	if len(l.modules) == 0 {
@@ -42,7 +42,7 @@ func (l *linter) released() {
 			} else if other.image != c.Image {
 				hint := ""
 				if path, _, _ := strings.Cut(c.Image, "?"); strings.HasPrefix(other.image, path+"?") {
-					hint = "; only the query of the URLs differs: keep it the same while the jar is the same"
+					hint = "; only the query of the URLs differs: keep the query unchanged while the jar is unchanged"
 				}
 				l.find("version-again", &w.object, at+".image",
 					"%s %s is the jar %s here and %s in %s: a base that has one of them uninstalls it before it installs the other%s", c.Name, v, c.Image, other.image, other.of.title(), hint)

@@ -63,6 +63,6 @@ var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|cred
 // credentials reports a password or a signature in the URL of a jar.
 func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
 	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
-		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has a password or a signature, which everybody who may read Pods can read", c.Name)
+		l.find("url-credentials", &w.object, at+".image", "the URL of the container %s has a password or a signature, which every user who can read Pods can read", c.Name)
 	}
 }

@@ -40,7 +40,7 @@ const (
 	removedAtOnce = 50
 )
 
-// endedBackoff is for the deletion of the Node of a base that has ended: six attempts in about 3 s.
+// endedBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
 var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
 // Watch follows the Nodes of bases by one watch, and keeps of each only whether it is Ready and may
@@ -59,7 +59,7 @@ type nodeState struct {
 	name  string
 	ready bool
 	held  bool // by the bundled controller
-	// commands is host:port of the commands of a base with the tunnel http; empty = it has none.
+	// commands is the host:port at which a base with the tunnel http takes commands; empty = the base takes none.
 	commands string
 }
 
@@ -181,8 +181,8 @@ func (n *Watch) TakesCommands(addr string) bool {
 	return false
 }
 
-// Left returns the identities of those bases, of the given ones, whose Node is Ready. With held, it
-// returns only bases whose Node the bundled controller has: Ended deletes these Nodes.
+// Left returns those of the given identities whose Node is Ready. With held, it returns only bases whose Node the
+// bundled controller manages: Ended deletes these Nodes.
 func (n *Watch) Left(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -253,9 +253,9 @@ func Remove(ctx context.Context, client kubernetes.Interface, selector string, o
 	return err
 }
 
-// Ended deletes the Nodes of bases that have ended, if the bundled controller has them: that controller
-// then removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet,
-// and retries for some seconds, because the API server may restart.
+// Ended deletes the Nodes of bases that have ended, if the bundled controller manages them. The controller then
+// removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet, and retries for
+// some seconds, because the API server may restart.
 func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(removedAtOnce)

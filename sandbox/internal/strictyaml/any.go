@@ -42,7 +42,7 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 			w.rewritten(n, strconv.FormatInt(v, 10), path)
 			return v
 		}
-		w.problem(n.Line, path, "%s is out of range: put it in quotes if it is a text", n.Value)
+		w.problem(n.Line, path, "%s is out of range: put it in quotes if it is a string", n.Value)
 		return nil
 	case "!!float":
 		var v float64
@@ -61,11 +61,11 @@ func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// rewritten notes a number or a boolean that prints differently from its text.
+// rewritten records a number or a boolean that prints differently from its text.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Source: w.name, Line: n.Line, Field: path,
-			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a text (%q), or write %s", n.Value, value, n.Value, value)})
+			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a string (%q), or write %s", n.Value, value, n.Value, value)})
 	}
 }
 

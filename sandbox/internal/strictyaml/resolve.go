@@ -8,13 +8,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The limits of a file, counting an alias as often as it is used. They are far above handwritten files.
+// The limits of a file, counting an alias as often as it is used. Handwritten files stay far below
+// them.
 const (
 	maxDepth = 100
 	maxNodes = 200_000
 )
 
-// oldBoolean matches the booleans of YAML 1.1 that are texts in YAML 1.2.
+// oldBoolean matches the booleans of YAML 1.1 that are strings in YAML 1.2.
 var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
 // resolver replaces the aliases and merge keys of one document.
@@ -58,9 +59,9 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	return &c
 }
 
-// merged returns the fields of a mapping with those that its << names. As in kubectl, a field replaces
-// those in front of it, and an earlier mapping of a list overrides a later one. Fields that are given twice
-// stay, so that they can be reported.
+// merged returns the fields of a mapping, including the fields that its << refers to. As in kubectl, a field
+// replaces earlier fields of the same name, and an earlier mapping of a list overrides a later one. Fields that are
+// given twice stay, so that they can be reported.
 func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
 	set := func(key, value *yaml.Node, merged bool) {

@@ -15,9 +15,9 @@ import (
 // Source is a YAML file that has been parsed.
 type Source struct {
 	name string
-	path string                // the field that it is the value of; empty: it is the document
+	path string                // the field whose value this is; empty for a document
 	line int                   // of its ---, if there is one
-	root *yaml.Node            // nil: there is nothing to decode
+	root *yaml.Node            // nil: nothing can be decoded
 	from map[*yaml.Node]string // the texts that Expand replaced, by their values
 }
 
@@ -51,7 +51,7 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-// parse parses a text, which may be a manifest: see resolver.
+// parse parses a text. With manifest, it reads booleans as kubectl does: see resolver.
 func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))

@@ -241,7 +241,7 @@ func TestRewritten(t *testing.T) {
 			t.Fatal(problems)
 		}
 		if want != "" {
-			want = fmt.Sprintf("f:2: any[0]: %s is read as %s: put it in quotes if it is a text (%q), or write %s", text, want, text, want)
+			want = fmt.Sprintf("f:2: any[0]: %s is read as %s: put it in quotes if it is a string (%q), or write %s", text, want, text, want)
 		}
 		if got := doc.Rewritten().Error(); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

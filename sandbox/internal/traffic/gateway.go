@@ -29,11 +29,11 @@ type GatewayOptions struct {
 	Client kubernetes.Interface
 	// Targets are the bases behind the endpoints. Required.
 	Targets Targets
-	// Network has the addresses of bases. A connection to an address of it that no base has is refused, as
-	// on a network of real bases; other addresses are forbidden. Default: none.
+	// Network is the address range of bases. A connection to an address of it that no base has is refused, as on a
+	// network of real bases; other addresses are forbidden. Default: none.
 	Network netip.Prefix
-	// External reports whether a base that the sandbox does not run takes commands at host:port of
-	// this machine. Default: there is none.
+	// External reports whether a base that the sandbox does not run takes commands at host:port of this
+	// machine. Default: no such base exists.
 	External func(addr string) bool
 	// Seed of the choice among endpoints. Default: a random one.
 	Seed uint64
@@ -247,10 +247,9 @@ func (g *Gateway) settle(ctx context.Context, r Route) {
 	}
 }
 
-// Pick chooses an endpoint of a Service as kube-proxy does for a new connection: at
-// random, or, with session affinity, the one of the last time. It does not wait; see
-// Ready. The error wraps ErrNoEndpoint. The Target of an address that no base has
-// knows no listener, nor does that of a base which does not listen on the port of the endpoint.
+// Pick chooses an endpoint of a Service as kube-proxy does for a new connection: at random, or, with session
+// affinity, the one of the last time. It does not wait; see Ready. The error wraps ErrNoEndpoint. The Target has no
+// listener if no base has the address, or if the base does not listen on the port of the endpoint.
 func (g *Gateway) Pick(r Route) (Target, error) {
 	e, err := g.choose(r)
 	if err != nil {
@@ -295,7 +294,7 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 		return nil, 0, fmt.Sprintf("there is no Service %s", r.key())
 	}
 	if len(b.ports) == 0 {
-		return nil, 0, fmt.Sprintf("Service %s has no ports, as a Service of the type ExternalName: it leads to no base", r.key())
+		return nil, 0, fmt.Sprintf("Service %s has no ports (such as a Service of the type ExternalName), so it leads to no base", r.key())
 	}
 	p, ok = b.port(r.Port)
 	if !ok {

@@ -45,10 +45,9 @@ func (h *http1) init(g *Gateway) {
 
 func (h *http1) close() { h.transport.CloseIdleConnections() }
 
-// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases
-// (http://IP[:PORT]/…). The port of a base is its port for modules, which is the default, or the port on
-// which it takes commands. With CONNECT, the proxy also leads to the command port of a base that runs on
-// this machine outside the sandbox, and nowhere else.
+// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…). The
+// port of a base is its module port (the default) or its command port. With CONNECT, the proxy also connects to the
+// command port of a base that runs on this machine outside the sandbox, and to no other address.
 //
 // A host that is neither a Service nor a base gives 4xx. A Service without endpoints gives 503, and a
 // connection that the base refused 502. A connection that broke later breaks here, too.
@@ -105,7 +104,7 @@ func (e *forbidden) Error() string { return e.text }
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
-		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port: name HOST:PORT", authority)}
+		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port: use HOST:PORT", authority)}
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && g.o.External(authority) {
 		return connect(ctx, Target{IP: host}, authority)
@@ -120,7 +119,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if net.ParseIP(host) != nil {
 		t, ours := g.o.Targets.ByIP(host)
 		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
-			return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("no base has the address %s, and the gateway connects to bases and Services only", host)}
+			return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("no base has the address %s, and the gateway connects only to bases and Services", host)}
 		}
 		t.IP = host
 		t = t.On(port)
@@ -139,7 +138,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	known := g.backends[route.key()] != nil
 	g.mu.Unlock()
 	if !known {
-		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects to bases and Services only", route.key())}
+		return nil, &forbidden{http.StatusNotFound, fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
 	}
 	c, _, err := g.Dial(ctx, route)
 	return c, err

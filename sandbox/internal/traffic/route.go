@@ -23,12 +23,12 @@ type backendPort struct {
 	name, number, target string
 	endpoints            []endpoint // that may be picked
 	unresolved           bool       // no Pod behind the Service has a port with the name of target
-	headless             bool       // the Service has no address, so nothing translates its ports
+	headless             bool       // the Service has no address, so its ports are not translated
 }
 
-// dialled returns the port to which a client connects at an endpoint, if it asks for a port by name, number
-// or target. A client of a headless Service connects to the number that it uses, or that the Service
-// record of DNS has for a name.
+// dialled returns the port to which a client connects at an endpoint, if it asks for a port by name, number or
+// target. A client of a headless Service connects to the number that it uses, or to the number that the DNS SRV
+// record has for a port name.
 func (p *backendPort) dialled(e endpoint, asked string) string {
 	_, err := strconv.Atoi(asked)
 	switch {

@@ -29,8 +29,8 @@ type Target struct {
 	Closed string
 }
 
-// On returns the target as a connection to a port at its IP reaches it: Web is the listener of that port.
-// An empty port is the one for modules.
+// On returns the target for a connection to a port at its IP: Web is the listener of that port. An empty port means
+// the module port.
 func (t Target) On(port string) Target {
 	if port == "" || port == t.Port {
 		return t

@@ -84,8 +84,8 @@ func (i *Instance) known(vars map[string]any) expr.Data {
 	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
 }
 
-// expand evaluates the expressions of a file, except those that use outputs or have no value. The failures
-// are by the text of the expression.
+// expand evaluates the expressions of a file, except those that use outputs or have no value. The failures are
+// keyed by the text of the expression.
 func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
 	failures := map[string]error{}
 	return source.Expand(func(text string) (any, bool) {

@@ -116,8 +116,8 @@ func TestVars(t *testing.T) {
 		{map[string]any{"a": "7"}, map[string]any{"a": int64(7), "b": "text 7"}, ""},
 		{map[string]any{"a": 7, "b": "1.0"}, map[string]any{"a": int64(7), "b": "1.0"}, ""},
 		{map[string]any{"a": "many"}, nil, "--var a: many is not of the type that the scenario gives it, such as 1"},
-		{map[string]any{"a": "1_0"}, nil, `--var a: 1_0 is read as 10: put it in quotes if it is a text ("1_0"), or write 10; for a text, the value in the scenario must be in quotes`},
-		{map[string]any{"a": "1.10"}, nil, `--var a: 1.10 is read as 1.1: put it in quotes if it is a text ("1.10"), or write 1.1; for a text, the value in the scenario must be in quotes`},
+		{map[string]any{"a": "1_0"}, nil, `--var a: 1_0 is read as 10: put it in quotes if it is a string ("1_0"), or write 10; for a string, put the value in the scenario in quotes`},
+		{map[string]any{"a": "1.10"}, nil, `--var a: 1.10 is read as 1.1: put it in quotes if it is a string ("1.10"), or write 1.1; for a string, put the value in the scenario in quotes`},
 		{map[string]any{"b": "1.10"}, map[string]any{"a": int64(1), "b": "1.10"}, ""},
 		{map[string]any{"aa": "1"}, nil, "--var aa: no scenario has such a variable; did you mean a?"},
 	} {

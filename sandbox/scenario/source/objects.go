@@ -45,15 +45,16 @@ func (i *Instance) objects() (problems Problems) {
 type part struct {
 	file string
 	doc  *strictyaml.Document
-	at   string // its field; empty: it is the document
+	at   string // the field of the object; empty for the document itself
 }
 
 func (p part) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// applied checks an object that a step applies, or the items of a List, which the API may be expected to
-// refuse. An object outside the namespace of the run is a problem: other runs would find it.
+// applied checks an object that a step applies, or the items of a List. If the step expects the API to refuse the
+// object, the values are not checked. An object outside the namespace of the run is a problem, because other runs
+// would share it.
 func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
 	if p.at != "" {
@@ -79,13 +80,13 @@ func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Pr
 	return problems
 }
 
-// check reports values that the API server would refuse: those of another type, and labels.
+// check reports values that the API server would refuse: values of the wrong type, and invalid label values.
 func (p part) check(o *unstructured.Unstructured) Problems {
 	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types reports values that are of another type than their field, for the kinds of Kubernetes itself. The API
-// server knows its custom resources.
+// types reports values whose type differs from the type of their field, for built-in kinds. Only the API server
+// knows the types of custom resources.
 func (p part) types(kind schema.GroupVersionKind) Problems {
 	object, err := scheme.Scheme.New(kind)
 	if err != nil {
@@ -95,8 +96,8 @@ func (p part) types(kind schema.GroupVersionKind) Problems {
 	return problems
 }
 
-// labels reports values of labels and of selectors that are not label values, in a value in the field
-// name of the field parent.
+// labels reports invalid label values in labels and selectors, at any depth of a value. name is the field that
+// contains the value, and parent is the field that contains name.
 func (p part) labels(value any, at, parent, name string) (problems Problems) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -116,8 +117,8 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 	return problems
 }
 
-// rewritten reports numbers among the variables and in the matrix that print differently from their text:
-// an expression would put another text in their place.
+// rewritten reports numbers among the variables and in the matrix that print differently from their
+// text: an expression would insert the printed text.
 func (s *Scenario) rewritten() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
 		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") || strings.Contains(p.Field, ".apply.vars.") {

@@ -105,7 +105,7 @@ func fit(override, value any) (any, error) {
 	return override, nil
 }
 
-// parseValue reads the text of an override of a variable that is no string.
+// parseValue reads the text of an override of a variable that is not a string.
 func parseValue(text string) (value any, err error) {
 	source, problems := strictyaml.Parse("", []byte(text))
 	doc, more := source.Decode(&value, strictyaml.Options{})
@@ -113,7 +113,7 @@ func parseValue(text string) (value any, err error) {
 		return nil, fmt.Errorf("%q cannot be read as YAML", text)
 	}
 	for _, p := range doc.Rewritten() {
-		return nil, fmt.Errorf("%s; for a text, the value in the scenario must be in quotes", p.Detail)
+		return nil, fmt.Errorf("%s; for a string, put the value in the scenario in quotes", p.Detail)
 	}
 	return value, nil
 }

@@ -57,7 +57,7 @@ func FuzzDeliver(f *testing.F) {
 			}
 		case len(told) == 2 && errors.Is(told[0].Err, arklet.ErrDropped): // then the rest of the list
 			if e := told[1]; e.Err != nil || e.From.Identity != at.Identity {
-				t.Errorf("told %+v", e)
+				t.Errorf("reported %+v", e)
 			}
 		case len(told) == 2:
 			rejected, unanswered := told[0], told[1]

@@ -244,7 +244,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 	return "", nil
 }
 
-// pass decodes a message and passes it on. A list of which entries were dropped is passed on too.
+// pass decodes a message and passes it on. It also passes on a list from which invalid entries were dropped.
 func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error), on func(tunnel.Origin, M)) error {
 	m, err := decode(data)
 	if err == nil || errors.Is(err, arklet.ErrDropped) {

@@ -63,7 +63,7 @@ func brief(o map[string]any) string {
 		}
 		text = fmt.Sprintf("%v %v, %s, containers %s", metadata["name"], status["phase"], ready, compact(status["containerStatuses"]))
 	}
-	if text = redact.Text(text); len(text) > longest { // half a URL would not be recognized as one
+	if text = redact.Text(text); len(text) > longest { // Text does not recognize a truncated URL
 		text = text[:longest] + "…"
 	}
 	return text

@@ -306,7 +306,7 @@ var leftCases = map[string]checkCase{
 	},
 	"left: the old version without its Pod": {
 		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
-		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run there wants it"}, nil, "2 bases, 1 module left", nil},
+		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it"}, nil, "2 bases, 1 module left", nil},
 	},
 	"left: a module that a Pod of another namespace wants": {
 		check: NothingLeft, events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
@@ -315,7 +315,7 @@ var leftCases = map[string]checkCase{
 			{Base: "a", PodState: timeline.PodState{Name: "default/stock-2", Modules: []timeline.ModuleRef{{Name: "biz", Version: "2"}}}},
 			{Base: "b", PodState: timeline.PodState{Name: "default/stock-3", Modules: []timeline.ModuleRef{{Name: "biz", Version: "1"}}}},
 		}},
-		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run there wants it; Pod default/stock-1, which is not part of the run, wants it"},
+		want: want{2, []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it; Pod default/stock-1, which is not part of the run, requests it"},
 			nil, "2 bases, 1 module left", nil},
 	},
 	"left: the base's own module": {
@@ -324,7 +324,7 @@ var leftCases = map[string]checkCase{
 	},
 	"left: a module from before the run": {
 		check: NothingLeft, events: script(host(0, "a", "up"), host(0, "a", "ready"), biz(0, "9@a", "ACTIVATED"), timeline.Event{Time: at(1), Kind: timeline.Synced}, installed(5, "8@a")),
-		want: want{1, []string{"5ms a: biz:8 is left on a, ACTIVATED, and no Pod of the run there wants it"}, nil, "1 base, 1 module left", nil},
+		want: want{1, []string{"5ms a: biz:8 is left on a, ACTIVATED, and no Pod of the run on that base requests it"}, nil, "1 base, 1 module left", nil},
 	},
 	"left: a Pod answers for its module while that may still go": {
 		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
@@ -332,7 +332,7 @@ var leftCases = map[string]checkCase{
 	},
 	"left: a Pod that never goes answers for nothing": {
 		check: NothingLeft, o: Options{UninstallWithin: 30 * time.Second}, events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
-		want: want{1, []string{"20ms a: biz:1 is left on a, ACTIVATED, and no Pod of the run there wants it"}, nil, "1 base, 1 module left", nil},
+		want: want{1, []string{"20ms a: biz:1 is left on a, ACTIVATED, and no Pod of the run on that base requests it"}, nil, "1 base, 1 module left", nil},
 	},
 	"left: a base that is gone": {check: NothingLeft, events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")), want: want{0, nil, nil, "0 bases, nothing left", nil}},
 }

@@ -33,10 +33,10 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 		}
 	}
 	for _, m := range there.Left() {
-		message := fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run there wants it", m.Name, m.Version, m.Base, m.State)
+		message := fmt.Sprintf("%s:%s is left on %s, %s, and no Pod of the run on that base requests it", m.Name, m.Version, m.Base, m.State)
 		for _, p := range o.Foreign {
 			if p.Base == m.Base && slices.Contains(p.Modules, m.ModuleRef) {
-				message += fmt.Sprintf("; Pod %s, which is not part of the run, wants it", p.Name)
+				message += fmt.Sprintf("; Pod %s, which is not part of the run, requests it", p.Name)
 			}
 		}
 		r.Violations = append(r.Violations, Violation{

@@ -35,7 +35,7 @@ func TestVersionByReference(t *testing.T) {
 		"truth: another version serves":      {Truth, script(up, switched(1000, "a")), []string{"1s a p1: Pod p1 is Ready, and a has no active biz:1 for 59s, where another version serves"}},
 		"truth: the annotation has changed":  {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)), []string{"1s a p1: Pod p1 is Ready, and a has no active biz:2 for 59s, where another version serves"}},
 		"left: nothing":                      {NothingLeft, up, nil},
-		"left: the version before":           {NothingLeft, script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")), []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run there wants it"}},
+		"left: the version before":           {NothingLeft, script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")), []string{"20ms a: biz:1 is left on a, DEACTIVATED, and no Pod of the run on that base requests it"}},
 		"left: the annotation names nothing": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

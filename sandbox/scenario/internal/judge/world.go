@@ -20,7 +20,7 @@ const (
 type world struct {
 	timeline.State
 	worked    map[string]bool                // bases that have had a module
-	ever      map[string]*timeline.PodStatus // all Pods, as they were last
+	ever      map[string]*timeline.PodStatus // the last state of every Pod
 	everOn    map[string][]string            // their keys, by base
 	ready     map[string]map[string]bool     // Pods with a ready endpoint, by Service
 	published map[string]bool                // Services with publishNotReadyAddresses, as far as known
@@ -59,7 +59,7 @@ func (w *world) apply(e timeline.Event) change {
 	case e.Kind == timeline.Endpoints:
 		before, ready := w.ready[e.Name], map[string]bool{}
 		for _, p := range e.Endpoints {
-			// Kubernetes shows an endpoint as ready whose Pod is not Ready only for this setting of the Service.
+			// Only publishNotReadyAddresses makes Kubernetes show an endpoint as ready while its Pod is not Ready.
 			switch published := !p.Serving || p.Terminating; {
 			case p.Ready && published:
 				w.published[e.Name] = true

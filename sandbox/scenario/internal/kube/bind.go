@@ -17,8 +17,8 @@ func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured
 	return o
 }
 
-// bind binds the module Pods and Pod templates in a value, at any depth: a CronJob has its template in that
-// of its Jobs.
+// bind binds the module Pods and Pod templates in a value, at any depth: the Pod template of a CronJob is in its
+// Job template.
 func bind(value any, group string) {
 	switch value := value.(type) {
 	case []any:

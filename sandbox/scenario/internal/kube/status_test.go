@@ -128,7 +128,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A run creates objects in its own namespace, and cluster-scoped ones only under names of its own.
+// A run creates objects in its own namespace, and cluster-scoped objects only with names that begin with that namespace.
 func TestOutside(t *testing.T) {
 	tests := []struct{ name, object, want string }{
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},

@@ -49,7 +49,7 @@ func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespac
 	return nil
 }
 
-// mistyped matches the words of the API server about a number or a boolean in the place of a string.
+// mistyped matches the error of the API server for a number or a boolean in a string field.
 var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
 
 // inWords returns an error of the API server without names of Go types.

@@ -44,7 +44,7 @@ func text(v any) string {
 	if err != nil {
 		return fmt.Sprint(v)
 	}
-	shown := redact.Text(string(b)) // before it is cut: half a URL would not be recognized as one
+	shown := redact.Text(string(b)) // before truncation: Text does not recognize a truncated URL
 	if len(shown) > longest {
 		return shown[:longest] + "…"
 	}

@@ -96,7 +96,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			if p.Pairs > 0 { // a comparison does not count them
 				pairs = fmt.Sprintf(" %d pairs of moves, %d features,", p.Pairs, p.Features)
 			}
-			say(s.Err, "%s: %s, %.0f an hour,%s %d could not be judged at first, %s so far\n", p.Elapsed.Round(time.Second),
+			say(s.Err, "%s: %s, %.0f an hour,%s %d were inconclusive at first, %s so far\n", p.Elapsed.Round(time.Second),
 				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), pairs, p.Unclear, plain.Count(failures, "failure"))
 		}
 	}

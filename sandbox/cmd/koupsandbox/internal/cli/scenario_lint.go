@@ -35,7 +35,7 @@ Examples:
   koupsandbox scenario lint --env dev deploy/
   helm template CHART | koupsandbox scenario lint -o json -`,
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules", DefaultText: "any, and the output names those that are tolerated"},
+			&cli.StringFlag{Name: "env", Usage: "environment `ENV` of the modules", DefaultText: "any; the output lists the tolerated environments"},
 			&cli.BoolFlag{Name: liveFlag, Usage: "compare the manifests with the bases of a cluster, and explain why existing objects are not Ready"},
 			annotate(),
 			output(formatJSON, formatYAML),
@@ -68,7 +68,7 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	case slices.ContainsFunc(report.Findings, func(f lint.Finding) bool { return f.Level == lint.Error }):
 		return errFailed
 	case len(scenarios) == 0 && report.Workloads == 0:
-		return usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a Pod template in %s, whose objects are: %s",
+		return usageError{fmt.Errorf("nothing to check: %s has neither a scenario nor a Pod template; objects found: %s",
 			strings.Join(paths, ", "), cmp.Or(strings.Join(report.Objects, ", "), "none"))}
 	}
 	return nil
@@ -84,14 +84,14 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 		say(s.Err, "not checked: %s\n", strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
-		say(s.Err, "no module workload found: none of %d has the label %s: %s, tolerates %s or sets %s\n",
+		say(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates %s or sets %s\n",
 			report.Workloads, labels.Component, labels.Module, labels.TaintVirtualNode, labels.VersionEnv)
 	}
 }
 
 const liveFlag = "live"
 
-// live sets the cluster of the options with --live.
+// live sets the cluster to compare with if --live is set.
 func (s *commands) live(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {
@@ -175,7 +175,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 		}
 	}
 	if len(scenarios)+len(manifests) == 0 {
-		return nil, nil, usageError{fmt.Errorf("nothing to check: there is neither a scenario nor a manifest in %s", strings.Join(paths, ", "))}
+		return nil, nil, usageError{fmt.Errorf("nothing to check: %s has neither a scenario nor a manifest", strings.Join(paths, ", "))}
 	}
 	return scenarios, manifests, nil
 }

@@ -175,7 +175,7 @@ spec:
 	if err := os.WriteFile(filepath.Join(home, "named.yaml"), []byte(named), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want = result{0, "", "not checked: whether test is the environment that is meant; say which, with --env\n"}
+	want = result{0, "", "not checked: whether test is the intended environment; set the intended environment with --env\n"}
 	if diff := cmp.Diff(want, run(t, home, "scenario", "lint", "HOME/named.yaml")); diff != "" {
 		t.Errorf("without --env (-want +got):\n%s", diff)
 	}
@@ -199,16 +199,16 @@ func TestLintNothing(t *testing.T) {
 	const nginx = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx}]}\n"
 	const noKind = "not checked: the document at line 1 is not a Kubernetes object: it has no kind\n"
 	const opaque = "not checked: Rollout/r: Rollout of argoproj.io/v1alpha1 has no Pod template that can be read here\n"
-	none := "no module workload found: none of 1 has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
+	none := "no module workload found: none of the workloads (1) has the label virtual-kubelet.koupleless.io/component: module, tolerates schedule.koupleless.io/virtual-node or sets BIZ_VERSION\n"
 	for name, c := range map[string]struct {
 		text, err string
 		code      int
 	}{
-		"empty":                    {"", "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
-		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: none" + see("scenario lint"), 2},
-		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: ConfigMap/c" + see("scenario lint"), 2},
-		"a Service":                {service, "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Service/s" + see("scenario lint"), 2},
-		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: there is neither a scenario nor a Pod template in HOME/f.yaml, whose objects are: Rollout/r" + see("scenario lint"), 2},
+		"empty":                    {"", "koupsandbox: nothing to check: HOME/f.yaml has neither a scenario nor a Pod template; objects found: none" + see("scenario lint"), 2},
+		"an empty object":          {"{}", noKind + "koupsandbox: nothing to check: HOME/f.yaml has neither a scenario nor a Pod template; objects found: none" + see("scenario lint"), 2},
+		"a ConfigMap":              {configMap, "koupsandbox: nothing to check: HOME/f.yaml has neither a scenario nor a Pod template; objects found: ConfigMap/c" + see("scenario lint"), 2},
+		"a Service":                {service, "koupsandbox: nothing to check: HOME/f.yaml has neither a scenario nor a Pod template; objects found: Service/s" + see("scenario lint"), 2},
+		"a custom resource":        {rollout, opaque + "koupsandbox: nothing to check: HOME/f.yaml has neither a scenario nor a Pod template; objects found: Rollout/r" + see("scenario lint"), 2},
 		"no module":                {nginx, none, 0},
 		"no module, and a Rollout": {nginx + "---\n" + rollout, opaque + none, 0},
 	} {
