@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -194,10 +195,12 @@ func duplicate(_ *view, _ corev1.Container, text string) *finding {
 
 const jarURL = "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar"
 
-func imageWithoutScheme(_ *view, c corev1.Container, _ string) *finding {
-	u, err := url.Parse(c.Image)
-	if err == nil && u.Scheme != "" && u.Opaque == "" { // nginx:1.27 has nginx for its scheme
+func imageWithoutScheme(_ *view, c corev1.Container, text string) *finding {
+	if u, err := url.Parse(c.Image); err == nil && u.Scheme != "" && u.Opaque == "" { // nginx:1.27 has nginx for its scheme
 		return nil
+	}
+	if strings.Contains(c.Image, "://") { // text has the mistake in the URL
+		return &finding{cause: text, advice: jarURL}
 	}
 	return &finding{cause: fmt.Sprintf("the image of container %s is %s, which is not a file://, http:// or https:// URL", c.Name, c.Image), advice: jarURL}
 }
@@ -207,7 +210,7 @@ func imageScheme(_ *view, c corev1.Container, _ string) *finding {
 	if err != nil || slices.Contains([]string{"file", "http", "https"}, u.Scheme) {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the image of container %s is %s, and bases do not fetch from %s://", c.Name, c.Image, u.Scheme), advice: jarURL}
+	return &finding{cause: fmt.Sprintf("the image of container %s is %s, and bases do not fetch from %s://", c.Name, redact.URL(c.Image), u.Scheme), advice: jarURL}
 }
 
 func imageNamesNoJar(_ *view, _ corev1.Container, text string) *finding {

@@ -209,6 +209,7 @@ var situations = []situation{
 	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
 	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
 	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
+	{name: "a URL that cannot be parsed", snapshot: checked(image("https://u:p w@host/biz1.jar")), want: why.ImageWithoutScheme, names: []string{`https://***@host/biz1.jar" of container "biz1" is no URL`}},
 	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
 	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
 	{name: "kept deactivated", snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))), want: why.KeptDeactivated, names: []string{"biz1:1.0.0", "older version"}},
