@@ -202,6 +202,10 @@ var situations = []situation{
 	{name: "a field that is not metadata", snapshot: checked(version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}, "")), want: why.VersionRefUnresolved, names: []string{"the field spec.nodeName"}},
 	{name: "a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist",
 		version(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")), want: why.VersionRefUnresolved, names: []string{"ConfigMap v", "does not exist"}},
+	{name: "a reference to a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist", referring),
+		want: why.VersionRefUnresolved, names: []string{"key k of ConfigMap v", "does not exist"}},
+	{name: "a value of a ConfigMap that is no version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `BIZ_VERSION of container "biz1" is "1 0": a version has no spaces; check the parameters`, referring),
+		want: why.VersionRefUnresolved, names: []string{`"1 0": a version has no spaces`, "it comes from key k of ConfigMap v"}},
 	{name: "a Secret", snapshot: checked(version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}, "")), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
 	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
