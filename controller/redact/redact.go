@@ -17,6 +17,10 @@ var urls = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
 // values matches the value of a query parameter, or a parameter without a name.
 var values = regexp.MustCompile(`=[^&;]*`)
 
+// badPort matches an authority whose port is not a number: it is the user name and the start of a
+// password.
+var badPort = regexp.MustCompile(`^[^\[@]*:\d*[^\d@][^@]*$`)
+
 // Text returns the text with the credentials of every URL in it replaced by Mask: the user
 // information, and the values of query parameters and of the fragment. Redacting a text twice
 // changes nothing. Text without a URL is returned unchanged.
@@ -34,9 +38,9 @@ func URL(s string) string {
 	if !found {
 		return s
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
+	end := authorityEnd(rest, 0)
+	if at := strings.LastIndexByte(rest, '@'); at > end && badPort.MatchString(rest[:end]) {
+		end = authorityEnd(rest, at) // the password has one of these characters
 	}
 	authority, rest := rest[:end], rest[end:]
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
@@ -46,12 +50,21 @@ func URL(s string) string {
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		path, parameters = rest[:i+1], rest[i+1:]
 	}
-	switch {
-	case parameters == "":
-	case strings.Contains(parameters, "="):
+	if strings.Contains(parameters, "=") {
 		parameters = values.ReplaceAllString(parameters, "="+Mask)
-	default:
+	} else if parameters != "" {
 		parameters = Mask
 	}
-	return scheme + "://" + authority + path + parameters
+	if strings.Contains(parameters, "://") {
+		parameters = Mask
+	}
+	return scheme + "://" + authority + Text(path) + parameters // the path may have another URL
+}
+
+// authorityEnd returns the end of the authority of a URL without its scheme, from an index on.
+func authorityEnd(s string, from int) int {
+	if i := strings.IndexAny(s[from:], "/?#"); i >= 0 {
+		return from + i
+	}
+	return len(s)
 }

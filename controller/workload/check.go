@@ -65,7 +65,11 @@ func CheckImage(c corev1.Container) error {
 	u, err := url.Parse(c.Image)
 	switch {
 	case err != nil:
-		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with any password
+		_, err = url.Parse(redact.URL(c.Image)) // the first error may quote a part of a password
+		if err == nil {
+			return invalid("is no URL: its credentials or parameters have special characters; write these as %%XX")
+		}
+		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
 			err = parsing.Err
 		}
 		return invalid("is not a URL: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/redact"
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
@@ -145,18 +146,28 @@ func injected(v *view, c corev1.Container, text string) *finding {
 }
 
 // versionRef is for a version that comes from a source other than a plain value in the env of the container.
-func versionRef(_ *view, c corev1.Container, text string) *finding {
-	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil })
-	if i < 0 {
-		return nil
+func versionRef(v *view, c corev1.Container, text string) *finding {
+	var keys []string
+	for _, s := range workload.VersionSources(v.Pod.Namespace, c) {
+		keys = append(keys, fmt.Sprintf("key %s of ConfigMap %s", s.Key, s.ConfigMap.Name))
 	}
-	f := refusal(text, "set that annotation or label in the metadata of the Pod's template")
-	if from := c.Env[i].ValueFrom.ConfigMapKeyRef; from != nil {
-		f.cause = fmt.Sprintf("%s of container %s refers to key %s of ConfigMap %s: %s", labels.VersionEnv, c.Name, from.Key, from.Name, text)
-		f.advice = "create the ConfigMap with that key; the controller reads it again within a minute"
+	switch {
+	case len(keys) > 0 && strings.HasPrefix(text, versionOf):
+		f := refusal(text, "")
+		f.cause += "; it comes from " + some(keys)
+		f.advice = "correct the value, and delete the Pod: the controller reads a ConfigMap again only if the key is missing"
+		return f
+	case len(keys) > 0 && strings.Contains(text, "ConfigMap "):
+		return &finding{cause: fmt.Sprintf("%s of container %s refers to %s: %s", labels.VersionEnv, c.Name, some(keys), text),
+			advice: "create the ConfigMap with that key; the controller reads it again within a minute"}
+	case slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == labels.VersionEnv && e.ValueFrom != nil }):
+		return refusal(text, "set that annotation or label in the metadata of the Pod's template")
 	}
-	return f
+	return nil
 }
+
+// versionOf begins errors about the value of a version (controller/workload/check.go).
+const versionOf = labels.VersionEnv + " of container"
 
 // refusal splits an error of the controller into the cause and the advice after its semicolon.
 func refusal(text, advice string) *finding {
@@ -167,9 +178,9 @@ func refusal(text, advice string) *finding {
 	return &finding{cause: cause, advice: advice}
 }
 
-// versionInvalid is for a version that the controller cannot read (controller/workload/check.go).
+// versionInvalid is for a version that the controller cannot read.
 func versionInvalid(_ *view, _ corev1.Container, text string) *finding {
-	if !strings.HasPrefix(text, labels.VersionEnv+" of container") {
+	if !strings.HasPrefix(text, versionOf) {
 		return nil
 	}
 	return refusal(text, "correct "+labels.VersionEnv+" in the env of the container, in the Pod's template")
@@ -194,10 +205,12 @@ func duplicate(_ *view, _ corev1.Container, text string) *finding {
 
 const jarURL = "give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar"
 
-func imageWithoutScheme(_ *view, c corev1.Container, _ string) *finding {
-	u, err := url.Parse(c.Image)
-	if err == nil && u.Scheme != "" && u.Opaque == "" { // nginx:1.27 has nginx for its scheme
+func imageWithoutScheme(_ *view, c corev1.Container, text string) *finding {
+	if u, err := url.Parse(c.Image); err == nil && u.Scheme != "" && u.Opaque == "" { // nginx:1.27 has nginx for its scheme
 		return nil
+	}
+	if strings.Contains(c.Image, "://") { // text has the mistake in the URL
+		return &finding{cause: text, advice: jarURL}
 	}
 	return &finding{cause: fmt.Sprintf("the image of container %s is %s, which is not a file://, http:// or https:// URL", c.Name, c.Image), advice: jarURL}
 }
@@ -207,7 +220,7 @@ func imageScheme(_ *view, c corev1.Container, _ string) *finding {
 	if err != nil || slices.Contains([]string{"file", "http", "https"}, u.Scheme) {
 		return nil
 	}
-	return &finding{cause: fmt.Sprintf("the image of container %s is %s, and bases do not fetch from %s://", c.Name, c.Image, u.Scheme), advice: jarURL}
+	return &finding{cause: fmt.Sprintf("the image of container %s is %s, and bases do not fetch from %s://", c.Name, redact.URL(c.Image), u.Scheme), advice: jarURL}
 }
 
 func imageNamesNoJar(_ *view, _ corev1.Container, text string) *finding {

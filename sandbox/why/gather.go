@@ -230,7 +230,8 @@ func (g *gatherer) logs(ctx context.Context) {
 	if g.Node == nil || !workload.IsBase(g.Node) {
 		return
 	}
-	for i, c := range g.Pod.Spec.Containers {
+	modules, _ := workload.Modules(g.Pod.Spec) // sidecars have no log
+	for i, c := range modules {
 		if i == logged {
 			return
 		}

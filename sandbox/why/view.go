@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // view is a Snapshot with what several rules ask of it.
@@ -133,8 +134,9 @@ func eventTime(e corev1.Event) time.Time {
 
 // modules names the modules of the Pod.
 func modules(p *corev1.Pod) string {
-	names := make([]string, len(p.Spec.Containers))
-	for i, c := range p.Spec.Containers {
+	containers, _ := workload.Modules(p.Spec) // the others are sidecars
+	names := make([]string, len(containers))
+	for i, c := range containers {
 		names[i] = c.Name
 	}
 	return strings.Join(names, ", ")

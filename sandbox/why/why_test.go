@@ -202,6 +202,10 @@ var situations = []situation{
 	{name: "a field that is not metadata", snapshot: checked(version(&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}, "")), want: why.VersionRefUnresolved, names: []string{"the field spec.nodeName"}},
 	{name: "a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist",
 		version(&corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")), want: why.VersionRefUnresolved, names: []string{"ConfigMap v", "does not exist"}},
+	{name: "a reference to a ConfigMap that is not there", snapshot: refused(errcode.OtherUpstreamInvalidParameter, "ConfigMap default/v, which is to name the module's version, does not exist", referring),
+		want: why.VersionRefUnresolved, names: []string{"key k of ConfigMap v", "does not exist"}},
+	{name: "a value of a ConfigMap that is no version", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `BIZ_VERSION of container "biz1" is "1 0": a version has no spaces; check the parameters`, referring),
+		want: why.VersionRefUnresolved, names: []string{`"1 0": a version has no spaces`, "it comes from key k of ConfigMap v"}},
 	{name: "a Secret", snapshot: checked(version(&corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}, "")), want: why.VersionRefUnresolved, names: []string{"Secret s"}},
 	{name: "a container that admission added", snapshot: with(refused(errcode.OtherUpstreamInvalidParameter, `container "agent" has no environment variable BIZ_VERSION`, func(p *corev1.Pod) {
 		p.Spec.Containers = []corev1.Container{{Name: "agent"}, p.Spec.Containers[0]}
@@ -209,6 +213,7 @@ var situations = []situation{
 	{name: "one name twice", snapshot: refused(errcode.OtherUpstreamInvalidParameter, `container "biz1" occurs twice: a base has a module of one name once for each version`, version(nil, "1")), want: why.DuplicateModule, names: []string{"biz1"}},
 	{name: "an image of a registry", snapshot: checked(image("nginx:1.27")), want: why.ImageWithoutScheme, names: []string{"nginx:1.27"}},
 	{name: "an image of a registry with a port", snapshot: checked(image("10.0.0.1:5000/biz1")), want: why.ImageWithoutScheme},
+	{name: "a URL that cannot be parsed", snapshot: checked(image("https://u:p w@host/biz1.jar")), want: why.ImageWithoutScheme, names: []string{`https://***@host/biz1.jar" of container "biz1" is no URL`}},
 	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")), want: why.ImageSchemeUnsupported, names: []string{"oss://"}},
 	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNamesNoJar, names: []string{"https://host"}},
 	{name: "kept deactivated", snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))), want: why.KeptDeactivated, names: []string{"biz1:1.0.0", "older version"}},

@@ -202,6 +202,14 @@ func version(from *corev1.EnvVarSource, value string) func(*corev1.Pod) {
 	}
 }
 
+// referring has a version that refers to a variable from a ConfigMap.
+func referring(p *corev1.Pod) {
+	p.Spec.Containers[0].Env = []corev1.EnvVar{
+		{Name: "R", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}},
+		{Name: labels.VersionEnv, Value: "$(R)"},
+	}
+}
+
 // affinity requires terms of labels.
 func affinity(terms ...[]corev1.NodeSelectorRequirement) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {

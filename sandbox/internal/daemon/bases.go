@@ -198,7 +198,7 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.configNow().Spec.Wait.Duration)
 	defer cancel()
-	defer context.AfterFunc(d.ending, cancel)()
+	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
 	return n.Ended(ctx, identities)
 }
 

@@ -418,7 +418,9 @@ func TestWatchWhileBasesComeAndGo(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				remove(t, b, fleet.Selection{Group: group})
+				if _, err := b.fleet.Remove(ctx, fleet.Selection{Group: group}); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}

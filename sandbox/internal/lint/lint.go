@@ -123,9 +123,15 @@ func Lint(inputs []Input, o Options) Report {
 	for i := range l.findings {
 		f := &l.findings[i]
 		f.Message, f.Fix, f.Excerpt = redact.Text(f.Message), redact.Text(f.Fix), redact.Text(f.Excerpt)
+		if len(f.Excerpt) > maxExcerpt {
+			f.Excerpt = ""
+		}
 	}
 	return Report{Findings: l.findings, Objects: l.objects, Workloads: len(l.workloads), Modules: len(l.modules)}
 }
+
+// maxExcerpt is the size of the longest excerpt in bytes. No terminal shows the caret of a longer one below its column.
+const maxExcerpt = 1000
 
 type linter struct {
 	o         Options

@@ -179,3 +179,14 @@ func FuzzLint(f *testing.F) {
 		lint.Lint([]lint.Input{{Name: "f", Text: text}}, lint.Options{Env: "dev"})
 	})
 }
+
+// The excerpt of a long line is left out.
+func TestLongLine(t *testing.T) {
+	for _, n := range []int{10, 10000} {
+		text := "a: {" + strings.Repeat("b, ", n) + "]"
+		findings := lint.Lint([]lint.Input{{Name: "a.yaml", Text: []byte(text)}}, lint.Options{}).Findings
+		if len(findings) == 0 || (findings[0].Excerpt == "") != (n > 10) {
+			t.Errorf("a line of %d bytes: %.300v", len(text), findings)
+		}
+	}
+}

@@ -91,12 +91,8 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	o := object{file: file, doc: doc, root: root}
 	o.apiVersion, _ = content["apiVersion"].(string)
 	o.kind, _ = content["kind"].(string)
-	if items, ok := content["items"].([]any); ok && strings.HasSuffix(o.kind, "List") {
-		for i, item := range items {
-			if item, ok := item.(map[string]any); ok {
-				l.one(file, doc, fmt.Sprintf("items[%d]", i), item)
-			}
-		}
+	if of, is := strings.CutSuffix(o.kind, "List"); is && (content["items"] != nil || of == "") {
+		l.items(&o, of, content["items"])
 		return
 	}
 	if text, err := json.Marshal(content["metadata"]); err == nil {
@@ -121,6 +117,27 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 	if custom && len(l.workloads) == before {
 		l.opaque = append(l.opaque, &o)
 		l.find(NotChecked, &o, "", "%s of %s has no Pod template that can be read here", o.kind, o.apiVersion).Fix = ""
+	}
+}
+
+// items reads the items of a List. As for kubectl, items without a kind have the kind that the kind of
+// the List names.
+func (l *linter) items(list *object, kind string, value any) {
+	items, ok := value.([]any)
+	if !ok {
+		l.find("shape", list, "items", "items of a %s must be a list", list.kind)
+	}
+	for i, item := range items {
+		at := strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", list.root, i), ".")
+		content, ok := item.(map[string]any)
+		if !ok {
+			l.find("shape", &object{file: list.file, doc: list.doc, root: at, kind: list.kind}, "", "items[%d] is not an object", i)
+			continue
+		}
+		if content["kind"] == nil && kind != "" {
+			content["kind"], content["apiVersion"] = kind, cmp.Or(content["apiVersion"], any(list.apiVersion))
+		}
+		l.one(list.file, list.doc, at, content)
 	}
 }
 

@@ -213,7 +213,10 @@ func TestMerge(t *testing.T) {
 		if problems = append(problems, more...); len(problems) > 0 {
 			t.Fatalf("%s: %v", text, problems)
 		}
-		sources[0].Decode(&got, strictyaml.Options{})
+		_, problems = sources[0].Decode(&got, strictyaml.Options{})
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", text, problems)
+		}
 		asJSON, err := json.Marshal(got)
 		if err == nil {
 			err = json.Unmarshal(asJSON, &got) // numbers as kubectl has them
@@ -256,7 +259,10 @@ func TestManifest(t *testing.T) {
 		t.Fatal(problems)
 	}
 	var first, second thing
-	sources[0].Decode(&first, strictyaml.Options{})
+	_, problems = sources[0].Decode(&first, strictyaml.Options{})
+	if len(problems) > 0 {
+		t.Error(problems)
+	}
 	if diff := cmp.Diff(any(map[string]any{"a": true, "b": []any{false, true}, "c": "on", "d": "one"}), first.Any); diff != "" {
 		t.Errorf("booleans (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -327,6 +328,7 @@ func TestProxy(t *testing.T) {
 	picks(t, r.gateway, "pod-1")
 	for at, want := range map[string]string{
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
+		"http://Biz1.SHOP/":                         "200 web GET Biz1.SHOP/",
 		"http://biz1.shop.svc.cluster.local:80/":    "200 web GET biz1.shop.svc.cluster.local:80/",
 		"http://biz1.shop:81/":                      "503 no endpoint: Service shop/biz1 has the targetPort \"management\", and no container of its Pods has a port of that name\n",
 		"http://biz1.shop:82/":                      "502 connecting to 198.18.0.1 (base base-1): the base serves modules on port 8080 and does not listen on port 9999: connection refused\n",
@@ -363,6 +365,11 @@ func TestProxy(t *testing.T) {
 				t.Errorf("answer (-want +got):\n%s", d)
 			}
 		})
+	}
+	secure := httptest.NewRecorder()
+	r.gateway.ServeHTTP(secure, httptest.NewRequest(http.MethodGet, "https://biz1.shop/", http.NoBody))
+	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.HasSuffix(got, "not https://; for TLS use CONNECT.\n") {
+		t.Errorf("an https:// URL without CONNECT gave %d %s", secure.Code, got)
 	}
 	resp, err := client.Get("http://198.18.0.2/")
 	if err != nil || resp.StatusCode != http.StatusBadGateway {

@@ -57,6 +57,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.tunnel(w, r, g.dialTunnel)
 	case r.URL.Host == "":
 		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE", r.Host), http.StatusBadRequest)
+	case r.URL.Scheme != "http":
+		http.Error(w, fmt.Sprintf("This proxy sends http:// requests only, not %s://; for TLS use CONNECT.", r.URL.Scheme), http.StatusBadRequest)
 	default:
 		g.proxy.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
 	}
@@ -125,8 +127,8 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 		t = t.On(port)
 		return connect(ctx, t, t.Web)
 	}
-	name, rest, _ := strings.Cut(host, ".")
-	namespace, _, _ := strings.Cut(rest, ".") // .svc.cluster.local may follow
+	name, rest, _ := strings.Cut(strings.ToLower(host), ".") // names of hosts are case-insensitive
+	namespace, _, _ := strings.Cut(rest, ".")                // .svc.cluster.local may follow
 	if name == "" || namespace == "" {
 		return nil, &forbidden{http.StatusForbidden, fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
 	}

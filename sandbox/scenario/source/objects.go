@@ -32,7 +32,7 @@ func (i *Instance) objects() (problems Problems) {
 		}
 		for _, action := range []string{"patch", "delete", "scale", "rollback"} {
 			p, namespace := of(action, "namespace"), ""
-			p.doc.Source(p.at).Decode(&namespace, strictyaml.Options{})
+			_, _ = p.doc.Source(p.at).Decode(&namespace, strictyaml.Options{}) // the schema reports a value of another type
 			if namespace != "" && namespace != i.Run.Namespace && !expr.Has(namespace) {
 				problems = append(problems, p.problem(p.at, "a run changes objects only in its own namespace, because other runs share namespace %s: remove this field", namespace))
 			}
@@ -88,9 +88,12 @@ func (p part) check(o *unstructured.Unstructured) Problems {
 // types reports values whose type differs from the type of their field, for built-in kinds. Only the API server
 // knows the types of custom resources.
 func (p part) types(kind schema.GroupVersionKind) Problems {
+	if !scheme.Scheme.Recognizes(kind) {
+		return nil
+	}
 	object, err := scheme.Scheme.New(kind)
 	if err != nil {
-		return nil
+		return Problems{p.problem(p.at, "%s", err)}
 	}
 	_, problems := p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
 	return problems
