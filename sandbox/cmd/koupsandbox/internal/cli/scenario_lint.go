@@ -164,6 +164,11 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 			if ext := filepath.Ext(name); !named && !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
 				return nil
 			}
+			// A directory may contain a pipe, which would block, or a symbolic link without a target.
+			if info, err := os.Stat(name); !named && (err != nil || !info.Mode().IsRegular()) {
+				say(s.Err, "not checked: %s is not a regular file\n", name)
+				return nil
+			}
 			text, err := os.ReadFile(name) //nolint:gosec // it is read only
 			if err == nil && (named || strings.Contains(string(text), "apiVersion")) {
 				add(name, text, named)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -219,6 +220,26 @@ func TestLintNothing(t *testing.T) {
 		if diff := cmp.Diff(result{c.code, "", c.err}, run(t, home, "scenario", "lint", "HOME/f.yaml")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// Lint of a directory reads regular files only: a symbolic link without a target does not end it, and reading a
+// pipe would block.
+func TestLintIrregularFiles(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Symlink("missing", filepath.Join(home, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(home, "b.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "c.yaml"), []byte("apiVersion: apps/v1\nkind: Deploymnet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, home, "scenario", "lint", "HOME")
+	const want = "not checked: HOME/a.yaml is not a regular file\nnot checked: HOME/b.yaml is not a regular file\n"
+	if got.Code != 1 || !strings.HasPrefix(got.Err, want) || !strings.Contains(got.Out, "Deploymnet") {
+		t.Errorf("got %+v", got)
 	}
 }
 
