@@ -155,7 +155,7 @@ func versionRef(v *view, c corev1.Container, text string) *finding {
 	case len(keys) > 0 && strings.HasPrefix(text, versionOf):
 		f := refusal(text, "")
 		f.cause += "; it comes from " + some(keys)
-		f.advice = "correct the value, and delete the Pod: the controller reads a ConfigMap again only if the key is missing"
+		f.advice = "correct the value in the ConfigMap; the controller reads it again within a minute"
 		return f
 	case len(keys) > 0 && strings.Contains(text, "ConfigMap "):
 		return &finding{cause: fmt.Sprintf("%s of container %s refers to %s: %s", labels.VersionEnv, c.Name, some(keys), text),

@@ -19,7 +19,8 @@ type entry struct {
 	failed int                // reads in vain, in a row
 }
 
-// note takes what a read brought. What is not there is read again, later and later.
+// note takes what a read brought. A key that is missing, or whose value cannot be a part of a version, is read
+// again after growing pauses.
 func (e *entry) note(data map[string]string, err error, began time.Time) {
 	e.read, e.err, e.due = began, err, time.Time{}
 	complete := err == nil
@@ -28,6 +29,7 @@ func (e *entry) note(data map[string]string, err error, began time.Time) {
 		if value, there := data[key]; there {
 			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // Check refuses it
 			e.values[key] = &value
+			complete = complete && usable(value)
 		} else {
 			complete = false
 		}
@@ -38,6 +40,11 @@ func (e *entry) note(data map[string]string, err error, began time.Time) {
 	}
 	e.due = time.Now().Add(min(time.Second<<min(e.failed, 6), time.Minute))
 	e.failed++
+}
+
+// usable reports whether a value can be a part of a version.
+func usable(value string) bool {
+	return value != "" && len(value) <= arklet.MaxName && arklet.Printable(value) && !strings.Contains(value, " ")
 }
 
 // idle is how long the resolver waits if nothing is to be read.

@@ -136,6 +136,19 @@ func TestLongValue(t *testing.T) {
 	})
 }
 
+// A value that cannot be a version is read again, so that its correction is noticed.
+func TestCorrectedValue(t *testing.T) {
+	inBubble(t, nil, func(w *world) {
+		w.put("versions", "1 0")
+		w.expect("at first", "versions", "biz1", "pending")
+		<-w.changed
+		w.expect("a value with a space", "versions", "biz1", "1 0")
+		w.put("versions", "1.0.0")
+		<-w.changed
+		w.expect("the corrected value", "versions", "biz1", "1.0.0")
+	})
+}
+
 // Nothing is read that nobody asks for.
 func TestAtRest(t *testing.T) {
 	inBubble(t, nil, func(w *world) {
