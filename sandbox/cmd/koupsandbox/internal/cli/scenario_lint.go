@@ -89,6 +89,12 @@ func (s *commands) printLint(report lint.Report, manifests bool) {
 	}
 }
 
+// isRegular reports whether a path, after symbolic links, is a regular file.
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
 const liveFlag = "live"
 
 // live sets the cluster to compare with if --live is set.
@@ -165,7 +171,7 @@ func (s *commands) inputs(paths []string) (scenarios []string, manifests []lint.
 				return nil
 			}
 			// A directory may contain a pipe, which would block, or a symbolic link without a target.
-			if info, err := os.Stat(name); !named && (err != nil || !info.Mode().IsRegular()) {
+			if !named && !isRegular(name) {
 				say(s.Err, "not checked: %s is not a regular file\n", name)
 				return nil
 			}
