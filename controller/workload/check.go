@@ -75,7 +75,7 @@ func CheckImage(c corev1.Container) error {
 		return invalid("is not a URL: %w", err)
 	case u.Scheme != "file" && u.Scheme != "http" && u.Scheme != "https":
 		return invalid("is not a file://, http:// or https:// URL of a module's jar")
-	case u.Scheme != "file" && u.Host == "", strings.Trim(u.Path, "/") == "":
+	case u.Scheme != "file" && u.Host == "", strings.Trim(u.Path, "/") == "" && u.RawQuery == "":
 		return invalid("does not name a jar")
 	case !arklet.Printable(c.Image):
 		return invalid("has a character that cannot be printed")

@@ -199,7 +199,7 @@ func TestFailures(t *testing.T) {
 				{"first", "shop", "1.0.0", fileURL(ShopJar1), ""},
 				{"throwing", "throwing", "1.0.0", fileURL("throwing.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
 				{"missing", "missing", "1.0.0", serverURL("missing.jar"), "Arklet.InstallModuleFailed: Arklet.PullBizError"},
-				{"no-jar", "none", "1.0.0", serverURL(""), "Arklet.InstallModuleFailed: Arklet.InstallationRequirementNotMet"},
+				{"no-jar", "none", "1.0.0", serverURL("?list"), "Arklet.InstallModuleFailed: Arklet.InstallationRequirementNotMet"},
 				{"same-path", "shop", "2.0.0", fileURL("same-path.jar"), "User.InstallModuleFailed: User.InstallBizUserError"},
 			} {
 				_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, c.pod, shop(b, c.name, c.version, c.url)), metav1.CreateOptions{})
