@@ -33,7 +33,7 @@ func TestBadPods(t *testing.T) {
 		"image is an image": {
 			spoil:  func(c *corev1.Container) { c.Image = "nginx:1.27" },
 			reason: "DecodeURLFailed",
-			message: `OtherUpstream.DecodeURLFailed: image "nginx:1.27" of container "bad" is no file://, http:// or https:// URL ` +
+			message: `OtherUpstream.DecodeURLFailed: image "nginx:1.27" of container "bad" is not a file://, http:// or https:// URL ` +
 				`of a module's jar; check that the URL is valid`,
 		},
 		"image names no jar": {
