@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/fakebase/remote"
@@ -268,12 +269,16 @@ func TestBasesComeBackWithTheirPod(t *testing.T) {
 	if !slices.Contains(told, want) {
 		t.Errorf("told was %q, without %q", told, want)
 	}
-	var running []bool
-	for _, m := range members {
-		running = append(running, m.Base.Status().Running)
-	}
-	if d := cmp.Diff([]bool{false, false, true, true}, running); d != "" {
-		t.Errorf("running (-want +got):\n%s", d)
+	var running []bool // each base notices the end of its Pod by itself, possibly after the Pod is reported
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patient, true, func(context.Context) (bool, error) {
+		running = nil
+		for _, m := range members {
+			running = append(running, m.Base.Status().Running)
+		}
+		return slices.Equal(running, []bool{false, false, true, true}), nil
+	})
+	if err != nil {
+		t.Errorf("running: %v", running)
 	}
 	parts := b.pods.Components(t.Context())
 	if len(parts) != 2 || parts[0].Ready || !strings.Contains(parts[0].Reason, "its bases are down") || !parts[1].Ready {
