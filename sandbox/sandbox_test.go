@@ -162,13 +162,9 @@ func TestUpThatIsStopped(t *testing.T) {
 	}
 }
 
-// An up that a running daemon refuses leaves no connection to it.
-func TestUpThatIsRefusedHangsUp(t *testing.T) {
-	o := bench(t, false)
-	dir := state.Home(o.Home).Dir("koup")
-	if err := dir.Create(); err != nil {
-		t.Fatal(err)
-	}
+// listen opens the socket of a sandbox's daemon.
+func listen(t *testing.T, dir state.Dir) net.Listener {
+	t.Helper()
 	path, err := dir.NewSocketPath()
 	if err != nil {
 		t.Fatal(err)
@@ -177,6 +173,17 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+// An up that a running daemon refuses leaves no connection to it.
+func TestUpThatIsRefusedHangsUp(t *testing.T) {
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	l := listen(t, dir)
 	closed := make(chan net.Conn, 10)
 	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/Up" {
@@ -218,14 +225,7 @@ func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	path, err := dir.NewSocketPath()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, dir)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("interrupt signal received")
 	daemon := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
