@@ -155,32 +155,31 @@ func (c *check) rights(what string) error {
 	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment where that is granted with --env", c.url, who, what, c.root)
 }
 
-// subscribe asks for what controller and bases ask for.
+// subscribe asks for what controller and bases ask for, and with AloneFor for all topics of the environment:
+// other controllers retain their commands. It is one packet. Mochi refuses a SUBSCRIBE whose packet
+// identifier is that of a message which the client has not acknowledged yet, although the two directions are
+// independent of each other [MQTT-2.3.1-4], and the first subscription can bring such messages.
 func (c *check) subscribe(ctx context.Context) error {
-	for _, filter := range []string{c.root + "+/base/+", c.root + c.name + "/+"} {
-		granted, err := c.ask(ctx, filter)
-		if err != nil {
-			return err
-		}
-		if !granted {
+	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
+	filters := map[string]byte{}
+	for _, filter := range required {
+		filters[filter] = 1
+	}
+	if c.AloneFor > 0 {
+		filters[c.root+"+/+"] = 1
+	}
+	token := c.client.SubscribeMultiple(filters, nil).(*paho.SubscribeToken)
+	err := c.answer(ctx, token)
+	granted := token.Result()
+	for _, filter := range required {
+		if code, answered := granted[filter]; answered && code >= 0x80 { // a failure in MQTT 3.1.1 [MQTT-3.9.3-2] and in MQTT 5 [section 3.9.3]
 			return c.rights("subscribe to " + filter)
 		}
 	}
-	return nil
-}
-
-// ask subscribes to one filter and tells whether the broker has granted it.
-func (c *check) ask(ctx context.Context, filter string) (granted bool, err error) {
-	token := c.client.Subscribe(filter, 1, nil).(*paho.SubscribeToken)
-	err = c.answer(ctx, token)
-	code, answered := token.Result()[filter]
-	switch {
-	case answered && code >= 0x80: // a failure in MQTT 3.1.1 [MQTT-3.9.3-2] and in MQTT 5 [section 3.9.3]
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("subscribing to %s at the broker %s: %w", filter, c.url, err)
+	if err != nil {
+		return fmt.Errorf("subscribing at the broker %s: %w", c.url, err)
 	}
-	return true, nil
+	return nil
 }
 
 // echo says something as a base and as a controller and waits to hear it: a broker
@@ -217,12 +216,8 @@ func (c *check) echo(ctx context.Context) error {
 	return nil
 }
 
-// alone listens whether the environment is somebody else's. Commands are asked for
-// too: other controllers retain them.
+// alone listens for messages of somebody else in the environment.
 func (c *check) alone(ctx context.Context) error {
-	if _, err := c.ask(ctx, c.root+"+/+"); err != nil { // not granted = not ours to know
-		return err
-	}
 	timer := time.NewTimer(c.AloneFor)
 	defer timer.Stop()
 	for {

@@ -167,7 +167,11 @@ func TestCheckReadsCodes(t *testing.T) {
 				case *packets.ConnectPacket:
 					_, _ = conn.Write([]byte{0x20, 2, 0, byte(refuse.Load())})
 				case *packets.SubscribePacket:
-					_, _ = conn.Write([]byte{0x90, 3, byte(p.MessageID >> 8), byte(p.MessageID), byte(refuseSubscribe.Load())})
+					answer := []byte{0x90, byte(2 + len(p.Topics)), byte(p.MessageID >> 8), byte(p.MessageID)}
+					for range p.Topics {
+						answer = append(answer, byte(refuseSubscribe.Load()))
+					}
+					_, _ = conn.Write(answer)
 				}
 			}
 			_ = conn.Close()
