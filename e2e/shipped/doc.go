@@ -1,0 +1,12 @@
+// Package shipped tests module-controller processes that run with the environment and the permissions of the shipped
+// manifests (controller/deploy), in a cluster that belongs to no sandbox. make e2e runs the tests.
+//
+//	main_test.go      the cluster, and a kubeconfig with the permissions of the manifests
+//	world_test.go     broker, controller processes, fakebase processes
+//	watch_test.go     records of changes in the cluster, and its inventory
+//	client_test.go    a client that sends requests to a module all the time
+//	coexist_test.go   koupsandbox up --provider existing beside a controller that is already in the cluster
+//	memory_test.go    limits: slow bodies, large packets, bases of one address
+//	balancer_test.go  two controllers behind one TCP load balancer
+//	broker_test.go    bases over HTTP while the broker is unavailable
+package shipped
