@@ -225,22 +225,40 @@ func allReady(ctx context.Context, env string, n int) error {
 	return errors.Join(errs...)
 }
 
-// deploy creates a namespace with a Deployment of a module for the bases of an environment, and waits until all replicas
-// are Ready. The returned function deletes the namespace and waits until it is gone.
+// nodeReady reports an error unless a Node is Ready.
+func nodeReady(ctx context.Context, name string) error {
+	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err == nil && !check.NodeReady(n) {
+		err = fmt.Errorf("node %s is not Ready: %+v", name, n.Status.Conditions)
+	}
+	return err
+}
+
+// deployModule creates a namespace with a Deployment of a module for the bases of an environment, and waits until all
+// replicas are Ready. remove deletes the namespace.
 func deployModule(t *testing.T, env, name string, replicas int32) (ns string, remove func()) {
 	t.Helper()
+	return deployModuleOn(t, env, name, "", replicas)
+}
+
+// deployModuleOn does the same for the bases of one name.
+func deployModuleOn(t *testing.T, env, name, baseName string, replicas int32) (ns string, remove func()) {
+	t.Helper()
 	ns = envconf.RandomName("modules", 14)
-	ctx := t.Context()
+	ctx := context.WithoutCancel(t.Context())
 	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 	must(t, err)
 	remove = sync.OnceFunc(func() {
-		if err := client.CoreV1().Namespaces().Delete(context.WithoutCancel(ctx), ns, metav1.DeleteOptions{}); err != nil {
+		if err := client.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting the namespace: %v", err)
 		}
 	})
 	t.Cleanup(remove)
 	template := module.Template(name, module.Container(name, "1.0.0"))
 	template.Spec.NodeSelector[labels.Env] = env
+	if baseName != "" {
+		template.Spec.NodeSelector[labels.BaseName] = baseName
+	}
 	module.OnePerBase(&template)
 	_, err = client.AppsV1().Deployments(ns).Create(ctx, module.Deployment(ns, name, replicas, template), metav1.CreateOptions{})
 	must(t, err)

@@ -1,0 +1,286 @@
+package shipped
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/koupleless/koupsandbox/fakebase"
+)
+
+const (
+	// memoryLimit is a quarter of the memory limit in deployment.yaml.
+	memoryLimit = 256 << 20
+	// slowBodies is how many connections send a body slowly, slowBody how long they say that it is.
+	slowBodies, slowBody = 1200, 1 << 20
+	// packetSize is close to the largest packet that MQTT allows.
+	packets, packetSize = 2, 250 << 20
+	// identities is how many bases one address claims to be. maxBases keeps the load on the API server low.
+	identities, maxBases = 20_000, 200
+	honest               = 10
+	// The addresses of the clients. All are loopback addresses.
+	slowAddr, greedyAddr = "127.0.0.3", "127.0.0.2"
+)
+
+// Slow bodies, large packets, and an address with many identities do not make the controller use much memory. The bases at
+// other addresses get an answer to each heartbeat, and find room.
+func TestMemory(t *testing.T) {
+	env, broker := environment(), startBroker(t, "127.0.0.1:0")
+	c := controller(t, "memory", broker.addr, map[string]string{
+		"ENV": env, "IS_CLUSTER": "false", "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "MAX_BASES": fmt.Sprint(maxBases),
+	})
+	c.ready(t)
+	heart, err := c.logged(`msg="receiving heartbeats over HTTP" addr=`)
+	must(t, err)
+	bases := make([]*honestBase, honest)
+	for i := range bases[:honest/2] { // the other half comes when one address has claimed all identities
+		bases[i] = newHonestBase(t, env, heart, i)
+	}
+	eventually(t, "the first bases are Ready", func(ctx context.Context) error { return allReady(ctx, env, honest/2) })
+
+	load, ctx := errgroup.WithContext(t.Context())
+	for range slowBodies {
+		load.Go(func() error { return sendSlowBody(ctx, heart) })
+	}
+	load.Go(func() error { return sendLargePackets(ctx, broker.addr, env) })
+	must(t, claimIdentities(ctx, heart))
+	for i := honest / 2; i < honest; i++ {
+		bases[i] = newHonestBase(t, env, heart, i)
+	}
+	eventually(t, "the controller rejects the large packets", func(ctx context.Context) error {
+		return c.counted(ctx, "module_controller_rejected_messages_total", map[string]string{"kind": "heart", "reason": "oversized"}, packets)
+	})
+	must(t, load.Wait())
+	for _, b := range bases {
+		b.answered(t)
+	}
+	eventually(t, "all bases are Ready", func(ctx context.Context) error {
+		for i := range bases {
+			if err := nodeReady(ctx, fmt.Sprintf("vnode.honest-%d", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	ns, _ := deployModuleOn(t, env, "orders", "honest", honest)
+	t.Logf("namespace %s has a module on each base", ns)
+
+	most := peakMemory(t, c)
+	t.Logf("the controller used %d MiB of memory at most", most>>20)
+	if most > memoryLimit {
+		t.Errorf("the controller used %d MiB of memory, more than %d MiB", most>>20, memoryLimit>>20)
+	}
+}
+
+// counted reports an error unless a counter with some labels has reached n.
+func (p *process) counted(ctx context.Context, name string, with map[string]string, n float64) error {
+	m, err := p.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	have := m.Sum(name, func(labels map[string]string) bool {
+		for label, value := range with {
+			if labels[label] != value {
+				return false
+			}
+		}
+		return true
+	})
+	if have < n {
+		return fmt.Errorf("%s %v is %v, not %v", name, with, have, n)
+	}
+	return nil
+}
+
+// peakMemory returns the largest resident memory of a process so far, in bytes.
+func peakMemory(t *testing.T, p *process) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if os.IsNotExist(err) {
+		t.Skip("SKIPPED: this system has no /proc, so the memory of the controller was not measured")
+	}
+	must(t, err)
+	_, after, ok := strings.Cut(string(status), "VmHWM:")
+	if !ok {
+		t.Fatalf("the controller has ended: %s", status)
+	}
+	kib, err := strconv.Atoi(strings.Fields(after)[0])
+	must(t, err)
+	return kib << 10
+}
+
+func dialFrom(ip string) func(context.Context, string, string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).DialContext
+}
+
+// sendSlowBody sends all but the last byte of a heartbeat, and waits until the controller ends the connection.
+func sendSlowBody(ctx context.Context, addr string) error {
+	conn, err := dialFrom(slowAddr)(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("sending a slow body: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }() // the controller closes it
+	_, err = fmt.Fprintf(conn, "POST /heartbeat HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", addr, slowBody, strings.Repeat(" ", slowBody-1))
+	if err == nil {
+		_, err = io.Copy(io.Discard, conn)
+	}
+	_ = err // the controller may reset the connection
+	return ctx.Err()
+}
+
+// claimIdentities sends a heartbeat of each of many bases from one address. The controller may refuse them.
+func claimIdentities(ctx context.Context, addr string) error {
+	silent, err := net.Listen("tcp", net.JoinHostPort(greedyAddr, "0")) // the arklet of these bases never answers
+	if err != nil {
+		return fmt.Errorf("listening at %s: %w", greedyAddr, err)
+	}
+	defer func() { _ = silent.Close() }() // nobody reads from it
+	port := silent.Addr().(*net.TCPAddr).Port
+	transport := &http.Transport{DialContext: dialFrom(greedyAddr), MaxIdleConnsPerHost: 8}
+	defer transport.CloseIdleConnections()
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(8)
+	for i := range identities {
+		workers.Go(func() error {
+			body := fmt.Sprintf(`{"baseMetadata":{"identity":"greedy-%d","name":"greedy","version":"1"},"localIP":%q,"port":%d,"state":"ACTIVATED"}`, i, greedyAddr, port)
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/heartbeat", strings.NewReader(body))
+			if err != nil {
+				return err
+			}
+			if answer, err := (&http.Client{Transport: transport}).Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, answer.Body) // so that the connection is used again
+				_ = answer.Body.Close()
+			}
+			return ctx.Err()
+		})
+	}
+	return workers.Wait()
+}
+
+// sendLargePackets publishes heartbeats of packetSize zeros.
+func sendLargePackets(ctx context.Context, addr, env string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("sending a large packet: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }() // everything has been sent
+	const id = "large"
+	connect := append([]byte("\x00\x04MQTT\x04\x02\x00\x00\x00"), byte(len(id)))
+	connect = append(connect, id...)
+	if _, err := conn.Write(append([]byte{0x10, byte(len(connect))}, connect...)); err != nil {
+		return err
+	}
+	in := bufio.NewReader(conn)
+	if _, err := io.ReadFull(in, make([]byte, 4)); err != nil { // CONNACK
+		return fmt.Errorf("connecting to the broker: %w", err)
+	}
+	topic := "koupleless_" + env + "/large/base/heart"
+	for range packets {
+		head := binary.AppendUvarint([]byte{0x30}, uint64(2+len(topic)+packetSize))
+		head = append(binary.BigEndian.AppendUint16(head, uint16(len(topic))), topic...) //nolint:gosec // it is short
+		if _, err := io.Copy(conn, io.MultiReader(strings.NewReader(string(head)), io.LimitReader(zeros{}, packetSize))); err != nil {
+			return fmt.Errorf("sending a large packet: %w", err)
+		}
+	}
+	if _, err := conn.Write([]byte{0xC0, 0}); err != nil { // PINGREQ, whose answer follows when the packets were read
+		return err
+	}
+	_, err = in.ReadByte()
+	return err
+}
+
+// zeros is an endless stream of zeros.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// honestBase is a base over HTTP whose heartbeats are measured.
+type honestBase struct {
+	transport *http.Transport
+	identity  string
+
+	mu       sync.Mutex
+	answers  int
+	longest  time.Duration
+	failures []error
+}
+
+// newHonestBase starts a base with an address of its own. It sends a heartbeat every second.
+func newHonestBase(t *testing.T, env, addr string, i int) *honestBase {
+	t.Helper()
+	ip := fmt.Sprintf("127.0.11.%d", i+1)
+	h := &honestBase{identity: fmt.Sprintf("honest-%d", i), transport: &http.Transport{DialContext: dialFrom(ip)}}
+	b, err := fakebase.New(fakebase.Options{
+		Identity: h.identity, Name: "honest", Env: env, IP: ip, HeartbeatInterval: time.Second, Activation: fakebase.ActivateNewModule,
+		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: "http://" + addr, Client: &http.Client{Transport: h, Timeout: patience}},
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- b.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-done)
+		h.transport.CloseIdleConnections()
+	})
+	return h
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h *honestBase) RoundTrip(r *http.Request) (*http.Response, error) {
+	start := time.Now()
+	answer, err := h.transport.RoundTrip(r)
+	took := time.Since(start)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil && answer.StatusCode == http.StatusOK:
+		h.answers++
+		h.longest = max(h.longest, took)
+	case err != nil && !errors.Is(err, context.Canceled): // the base ends
+		h.failures = append(h.failures, err)
+	case err == nil:
+		h.failures = append(h.failures, fmt.Errorf("the controller answers %s", answer.Status))
+	}
+	return answer, err
+}
+
+// answered waits for the answer to one more heartbeat, and fails the test if any heartbeat was not answered.
+func (h *honestBase) answered(t *testing.T) {
+	t.Helper()
+	see := func() (int, time.Duration, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.answers, h.longest, errors.Join(h.failures...)
+	}
+	before, _, _ := see()
+	eventually(t, h.identity+" has an answer to a heartbeat", func(context.Context) error {
+		now, longest, err := see()
+		if err == nil && now == before {
+			return errors.New("it has none yet")
+		}
+		if err != nil {
+			return err
+		}
+		t.Logf("%s: %d heartbeats were answered, after %s at most", h.identity, now, longest.Round(time.Millisecond))
+		return nil
+	})
+}
