@@ -1,0 +1,143 @@
+package shipped
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/e2e/internal/module"
+)
+
+// While the broker is unavailable, a controller with both tunnels stays ready, and bases over HTTP come and go. The
+// metrics say that bases over MQTT are not observed.
+func TestBasesOverHTTPWithoutABroker(t *testing.T) {
+	env, broker := environment(), startBroker(t, "127.0.0.1:0")
+	c := controller(t, "both-tunnels", broker.addr, map[string]string{
+		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "TIME_SCALE": "4",
+	})
+	c.ready(t)
+	start(t, "over-mqtt", "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", "over-mqtt", "--heartbeat-interval", "2s")
+	eventually(t, "the base over MQTT is Ready", func(ctx context.Context) error { return allReady(ctx, env, 1) })
+	broker.stop()
+	eventually(t, "the base over MQTT is not observed", func(ctx context.Context) error {
+		if err := c.counted(ctx, "module_controller_bases_unobserved", map[string]string{"reason": "TunnelDown"}, 1); err != nil {
+			return err
+		}
+		return c.counted(ctx, "module_controller_blindness_total", map[string]string{"reason": "TunnelDown"}, 1)
+	})
+	heart, err := c.logged(`msg="receiving heartbeats over HTTP" addr=`)
+	must(t, err)
+	ready := func() {
+		t.Helper()
+		_, err := c.ask(t.Context(), "health", "/readyz")
+		must(t, err)
+	}
+	ready()
+	over := start(t, "over-http", "fakebase", nil, "--http", "http://"+heart, "--env", env, "--identity", "over-http", "--name", "over-http",
+		"--ip", "127.0.13.1", "--http-addr", "127.0.13.1:0", "--heartbeat-interval", "2s", "--activation", "new")
+	eventually(t, "the base over HTTP is Ready", func(ctx context.Context) error { return nodeReady(ctx, "vnode.over-http") })
+	ready()
+	_, remove := deployModuleOn(t, env, "orders", "over-http", 1)
+	remove()
+	over.end()
+	eventually(t, "the Node of the base over HTTP is deleted", func(ctx context.Context) error {
+		return allReady(ctx, env, 1)
+	})
+	ready()
+
+	// A controller that starts while the broker is unavailable serves bases over HTTP too.
+	c.end()
+	c = controller(t, "both-tunnels", broker.addr, map[string]string{
+		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "TIME_SCALE": "4",
+	})
+	c.ready(t)
+	startBroker(t, broker.addr)
+	eventually(t, "the base over MQTT is observed again", func(ctx context.Context) error {
+		m, err := c.metrics(ctx)
+		if err == nil && m.Sum("module_controller_bases_unobserved", nil) != 0 {
+			err = fmt.Errorf("%v bases are not", m.Sum("module_controller_bases_unobserved", nil))
+		}
+		return err
+	})
+}
+
+// Readiness probes that hang on one base do not delay those of other bases.
+func TestHangingProbes(t *testing.T) {
+	const hanging = 70 // more than the controller sends at the same time
+	env, broker := environment(), startBroker(t, "127.0.0.1:0")
+	c := controller(t, "probes", broker.addr, map[string]string{"ENV": env})
+	c.ready(t)
+	for i, name := range []string{"hangs", "works"} {
+		start(t, name, "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", name, "--name", name,
+			"--ip", fmt.Sprintf("198.18.78.%d", i+1), "--activation", "new", "--metaspace-max", "-1")
+		eventually(t, "base "+name+" is Ready", func(ctx context.Context) error { return nodeReady(ctx, "vnode."+name) })
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
+	must(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	var probes atomic.Int64
+	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { probes.Add(1) }))
+	t.Cleanup(answers.Close)
+
+	ns, _ := deployModuleOn(t, env, "first", "works", 1)
+	running := func(base, addr string, timeout int32, names ...string) {
+		t.Helper()
+		var containers []corev1.Container
+		for _, name := range names {
+			container := module.Container(name, "1.0.0")
+			container.ReadinessProbe = &corev1.Probe{TimeoutSeconds: timeout, PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+				HTTPGet: &corev1.HTTPGetAction{Host: "127.0.0.1", Port: intstr.Parse(portOf(t, addr)), Path: "/"},
+			}}
+			containers = append(containers, container)
+		}
+		template := module.Template(base, containers...)
+		template.Spec.NodeSelector[labels.Env], template.Spec.NodeSelector[labels.BaseName] = env, base
+		_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, base, template), metav1.CreateOptions{})
+		must(t, err)
+		eventually(t, "the modules of Pod "+base+" are installed", func(ctx context.Context) error {
+			p, err := client.CoreV1().Pods(ns).Get(ctx, base, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, s := range p.Status.ContainerStatuses {
+				if s.State.Running != nil {
+					n++
+				}
+			}
+			if n != len(names) {
+				return fmt.Errorf("%d are", n)
+			}
+			return nil
+		})
+	}
+	running("works", answers.Listener.Addr().String(), 1, "works")
+	hang := make([]string, hanging)
+	for i := range hang {
+		hang[i] = fmt.Sprintf("hang-%d", i)
+	}
+	running("hangs", silent.Addr().String(), 100_000, hang...)
+	before := probes.Load()
+	eventually(t, "the module on the other base is probed every second", func(context.Context) error {
+		if n := probes.Load() - before; n < 6 {
+			return fmt.Errorf("it was probed %d times", n)
+		}
+		return nil
+	})
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	must(t, err)
+	return port
+}
