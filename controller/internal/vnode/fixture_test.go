@@ -229,6 +229,20 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	}
 }
 
+// takeOver waits until this controller serves the base, whose former controller has ended.
+func (s *fixture) takeOver(t *testing.T) {
+	t.Helper()
+	for range 30 {
+		s.hear()
+		s.reconcileOnce(t)
+		if s.Owns(identity) {
+			return
+		}
+		pass(t, time.Second, s)
+	}
+	t.Fatal("the base is not taken over within 30 s")
+}
+
 // writes lists the writes since the last call, as verb and resource, but for the controller's own
 // Lease.
 func (s *fixture) writes() (w []string) {

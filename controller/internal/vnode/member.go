@@ -69,6 +69,7 @@ type other struct {
 	duration time.Duration
 	sees     []string
 	released bool // its Lease was deleted
+	renews   bool // its Lease has changed since it was first seen
 	read     time.Time
 }
 
@@ -257,9 +258,11 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 	defer m.mu.Unlock()
 	p := m.peer(holder)
 	if p.released = deleted; deleted {
+		p.renews = false
 		return
 	}
 	if p.version != l.ResourceVersion {
+		p.renews = p.version != ""
 		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
 	}
 	p.duration = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
@@ -331,6 +334,21 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 		p.released = true
 	}
 	return nil
+}
+
+// renewing returns the holders of the other controllers of this environment that were seen to renew their
+// Leases and whose Leases have not expired, sorted.
+func (m *Member) renewing() (holders []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Clock.Now()
+	for holder, p := range m.peers {
+		if p.renews && p.left(now) > 0 {
+			holders = append(holders, holder)
+		}
+	}
+	slices.Sort(holders)
+	return holders
 }
 
 // seenByOthers says whether another controller that is there hears bases through a tunnel.
