@@ -60,6 +60,9 @@ func (r *Reconciler) reportOthers() {
 // Others returns how many other controllers of this environment renew their Leases.
 func (r *Reconciler) Others() int { return len(r.member.renewing()) }
 
+// Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
+func (r *Reconciler) Conflict() bool { return r.member.conflict() }
+
 // loseAll ceases to serve all bases.
 func (r *Reconciler) loseAll() {
 	r.mu.Lock()
