@@ -81,6 +81,12 @@ func (c *Controller) gauges() {
 			return float64(c.registry.Unobserved()[reason])
 		})
 	}
+	c.metrics.Gauge("module_controller_other_controllers", "Other controllers of the environment that renew their Leases.", nil, func() float64 {
+		return float64(c.nodeReconciler.Others())
+	})
+	c.metrics.Gauge("module_controller_client_id_conflict", "1 while another controller with the same CLIENT_ID renews the Lease of this one, which then serves no base.", nil, func() float64 {
+		return oneIf(c.nodeReconciler.Conflict())
+	})
 	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil, func() float64 { return float64(c.provider.Pods()) })
 	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished, "nodes": c.nodeReconciler.Depth} {
 		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.", map[string]string{"queue": queue}, func() float64 {

@@ -85,6 +85,8 @@ const (
 	// Sees is the annotation of a controller's Lease that lists the tunnels through which it hears
 	// bases, separated by commas.
 	Sees = "vnode.koupleless.io/sees"
+	// Process is the annotation of a controller's Lease that names the process that renews it.
+	Process = "vnode.koupleless.io/process"
 )
 
 // The taints of every Node that is a base: the first keeps ordinary Pods away, the second the

@@ -60,7 +60,7 @@ var undivided = map[string][]string{
 		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.timeout",
 	},
 	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
-	"what somebody else's Lease says": {"vnode.Seen", "vnode.seeLease"},
+	"what somebody else's Lease says": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",

@@ -105,7 +105,14 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return api
 }
 
+// newFixture returns a controller on the machine of all others: it knows when they have ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
+	t.Helper()
+	return newFixtureAt(t, opts, api, true)
+}
+
+// newFixtureAt returns a controller that knows whether a process with its CLIENT_ID has ended, or does not.
+func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()
 	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}
 	if c, shared := opts.Clock.(*clocktesting.FakeClock); shared {
@@ -138,6 +145,7 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
 	s.cache = informer.Informer().GetIndexer()
 	s.Reconciler = New(opts, api, informer.Lister(), registry)
+	s.member.ended = func(string) bool { return ended }
 	s.turn(t)
 	return s
 }
@@ -154,7 +162,7 @@ func (s *fixture) turn(t *testing.T) {
 	t.Helper()
 	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.Duration/5 {
 		s.renewed = now
-		if err := s.member.renew(t.Context()); err != nil {
+		if err := s.member.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
 			t.Fatalf("renewing: %v", err)
 		}
 		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(), metav1.ListOptions{LabelSelector: s.PeerSelector()})
@@ -227,6 +235,20 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 		}
 		s.clock.Step(max(wait, time.Millisecond))
 	}
+}
+
+// takeOver waits until this controller serves the base, whose former controller has ended.
+func (s *fixture) takeOver(t *testing.T) {
+	t.Helper()
+	for range 30 {
+		s.hear()
+		s.reconcileOnce(t)
+		if s.Owns(identity) {
+			return
+		}
+		pass(t, time.Second, s)
+	}
+	t.Fatal("the base is not taken over within 30 s")
 }
 
 // writes lists the writes since the last call, as verb and resource, but for the controller's own

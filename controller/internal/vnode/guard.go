@@ -2,6 +2,7 @@ package vnode
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -24,6 +25,7 @@ func (r *Reconciler) guard(ctx context.Context) {
 }
 
 func (r *Reconciler) watchOver() {
+	r.reportOthers()
 	switch acting, began := r.member.look(); {
 	case !acting:
 		r.loseAll()
@@ -34,6 +36,32 @@ func (r *Reconciler) watchOver() {
 		r.handOverDue()
 	}
 }
+
+// reportOthers logs when a controller that does not share its bases finds other controllers in its
+// environment, and when they have ended.
+func (r *Reconciler) reportOthers() {
+	if r.opts.Cluster {
+		return
+	}
+	others := strings.Join(r.member.renewing(), ", ")
+	switch {
+	case others == r.reported:
+		return
+	case others == "":
+		r.opts.Logger.Info("no other controller renews its lease in this environment any more", "env", r.opts.Env, "controllers", r.reported)
+	default:
+		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
+			"give this controller an ENV of its own, or set IS_CLUSTER=true on both to share the bases",
+			"env", r.opts.Env, "controllers", others)
+	}
+	r.reported = others
+}
+
+// Others returns how many other controllers of this environment renew their Leases.
+func (r *Reconciler) Others() int { return len(r.member.renewing()) }
+
+// Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
+func (r *Reconciler) Conflict() bool { return r.member.conflict() }
 
 // loseAll ceases to serve all bases.
 func (r *Reconciler) loseAll() {

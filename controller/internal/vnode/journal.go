@@ -425,8 +425,8 @@ func (j *journal) release(ctx context.Context) error {
 	if j.lease == nil || j.lease.UID == "" {
 		return nil
 	}
-	err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, j.name(), *metav1.NewPreconditionDeleteOptions(string(j.lease.UID)))
-	if ignoreNotFound(err) != nil {
+	err := j.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, j.name(), asKnown(j.lease))
+	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) { // after a conflict it belongs to another process
 		return fmt.Errorf("deleting the lease %q: %w", j.name(), err)
 	}
 	return nil

@@ -193,8 +193,7 @@ func TestTheNewestEntryCounts(t *testing.T) {
 	first.keepAll(t, identity)
 
 	behind := newFixture(t, Options{Holder: "you", Clock: clocktesting.NewFakeClock(noon.Add(-time.Hour))}, api)
-	behind.hear()
-	behind.reconcileFor(t, time.Minute)
+	behind.takeOver(t)
 	if behind.restored != "old" {
 		t.Fatalf("the second controller gets %q", behind.restored)
 	}
@@ -207,14 +206,12 @@ func TestTheNewestEntryCounts(t *testing.T) {
 			behind.reconcileOnce(t)
 		}
 		third := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(time.Hour))}, api)
-		third.hear()
-		third.reconcileFor(t, time.Minute)
+		third.takeOver(t)
 		if third.restored != ledger {
 			t.Errorf("the third controller gets %q, want %q", third.restored, ledger)
 		}
 		behind = newFixture(t, Options{Holder: "you", Clock: behind.clock}, api)
-		behind.hear()
-		behind.reconcileFor(t, time.Minute)
+		behind.takeOver(t)
 	}
 }
 
@@ -371,8 +368,7 @@ func TestJournalsThatNobodyNeedsGo(t *testing.T) {
 	dead.keepAll(t, identity)
 
 	s := newFixture(t, Options{Holder: "me", Clock: dead.clock}, api)
-	s.hear()
-	s.reconcileFor(t, time.Minute)
+	s.takeOver(t)
 	for _, after := range []time.Duration{0, ledgerKept} {
 		s.clock.Step(after)
 		s.turn(t)

@@ -51,6 +51,8 @@ type MemberOptions struct {
 type Member struct {
 	opts   MemberOptions
 	client kubernetes.Interface
+	// ended reports whether the process of that name is known to have ended.
+	ended func(process string) bool
 
 	mu      sync.Mutex
 	renewed time.Time // when the last renewal that was acknowledged began; zero = none, or released
@@ -58,6 +60,8 @@ type Member struct {
 	term    int       // counts how often acting began
 	looked  int       // term at the last look
 	lease   *coordinationv1.Lease
+	process *process // nil before the first renewal
+	rival   rival
 	blind   map[tunnel.Key]time.Time // since when a tunnel is down
 	peers   map[string]*other        // by holder
 }
@@ -69,8 +73,19 @@ type other struct {
 	duration time.Duration
 	sees     []string
 	released bool // its Lease was deleted
+	renews   bool // its Lease has changed since it was first seen
 	read     time.Time
 }
+
+// rival is the last other process that had the Lease of this controller, because it has the same CLIENT_ID.
+// The zero value is none.
+type rival struct {
+	process string
+	other
+}
+
+// errSameID means that a process with the same CLIENT_ID has the Lease of this controller.
+var errSameID = errors.New("another process with the same CLIENT_ID has the lease of this controller")
 
 // NewMember returns a Member that acts for nobody before Start.
 func NewMember(opts MemberOptions, client kubernetes.Interface) *Member {
@@ -80,7 +95,7 @@ func NewMember(opts MemberOptions, client kubernetes.Interface) *Member {
 	if opts.Sees == nil {
 		opts.Sees = func(tunnel.Key) bool { return true }
 	}
-	return &Member{opts: opts, client: client, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
+	return &Member{opts: opts, client: client, ended: hasEnded, blind: map[tunnel.Key]time.Time{}, peers: map[string]*other{}}
 }
 
 // Acting says whether this controller may act at this very moment. It does no I/O: ask right before
@@ -140,6 +155,9 @@ func (m *Member) renew(ctx context.Context) error {
 	began := m.opts.Clock.Now()
 	m.mu.Lock()
 	lease := m.lease
+	if m.process == nil {
+		m.process = startProcess()
+	}
 	m.mu.Unlock()
 	leases := m.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if lease == nil {
@@ -151,6 +169,9 @@ func (m *Member) renew(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if m.yields(lease) {
+			return errSameID
 		}
 	}
 	lease, err := leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
@@ -164,6 +185,7 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 		m.lease = nil // whatever was wrong with it, it is read anew
 		return err
 	}
+	m.rival = rival{}
 	if !m.inTime() {
 		m.term++
 		for _, p := range m.peers { // what they did meanwhile was not seen
@@ -172,6 +194,43 @@ func (m *Member) note(lease *coordinationv1.Lease, err error, began time.Time) e
 	}
 	m.lease, m.renewed, m.wall = lease, began, began.Round(0)
 	return nil
+}
+
+// yields reports whether this controller must not take its own Lease, because another process with the same
+// CLIENT_ID has it. Then this controller stops acting at once: of two processes, the one that has the Lease
+// serves the bases. The Lease is free when the other process has ended, or has not renewed it for its duration.
+func (m *Member) yields(l *coordinationv1.Lease) bool {
+	holder := l.Annotations[labels.Process]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if holder == m.process.name || m.ended(holder) {
+		return false
+	}
+	now := m.opts.Clock.Now()
+	if m.rival.process != holder || m.rival.version != l.ResourceVersion {
+		if !m.rival.renews && m.rival.version != "" {
+			m.rival.renews = true
+			m.opts.Logger.Warn("another controller with the same CLIENT_ID renews the lease of this one, which serves no base until the other has ended: "+
+				"give each controller a CLIENT_ID of its own", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease", l.Name)
+		}
+		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(durationOf(l), m.opts.Duration)
+	}
+	if m.rival.left(now) <= 0 {
+		return false
+	}
+	m.renewed = time.Time{}
+	return true
+}
+
+func durationOf(l *coordinationv1.Lease) time.Duration {
+	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+}
+
+// conflict reports whether another process renews the Lease of this controller.
+func (m *Member) conflict() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rival.renews
 }
 
 func (m *Member) leaseName() string { return memberLease(m.opts.Env, m.opts.Holder) }
@@ -184,7 +243,7 @@ func memberLease(env, holder string) string {
 func (m *Member) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
 	l.Name, l.Namespace = m.leaseName(), corev1.NamespaceNodeLease
 	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
-	l.Annotations = map[string]string{labels.Sees: m.sees()}
+	l.Annotations = map[string]string{labels.Sees: m.sees(), labels.Process: m.process.name}
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(m.opts.Holder), LeaseDurationSeconds: ptr.To(int32(m.opts.Duration.Seconds())),
 		RenewTime: ptr.To(metav1.NewMicroTime(now)), AcquireTime: cmp.Or(l.Spec.AcquireTime, ptr.To(metav1.NewMicroTime(now))),
@@ -206,7 +265,7 @@ func (m *Member) Start(ctx context.Context) error {
 		if err := m.renew(ctx); err != nil {
 			pause = m.opts.Duration / 15
 			if !failing && ctx.Err() == nil {
-				m.opts.Logger.Warn("could not renew the lease of this controller", "err", err)
+				m.opts.Logger.Warn("could not renew the lease of this controller", "lease", m.leaseName(), "err", err)
 			}
 			failing = true
 		} else if failing {
@@ -221,12 +280,15 @@ func (m *Member) Start(ctx context.Context) error {
 	return nil
 }
 
-// release ceases to act and deletes the Lease, so that others need not wait for its end. One that was
-// renewed since is its successor's, which came under the same CLIENT_ID before this one had ended.
+// release stops acting and deletes the Lease, so that other controllers need not wait for its expiry. It leaves
+// the Lease of another process with the same CLIENT_ID alone.
 func (m *Member) release(ctx context.Context) error {
 	m.mu.Lock()
 	lease, acted := m.lease, m.term > 0
 	m.renewed, m.lease = time.Time{}, nil
+	if m.process != nil {
+		defer m.process.end()
+	}
 	m.mu.Unlock()
 	if !acted {
 		return nil
@@ -238,7 +300,7 @@ func (m *Member) release(ctx context.Context) error {
 	if lease == nil { // the last renewal failed, or the end came in the middle of it
 		lease, err = leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 	}
-	if err == nil {
+	if err == nil && lease.Annotations[labels.Process] == m.process.name {
 		err = leases.Delete(ctx, lease.Name, asKnown(lease))
 	}
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -257,12 +319,14 @@ func (m *Member) Seen(l *coordinationv1.Lease, deleted bool) {
 	defer m.mu.Unlock()
 	p := m.peer(holder)
 	if p.released = deleted; deleted {
+		p.renews = false
 		return
 	}
 	if p.version != l.ResourceVersion {
+		p.renews = p.version != ""
 		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
 	}
-	p.duration = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	p.duration = durationOf(l)
 	p.sees = strings.Split(l.Annotations[labels.Sees], ",")
 }
 
@@ -331,6 +395,21 @@ func (m *Member) confirm(ctx context.Context, holder string) error {
 		p.released = true
 	}
 	return nil
+}
+
+// renewing returns the holders of the other controllers of this environment that were seen to renew their
+// Leases and whose Leases have not expired, sorted.
+func (m *Member) renewing() (holders []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.opts.Clock.Now()
+	for holder, p := range m.peers {
+		if p.renews && p.left(now) > 0 {
+			holders = append(holders, holder)
+		}
+	}
+	slices.Sort(holders)
+	return holders
 }
 
 // seenByOthers says whether another controller that is there hears bases through a tunnel.

@@ -50,7 +50,7 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	if taking {
 		r.opts.Logger.Info("serving a base", "base", b.Identity, "node", s.nodeName, "fence", fence)
 	}
-	s.fence, s.term, s.looked, s.deleted, s.after = fence, term, true, false, time.Time{}
+	s.fence, s.term, s.deleted, s.after = fence, term, false, time.Time{}
 	return r.setTaints(ctx, want, s, fresh)
 }
 
@@ -75,7 +75,7 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	if s.node != nil || !s.had {
 		return false
 	}
-	s.lose(r.Owns(s.identity) || !r.opts.Cluster)
+	s.lose(r.Owns(s.identity) || !r.opts.Cluster && len(r.member.renewing()) == 0)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package vnode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,8 +66,7 @@ func (r *Reconciler) seeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	if s.older.name != l.Name || s.older.version != l.ResourceVersion {
 		s.older = seenLease{name: l.Name, version: l.ResourceVersion, changed: now}
 	}
-	duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(r.opts.NodeLease.Seconds()))) * time.Second
-	return s.older.changed.Add(duration).Sub(now)
+	return s.older.changed.Add(cmp.Or(durationOf(l), r.opts.NodeLease)).Sub(now)
 }
 
 // isForeign says whether a Lease is that of a Node of another environment.

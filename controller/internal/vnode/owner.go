@@ -54,11 +54,11 @@ func (r *Reconciler) standing(s *state) standing {
 		return mine
 	case holder == r.opts.Holder:
 		return free
-	case !named && (s.node.Annotations[labels.Identity] == "" || r.opts.Cluster):
+	case !named:
 		return older
-	case named && holder != "" && (r.opts.Cluster || s.looked) && r.member.left(holder) > 0:
+	case r.member.left(holder) > 0:
 		return another
-	default: // a single controller takes what its predecessor left, once and at once
+	default:
 		return free
 	}
 }
@@ -76,7 +76,7 @@ func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wa
 		return 0, nil
 	}
 	holder, _, named := holderOf(s.node)
-	if !named || holder == "" || holder == r.opts.Holder || !r.opts.Cluster && !s.looked {
+	if !named || holder == "" || holder == r.opts.Holder {
 		return 0, nil
 	}
 	if err := r.member.confirm(ctx, holder); err != nil {

@@ -1,8 +1,11 @@
 package vnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -338,26 +341,114 @@ func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 	s.wantWrites(t, "after it", "create nodes", "create leases")
 }
 
-func TestARestartedSingleControllerTakesItsBasesAtOnce(t *testing.T) {
+// logTo returns a logger that writes to a buffer.
+func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
+	for _, cluster := range []bool{false, true} {
+		t.Run(fmt.Sprintf("IS_CLUSTER=%t", cluster), func(t *testing.T) {
+			api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+			first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
+			first.hear()
+			first.reconcileOnce(t)
+			var logged bytes.Buffer
+			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)}, api)
+			for range 60 {
+				pass(t, time.Second, first, second)
+				first.hear()
+				first.reconcileOnce(t)
+				second.hear()
+				second.reconcileOnce(t)
+			}
+			if first.holder(t) != "first 1" || !first.Owns(identity) || second.Owns(identity) {
+				t.Fatalf("the Node names %q, first serves the base: %t, second: %t", first.holder(t), first.Owns(identity), second.Owns(identity))
+			}
+			if diff := cmp.Diff([]string(nil), second.events); diff != "" {
+				t.Errorf("events of the second controller (-want +got):\n%s", diff)
+			}
+			warnings := strings.Count(logged.String(), "another controller serves this environment")
+			if want := map[bool]int{false: 1, true: 0}[cluster]; warnings != want || strings.Count(logged.String(), "controllers=first") != want {
+				t.Errorf("%d warnings, want %d that names the other controller:\n%s", warnings, want, &logged)
+			}
+			if second.Others() != 1 {
+				t.Errorf("%d other controllers, want 1", second.Others())
+			}
+			first.cut.Store(true) // it is killed
+			pass(t, 11*time.Second, second)
+			second.hear()
+			second.reconcileOnce(t)
+			if second.Owns(identity) {
+				t.Fatal("the base is taken before the Lease of its controller has expired")
+			}
+			second.takeOver(t)
+			if second.Others() != 0 {
+				t.Errorf("%d other controllers after the first was killed, want 0", second.Others())
+			}
+		})
+	}
+}
+
+// The Lease of a controller that was killed long ago is observed for its duration, whatever it says.
+func TestTheLeaseOfAKilledControllerIsObserved(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
-	before := newFixture(t, Options{Holder: "random-1", Clock: clock}, api)
+	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
+	killed.hear()
+	killed.reconcileOnce(t)
+	clock.Step(time.Hour)
+	var logged bytes.Buffer
+	s := newFixture(t, Options{Holder: "me", Clock: clock, Logger: logTo(&logged)}, api)
+	s.hear()
+	s.reconcileOnce(t)
+	pass(t, 14*time.Second, s)
+	s.hear()
+	s.reconcileOnce(t)
+	if s.Owns(identity) {
+		t.Fatal("the base is taken 14 s after the Lease was first seen")
+	}
+	pass(t, time.Second, s)
+	s.hear()
+	s.reconcileOnce(t)
+	if !s.Owns(identity) {
+		t.Error("the base is not taken 15 s after the Lease was first seen")
+	}
+	if strings.Contains(logged.String(), "another controller") {
+		t.Errorf("a controller that renews nothing is reported:\n%s", &logged)
+	}
+}
+
+func TestAReleasedLeaseIsNotAwaited(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	before := newFixture(t, Options{Holder: "before", Clock: clock}, api)
 	before.hear()
 	before.reconcileOnce(t)
-	after := newFixture(t, Options{Holder: "random-2", Clock: clock}, api)
-	after.hear()
-	after.reconcileOnce(t) // the Node is there
-	after.reconcileOnce(t)
-	if !after.Owns(identity) {
-		t.Error("a restarted controller with another CLIENT_ID does not serve its bases")
+	if err := before.member.release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	// Two that are single by mistake do not fight: the first one steps back.
-	for range 20 {
-		pass(t, time.Second, before, after)
-		before.hear()
-		before.reconcileOnce(t)
+	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
+	s.hear()
+	s.reconcileFor(t, time.Second)
+	if !s.Owns(identity) {
+		t.Error("the base of a controller that released its Lease is not taken within a second")
 	}
-	if before.Owns(identity) {
-		t.Error("the first controller holds on to a base that another one took")
+}
+
+// The Pods of a Node that somebody deletes belong to the controller that serves the base.
+func TestADeletedNodeOfAnotherControllersBase(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
+	first.hear()
+	first.reconcileOnce(t)
+	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
+	second.hear()
+	second.reconcileOnce(t)
+	pass(t, 5*time.Second, first, second)
+	first.deleteNode(t)
+	second.sync(t)
+	second.reconcileOnce(t)
+	pass(t, 20*time.Second, first, second) // the second controller does not hear the base
+	second.reconcileOnce(t)
+	if slices.Contains(second.events, "gone") || second.Knows(identity) {
+		t.Errorf("events of the second controller %q; it knows the base: %t", second.events, second.Knows(identity))
 	}
 }
 

@@ -30,8 +30,10 @@ type Options struct {
 	Settings
 	// Holder is the identity of this controller in Leases (CLIENT_ID).
 	Holder string
-	// Cluster says that several controllers share the bases (IS_CLUSTER). Alone, a controller takes
-	// the Lease of its predecessor at once; in a cluster it waits until that has expired.
+	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller delays before it
+	// takes over a base, by its share of all bases, and hands over its bases while their tunnel is down.
+	// With and without it, the Node of another controller is taken over only after that controller has
+	// released its Lease, or has not renewed it for its duration.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
@@ -96,6 +98,8 @@ type Reconciler struct {
 	mu     sync.Mutex
 	states map[string]*state
 	served int // how many of them are owned
+
+	reported string // the holders that were last reported to share the environment; the guard uses it
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
@@ -109,10 +113,9 @@ type state struct {
 	node     *corev1.Node // as last written or read
 	moved    time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
 
-	fence  int64     // with which this controller took the base
-	term   int       // of the Member, when it did
-	looked bool      // it was taken once, or another controller has it: only its end makes it free
-	after  time.Time // when the workload delay ends; zero before it began
+	fence int64     // with which this controller took the base
+	term  int       // of the Member, when it did
+	after time.Time // when the workload delay ends; zero before it began
 
 	lease     *coordinationv1.Lease // of the Node, as last written; nil before
 	leaseDue  time.Time
@@ -323,7 +326,7 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		}
 	case another:
 		holder, _, _ := holderOf(s.node)
-		s.looked, s.after = true, time.Time{}
+		s.after = time.Time{}
 		if err := r.member.meet(ctx, holder); err != nil {
 			return 0, err
 		}

@@ -1,0 +1,189 @@
+package vnode
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+const markedEnv = "VNODE_TEST_MARKED_PROCESS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(markedEnv) != "" { // the child of TestAKilledProcessHasEnded
+		fmt.Println(startProcess().name)
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it is killed
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestAKilledProcessHasEnded(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux marks processes")
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), markedEnv+"=1")
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = strings.TrimSpace(name)
+	if hasEnded(name) {
+		t.Errorf("process %q has ended, though it runs", name)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if !hasEnded(name) {
+		t.Errorf("process %q has not ended, though it was killed", name)
+	}
+	_, random, _ := strings.Cut(name, "/")
+	for _, unknown := range []string{"", "/" + random, "elsewhere/" + random} {
+		if hasEnded(unknown) {
+			t.Errorf("process %q of another place has ended", unknown)
+		}
+	}
+}
+
+// sameID returns two controllers with one CLIENT_ID on two machines. The first one serves the base.
+func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
+	t.Helper()
+	api, clock, logged := newAPI(), clocktesting.NewFakeClock(noon), &bytes.Buffer{}
+	first = newFixtureAt(t, Options{Holder: "me", Clock: clock}, api, false)
+	first.hear()
+	first.reconcileOnce(t)
+	second = newFixtureAt(t, Options{Holder: "me", Clock: clock, Logger: logTo(logged)}, api, false)
+	return first, second, logged
+}
+
+// acting lets time pass for two controllers that hear the base, and returns how many of the seconds each may act.
+func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]int) {
+	t.Helper()
+	for range d / time.Second {
+		pass(t, time.Second, first, second)
+		for i, s := range []*fixture{first, second} {
+			s.hear()
+			s.reconcileOnce(t)
+			if s.Acting() {
+				seconds[i]++
+			}
+		}
+		if first.Owns(identity) && second.Owns(identity) {
+			t.Fatal("both serve the base")
+		}
+	}
+	return seconds
+}
+
+func TestTwoControllersWithOneClientID(t *testing.T) {
+	first, second, logged := sameID(t)
+	if got := acting(t, time.Minute, first, second); got != [2]int{60, 0} {
+		t.Errorf("they act for %d s of a minute, want the first one only", got)
+	}
+	if first.holder(t) != "me 1" || !second.Conflict() || first.Conflict() {
+		t.Errorf("the Node names %q; conflict of the first: %t, of the second: %t", first.holder(t), first.Conflict(), second.Conflict())
+	}
+	if n := strings.Count(logged.String(), "another controller with the same CLIENT_ID"); n != 1 || !strings.Contains(logged.String(), "CLIENT_ID=me") {
+		t.Errorf("%d warnings, want one that names the setting:\n%s", n, logged)
+	}
+	if err := second.member.release(t.Context()); err != nil { // it ends, and leaves the Lease of the first one
+		t.Fatal(err)
+	}
+	if err := first.member.renew(t.Context()); err != nil {
+		t.Errorf("renewing the Lease after the other controller has ended: %v", err)
+	}
+}
+
+func TestTheSecondOfOneClientIDFollowsTheFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*fixture) error
+		within time.Duration
+	}{
+		"killed":   {func(s *fixture) error { s.cut.Store(true); return nil }, 16 * time.Second},
+		"released": {func(s *fixture) error { s.cut.Store(true); return s.member.release(t.Context()) }, 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second, _ := sameID(t)
+			acting(t, 10*time.Second, first, second)
+			if err := c.end(first); err != nil {
+				t.Fatal(err)
+			}
+			acting(t, c.within, first, second)
+			if !second.Owns(identity) || second.Conflict() {
+				t.Errorf("after %s the second controller serves the base: %t, conflict: %t", c.within, second.Owns(identity), second.Conflict())
+			}
+			if first.Acting() {
+				t.Error("the first controller may act")
+			}
+		})
+	}
+}
+
+// An older version of the controller takes the Lease of its name without a look.
+func TestAControllerThatLosesItsLeaseStepsBack(t *testing.T) {
+	first, second, _ := sameID(t)
+	second.member.ended = func(string) bool { return true }
+	pass(t, 3*time.Second, second)
+	if !second.Acting() {
+		t.Fatal("the second controller did not take the Lease: this test shows nothing")
+	}
+	first.renewed = time.Time{} // it renews now, and then reads the Lease
+	if err := first.member.renew(t.Context()); err == nil {
+		t.Fatal("it renews a Lease that another process has taken")
+	}
+	if err := first.member.renew(t.Context()); !errors.Is(err, errSameID) || first.Acting() {
+		t.Errorf("renewing: %v, it may act: %t", err, first.Acting())
+	}
+	second.member.ended = func(string) bool { return false }
+	if got := acting(t, time.Minute, first, second); got != [2]int{0, 60} {
+		t.Errorf("they act for %d s of a minute, want the second one only", got)
+	}
+}
+
+// A Lease without the annotation is of an older version, which may still run.
+func TestTheLeaseOfAnOlderVersionIsObserved(t *testing.T) {
+	first, _, _ := sameID(t)
+	leases := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(l.Annotations, labels.Process)
+	if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s := newFixtureAt(t, Options{Holder: "me", Clock: first.clock}, first.api, false)
+	s.member.ended = hasEnded
+	pass(t, 12*time.Second, s)
+	if s.Acting() {
+		t.Error("it acts within 12 s")
+	}
+	pass(t, 3*time.Second, s)
+	if !s.Acting() {
+		t.Error("it does not act after 15 s")
+	}
+}
