@@ -111,8 +111,12 @@ func TestServer(t *testing.T) {
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
-			"too large", "POST", "/heartbeat", strings.Repeat(" ", arklet.MaxPayload+1), 413, "message larger than 1 MiB\n",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: arklet.ErrTooLarge}},
+			"too large", "POST", "/heartbeat", strings.Repeat(" ", maxBody+1), 413, "body larger than 64 KiB\n",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: errTooLarge}},
+		},
+		{
+			"as large as it may be", "POST", "/heartbeat", heartbeatC + strings.Repeat(" ", maxBody-len(heartbeatC)), 200, "SUCCESS",
+			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
 		{"another method", "GET", "/heartbeat", "", 405, "Method Not Allowed\n", nil},
 		{"another path", "POST", "/log", "{}", 404, "404 page not found\n", nil},
