@@ -124,6 +124,7 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 		SetAutoReconnect(false).
 		SetConnectRetry(false).
 		SetOrderMatters(true).
+		SetCustomOpenConnectionFn(dial).
 		SetDefaultPublishHandler(ignore).
 		SetConnectionLostHandler(func(_ paho.Client, err error) { lost(err) })
 	if t.opts.Username != "" {
