@@ -3,6 +3,7 @@ package mqtt
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -110,11 +111,14 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
+// randomID is the number of random characters in a client id, of 5 bits each.
+const randomID = 12
+
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	k, timeout := keepAlive(t.opts.Notice)
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
-		SetClientID(t.opts.ClientID).
+		SetClientID(t.opts.ClientID + "-" + rand.Text()[:randomID]).
 		SetProtocolVersion(4). // 3.1.1, which all brokers speak; without it each refusal is tried twice
 		SetCleanSession(true).
 		SetKeepAlive(k).
