@@ -135,7 +135,7 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 		o.SetUsername(t.opts.Username).SetPassword(t.opts.Password)
 	}
 	if t.opts.TLS != nil {
-		o.SetTLSConfig(t.opts.TLS)
+		o.SetTLSConfig(t.opts.TLS())
 	}
 	return o
 }

@@ -41,12 +41,17 @@ func (d *doorman) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 // serveBroker runs a broker with a hook until the test ends.
 func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
-	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
-	if err := s.AddHook(hook, nil); err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
+		t.Fatal(err)
+	}
+	return serveBrokerOn(t, l, hook), l.Addr().String()
+}
+
+func serveBrokerOn(t *testing.T, l net.Listener, hook broker.Hook) *broker.Server {
+	t.Helper()
+	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
+	if err := s.AddHook(hook, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.AddListener(listeners.NewNet("t", l)); err != nil {
@@ -56,7 +61,7 @@ func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() }) // it has no error that matters here
-	return s, l.Addr().String()
+	return s
 }
 
 func TestARefusedSubscription(t *testing.T) {

@@ -36,8 +36,9 @@ type Options struct {
 	Env string
 	// Networks are those in which a base may name an address that it could not have otherwise.
 	Networks tunnel.Networks
-	// TLS is used with ssl:// brokers; nil verifies against the system's authorities.
-	TLS *tls.Config
+	// TLS returns the configuration of the next connection to an ssl:// broker. Nil verifies the broker
+	// with the authorities of the system.
+	TLS func() *tls.Config
 	// Notice is how soon a connection that carries nothing any more counts as lost; 0 means 14 s,
 	// and less than 3 s counts as 3 s.
 	Notice time.Duration
