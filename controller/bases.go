@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -255,8 +256,8 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts messages that were not acted on, and logs each reason once for each base and hour:
-// whoever sends nonsense must not fill the log too.
+// rejections counts messages that were not acted on. It logs each reason once per base and hour, or once
+// per address and hour if the base is unknown, so that invalid messages do not fill the log.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger
@@ -267,8 +268,8 @@ type rejections struct {
 }
 
 type rejection struct {
-	identity string
-	reason   tunnel.Rejection
+	from   string // an identity, or an address
+	reason tunnel.Rejection
 }
 
 // maxLogged bounds what is remembered of an hour: anybody can make up more identities.
@@ -280,7 +281,7 @@ func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {
 
 func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
 	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
-	one := rejection{from.Identity, reason}
+	one := rejection{cmp.Or(from.Identity, from.IP), reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now().Truncate(time.Hour); now != r.hour {

@@ -146,9 +146,9 @@ type MQTTOptions struct {
 	// [KEEP_RETAINED_COMMANDS]; otherwise they are removed once, at the start: an existing controller
 	// leaves them, and every base that connects would run them.
 	KeepRetained bool
-	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]; the broker's
-	// certificate is verified.
-	TLS *tls.Config
+	// TLS turns TLS on [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]. It returns the
+	// configuration of the next connection, so that certificates can be renewed.
+	TLS func() *tls.Config
 }
 
 // HTTPOptions configure the HTTP tunnel.

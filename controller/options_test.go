@@ -57,7 +57,7 @@ func TestWhatCannotBe(t *testing.T) {
 }
 
 func TestBrokerURL(t *testing.T) {
-	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	secure := func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }
 	for _, c := range []struct {
 		options MQTTOptions
 		want    string

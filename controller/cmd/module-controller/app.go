@@ -2,14 +2,12 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/report"
 )
 
@@ -192,17 +191,17 @@ func options(c *cli.Context) (controller.Options, error) {
 		}
 	}
 	if c.Bool("enable-http-tunnel") {
-		if o.HTTP, err = httpOptions(c); err != nil {
+		if o.HTTP, err = httpOptions(c, logger); err != nil {
 			return o, err
 		}
 	}
 	if c.Bool("enable-mqtt-tunnel") {
-		o.MQTT, err = mqttOptions(c)
+		o.MQTT, err = mqttOptions(c, logger)
 	}
 	return o, err
 }
 
-func httpOptions(c *cli.Context) (*controller.HTTPOptions, error) {
+func httpOptions(c *cli.Context, logger *slog.Logger) (*controller.HTTPOptions, error) {
 	port := c.Int("http-tunnel-listen-port")
 	if port < 0 || port > 65535 {
 		return nil, fmt.Errorf("HTTP_TUNNEL_LISTEN_PORT is %d: it must be between 0 and 65535", port)
@@ -212,41 +211,30 @@ func httpOptions(c *cli.Context) (*controller.HTTPOptions, error) {
 	if h.Proxy, err = proxyURL(c.String("http-tunnel-proxy")); err != nil {
 		return nil, err
 	}
-	h.TLS, err = serverTLS(c.String("http-tunnel-tls-cert"), c.String("http-tunnel-tls-key"), c.String("http-tunnel-client-ca"))
+	h.TLS, err = serverTLS(c.String("http-tunnel-tls-cert"), c.String("http-tunnel-tls-key"), c.String("http-tunnel-client-ca"), logger)
 	return h, err
 }
 
 // serverTLS is nil when no file is named.
-func serverTLS(crt, key, ca string) (*tls.Config, error) {
+func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 	switch {
 	case crt == "" && key == "" && ca == "":
 		return nil, nil
 	case crt == "" || key == "":
 		return nil, errors.New("HTTP_TUNNEL_TLS_CERT and HTTP_TUNNEL_TLS_KEY go together, and HTTP_TUNNEL_CLIENT_CA needs both")
 	}
-	pair, err := tls.LoadX509KeyPair(crt, key)
-	if err != nil {
-		return nil, fmt.Errorf("reading HTTP_TUNNEL_TLS_CERT and HTTP_TUNNEL_TLS_KEY: %w", err)
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	template := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
-		config.ClientAuth = tls.RequireAndVerifyClientCert
-		config.ClientCAs, err = authorities("HTTP_TUNNEL_CLIENT_CA", ca)
+		template.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	return config, err
-}
-
-// authorities reads the certificates of a file that a setting names.
-func authorities(setting, file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
+	source, err := certfile.Open(template, certfile.Files{
+		Cert: certfile.File{Setting: "HTTP_TUNNEL_TLS_CERT", Path: crt}, Key: certfile.File{Setting: "HTTP_TUNNEL_TLS_KEY", Path: key},
+		CA: certfile.File{Setting: "HTTP_TUNNEL_CLIENT_CA", Path: ca},
+	}, logger)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", setting, err)
+		return nil, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s %s holds no certificate in PEM form", setting, file)
-	}
-	return pool, nil
+	return source.Server(), nil
 }
 
 // proxyURL is nil when there is no proxy.
@@ -277,7 +265,7 @@ func kubeletOptions(c *cli.Context) (*controller.KubeletOptions, error) {
 	return k, nil
 }
 
-func mqttOptions(c *cli.Context) (*controller.MQTTOptions, error) {
+func mqttOptions(c *cli.Context, logger *slog.Logger) (*controller.MQTTOptions, error) {
 	m := &controller.MQTTOptions{
 		Broker: c.String("mqtt-broker"), Port: c.Int("mqtt-port"),
 		Username: c.String("mqtt-username"), Password: c.String("mqtt-password"),
@@ -287,33 +275,26 @@ func mqttOptions(c *cli.Context) (*controller.MQTTOptions, error) {
 		return nil, fmt.Errorf("MQTT_PORT is %d: it must be between 1 and 65535", m.Port)
 	}
 	var err error
-	m.TLS, err = clientTLS(c.String("mqtt-ca-path"), c.String("mqtt-client-crt-path"), c.String("mqtt-client-key-path"))
+	m.TLS, err = clientTLS(c.String("mqtt-ca-path"), c.String("mqtt-client-crt-path"), c.String("mqtt-client-key-path"), logger)
 	return m, err
 }
 
 // clientTLS is nil when no file is named.
-func clientTLS(ca, crt, key string) (*tls.Config, error) {
+func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, error) {
 	if ca == "" && crt == "" && key == "" {
 		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		var err error
-		if config.RootCAs, err = authorities("MQTT_CA_PATH", ca); err != nil {
-			return nil, err
-		}
 	}
 	if (crt == "") != (key == "") {
 		return nil, errors.New("MQTT_CLIENT_CRT_PATH and MQTT_CLIENT_KEY_PATH go together: set both or none")
 	}
-	if crt != "" {
-		pair, err := tls.LoadX509KeyPair(crt, key)
-		if err != nil {
-			return nil, fmt.Errorf("reading MQTT_CLIENT_CRT_PATH and MQTT_CLIENT_KEY_PATH: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12}, certfile.Files{
+		Cert: certfile.File{Setting: "MQTT_CLIENT_CRT_PATH", Path: crt}, Key: certfile.File{Setting: "MQTT_CLIENT_KEY_PATH", Path: key},
+		CA: certfile.File{Setting: "MQTT_CA_PATH", Path: ca},
+	}, logger)
+	if err != nil {
+		return nil, err
 	}
-	return config, nil
+	return source.Config, nil
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

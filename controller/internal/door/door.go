@@ -1,5 +1,5 @@
-// Package door bounds the connections of a listener that others than friends reach. Nobody who opens
-// many connections keeps anybody else out, or takes the files that the process may have open.
+// Package door limits the connections of a listener that untrusted clients reach, and the memory that
+// these connections hold. When a limit is exceeded, the address that uses the most loses a connection.
 package door
 
 import (
@@ -11,110 +11,215 @@ import (
 	"syscall"
 )
 
-// Bound returns a listener with at most so many connections open at once, and with no more than a third
-// of the files that this process may have open. One more takes the place of another: the oldest of the
-// address that has most. So who comes from elsewhere is always let in, whoever shares an address with a
-// greedy one has the time in which that fills its share anew, and nothing that a connection sends makes
-// it stay.
-func Bound(l net.Listener, most int) net.Listener {
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(most) { //nolint:gosec // it is positive
-		most = int(files.Cur / 3) //nolint:gosec // it is smaller
-	}
-	return &door{Listener: l, most: max(most, 1), open: map[netip.Prefix]*list.List{}}
+// Limits are the limits of one listener.
+type Limits struct {
+	// Connections is the maximum number of open connections. It is never more than a third of the files
+	// that this process may open.
+	Connections int
+	// Bytes is the maximum number of bytes that all connections hold together; see Hold. 0 means no
+	// limit.
+	Bytes int
+	// Evicted is called after a connection was closed because a limit was exceeded. Use is what the
+	// address of that connection used before. Evicted may be nil. It may be called concurrently.
+	Evicted func(Use)
 }
 
-// Keep has a connection that came through Bound, or its TLS, stay until its ends close it: its peer has
-// proved who it is. It does not count any more.
-func Keep(c net.Conn) {
-	if over, is := c.(*tls.Conn); is {
-		c = over.NetConn()
+// Use is what one address uses of the limits.
+type Use struct {
+	// Address is an IPv4 address, or an IPv6 network of 64 bits: one host can use any address of it.
+	Address     netip.Prefix
+	Connections int
+	Bytes       int
+}
+
+// Bound returns a listener with at most the given number of open connections.
+func Bound(l net.Listener, connections int) net.Listener {
+	return Limit(l, Limits{Connections: connections})
+}
+
+// Limit returns a listener with limits. A new connection above the limit replaces the oldest connection
+// of the address that has the most connections. So a new address always gets a connection, and clients
+// that share an address with a greedy client have time until that client has used up its share again.
+func Limit(l net.Listener, limits Limits) net.Listener {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // it is positive
+		limits.Connections = int(files.Cur / 3) //nolint:gosec // it is smaller
 	}
-	if own, is := c.(*conn); is {
+	limits.Connections = max(limits.Connections, 1)
+	return &limitListener{Listener: l, limits: limits, open: map[netip.Prefix]*client{}}
+}
+
+// Keep removes a connection from the limits, so that it stays open until one of its ends closes it. Use
+// it for peers that are authenticated. The connection is one that Limit accepted, or TLS over it.
+func Keep(c net.Conn) {
+	if own := limited(c); own != nil {
 		own.leave()
 	}
 }
 
-type door struct {
-	net.Listener
-	most int
-
-	mu   sync.Mutex
-	all  int                         // in open
-	came uint64                      // so far
-	open map[netip.Prefix]*list.List // of *conn by whence, the oldest first
+// Hold adds n to the number of bytes that a connection holds; a negative n releases bytes. If all
+// connections together hold more than the limit, Hold closes connections: of the address that holds the
+// most bytes, the connection that holds the most. The connection is one that Limit accepted, or TLS over
+// it; other connections are ignored.
+func Hold(c net.Conn, n int) {
+	if own := limited(c); own != nil {
+		own.listener.hold(own, n)
+	}
 }
 
-// conn is a connection through a door.
+func limited(c net.Conn) *conn {
+	if over, is := c.(*tls.Conn); is {
+		c = over.NetConn()
+	}
+	own, _ := c.(*conn)
+	return own
+}
+
+type limitListener struct {
+	net.Listener
+	limits Limits
+
+	mu       sync.Mutex
+	all      int    // connections in open
+	held     int    // bytes of all connections in open
+	accepted uint64 // so far
+	open     map[netip.Prefix]*client
+}
+
+// client is an address with open connections.
+type client struct {
+	connections *list.List // of *conn, the oldest first
+	held        int        // bytes
+}
+
+// conn is an accepted connection.
 type conn struct {
 	net.Conn
-	door   *door
-	whence netip.Prefix
-	number uint64
-	place  *list.Element // nil once it does not count any more
+	listener *limitListener
+	address  netip.Prefix
+	number   uint64
+	held     int           // bytes
+	place    *list.Element // nil once the connection is not limited any more
 }
 
 // Accept implements net.Listener.
-func (d *door) Accept() (net.Conn, error) {
-	c, err := d.Listener.Accept()
+func (l *limitListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	own, gives := d.enter(c)
-	if gives != nil {
-		_ = gives.Conn.Close() // nobody waits for what is lost with it
-	}
+	own, evicted, use := l.add(c)
+	l.close(evicted, use)
 	return own, nil
 }
 
-// enter counts a connection, and returns the one that gives its place, if there is none left.
-func (d *door) enter(c net.Conn) (own, gives *conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.all >= d.most {
-		gives = d.next()
-		d.remove(gives)
+// add adds a connection, and removes another one if the limit is reached. Evicted is nil if no connection
+// was removed.
+func (l *limitListener) add(c net.Conn) (own, evicted *conn, use Use) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all >= l.limits.Connections {
+		evicted = l.oldest()
+		use = l.evict(evicted)
 	}
-	d.came++
-	own = &conn{Conn: c, door: d, whence: whence(c.RemoteAddr()), number: d.came}
-	if d.open[own.whence] == nil {
-		d.open[own.whence] = list.New()
+	l.accepted++
+	own = &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr()), number: l.accepted}
+	if l.open[own.address] == nil {
+		l.open[own.address] = &client{connections: list.New()}
 	}
-	own.place = d.open[own.whence].PushBack(own)
-	d.all++
-	return own, gives
+	own.place = l.open[own.address].connections.PushBack(own)
+	l.all++
+	return own, evicted, use
 }
 
-// next is the oldest connection of the address that has most; among such addresses, the oldest. The
-// caller holds the lock.
-func (d *door) next() (gives *conn) {
-	most := 0
-	for _, l := range d.open {
-		if first := l.Front().Value.(*conn); l.Len() > most || l.Len() == most && first.number < gives.number {
-			most, gives = l.Len(), first
-		}
-	}
-	return gives
-}
-
-// remove ceases to count a connection. The caller holds the lock.
-func (d *door) remove(c *conn) {
+// hold changes what a connection holds, and closes connections until the limit is met.
+func (l *limitListener) hold(c *conn, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if c.place == nil {
 		return
 	}
-	l := d.open[c.whence]
-	l.Remove(c.place)
+	c.held += n
+	l.open[c.address].held += n
+	l.held += n
+	for l.limits.Bytes > 0 && l.held > l.limits.Bytes {
+		evicted := l.largest()
+		use := l.evict(evicted)
+		l.mu.Unlock()
+		l.close(evicted, use)
+		l.mu.Lock()
+	}
+}
+
+// oldest returns the oldest connection of the address that has the most connections. Of several such
+// addresses, it is the oldest connection. The caller holds the lock.
+func (l *limitListener) oldest() (found *conn) {
+	most := 0
+	for _, c := range l.open {
+		first, n := c.connections.Front().Value.(*conn), c.connections.Len()
+		if n > most || n == most && first.number < found.number {
+			most, found = n, first
+		}
+	}
+	return found
+}
+
+// largest returns the connection that holds the most bytes, of the address that holds the most bytes. The
+// caller holds the lock.
+func (l *limitListener) largest() (found *conn) {
+	var greedy *client
+	for _, c := range l.open {
+		if greedy == nil || c.held > greedy.held {
+			greedy = c
+		}
+	}
+	for e := greedy.connections.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); found == nil || c.held > found.held {
+			found = c
+		}
+	}
+	return found
+}
+
+// evict removes a connection and returns what its address used before. The caller holds the lock.
+func (l *limitListener) evict(c *conn) Use {
+	of := l.open[c.address]
+	use := Use{c.address, of.connections.Len(), of.held}
+	l.remove(c)
+	return use
+}
+
+// close closes a connection that was evicted; nil does nothing.
+func (l *limitListener) close(evicted *conn, use Use) {
+	if evicted == nil {
+		return
+	}
+	_ = evicted.Conn.Close() // its data is given up
+	if l.limits.Evicted != nil {
+		l.limits.Evicted(use)
+	}
+}
+
+// remove removes a connection from the limits. The caller holds the lock.
+func (l *limitListener) remove(c *conn) {
+	if c.place == nil {
+		return
+	}
+	of := l.open[c.address]
+	of.connections.Remove(c.place)
+	of.held -= c.held
+	l.held -= c.held
 	c.place = nil
-	d.all--
-	if l.Len() == 0 {
-		delete(d.open, c.whence)
+	l.all--
+	if of.connections.Len() == 0 {
+		delete(l.open, c.address)
 	}
 }
 
 func (c *conn) leave() {
-	c.door.mu.Lock()
-	defer c.door.mu.Unlock()
-	c.door.remove(c)
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.listener.remove(c)
 }
 
 // Close implements net.Conn.
@@ -123,9 +228,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// whence is what counts as one peer: an IPv4 address, or the network that one host may choose its IPv6
-// addresses from.
-func whence(a net.Addr) netip.Prefix {
+// remotePrefix returns the address of a peer as Use has it. It is invalid if the address is not that of
+// an IP network.
+func remotePrefix(a net.Addr) netip.Prefix {
 	const ofOneHost = 64
 	parsed, err := netip.ParseAddrPort(a.String())
 	if err != nil {

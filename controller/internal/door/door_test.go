@@ -43,8 +43,13 @@ type hall struct {
 
 func newHall(t *testing.T, most int) hall {
 	t.Helper()
+	return newHallWith(t, Limits{Connections: most})
+}
+
+func newHallWith(t *testing.T, limits Limits) hall {
+	t.Helper()
 	coming := make(chan net.Conn, 1)
-	return hall{t, Bound(peers{coming}, most), coming}
+	return hall{t, Limit(peers{coming}, limits), coming}
 }
 
 // come has a connection come from an address.
@@ -128,17 +133,63 @@ func TestPlaces(t *testing.T) {
 	if _, err := h.l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener's error is %v", err)
 	}
-	if d := h.l.(*door); d.all != 2 || len(d.open) != 1 {
+	if d := h.l.(*limitListener); d.all != 2 || len(d.open) != 1 {
 		t.Errorf("%d are counted of %d peers, want 2 of 1", d.all, len(d.open))
 	}
+}
+
+// When all connections together hold too many bytes, the address that holds the most loses its largest
+// connection. Other addresses lose none, however little room is left.
+func TestBytes(t *testing.T) {
+	var evicted []string
+	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(u Use) {
+		evicted = append(evicted, fmt.Sprintf("%s %d %d", u.Address, u.Connections, u.Bytes))
+	}})
+	honest, honestConn := h.come("192.0.2.1:1")
+	small, smallConn := h.come("203.0.113.7:1")
+	large, largeConn := h.come("203.0.113.7:2")
+	Hold(smallConn, 300)
+	Hold(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
+	Hold(honestConn, 100)
+	if large.closed || small.closed || honest.closed {
+		t.Fatal("a connection was closed at the limit")
+	}
+	Hold(honestConn, 200)
+	if !large.closed || small.closed || honest.closed {
+		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want only the largest", large.closed, small.closed, honest.closed)
+	}
+	Hold(largeConn, -600) // its owner releases what it held, which does not count any more
+	Hold(smallConn, 400)
+	if small.closed || honest.closed {
+		t.Error("a connection was closed at the limit, after one was closed")
+	}
+	Hold(honestConn, -300)
+	if err := smallConn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l := h.l.(*limitListener); l.held != 0 || l.all != 1 {
+		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, l.all)
+	}
+	_, one := h.come("203.0.113.7:3")
+	Hold(one, 1001) // more than there is
+	if diff := cmp.Diff([]string{"203.0.113.7/32 2 900", "203.0.113.7/32 1 1001"}, evicted); diff != "" {
+		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
+	for i := range 200 {
+		h.come(fmt.Sprintf("192.0.2.9:%d", i+1))
+	}
+	if len(evicted) != 2+101 || evicted[2] != "192.0.2.9/32 99 0" {
+		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted), evicted[:3])
+	}
+	Hold(&from{}, 1) // did not come through the listener
 }
 
 func TestWhatCountsAsOnePeer(t *testing.T) {
 	got := map[string]string{}
 	for _, addr := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:2", "[2001:db8:1:2:3::4]:5", "[fe80::1%eth0]:6"} {
-		got[addr] = whence((&from{addr: addr}).RemoteAddr()).String()
+		got[addr] = remotePrefix((&from{addr: addr}).RemoteAddr()).String()
 	}
-	got["unix"] = whence(&net.UnixAddr{Name: "/run/x"}).String()
+	got["unix"] = remotePrefix(&net.UnixAddr{Name: "/run/x"}).String()
 	want := map[string]string{
 		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:2": "192.0.2.1/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:6": "fe80::/64",
 		"unix": "invalid Prefix",

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
+	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
@@ -53,9 +52,9 @@ type bases interface {
 type Options struct {
 	// Addr is where to listen, host:port; empty means DefaultAddr.
 	Addr string
-	// CertFile and KeyFile hold the serving certificate in PEM form; they are read again for each
-	// connection, so that they can be renewed. Empty makes a self-signed one for Hosts that lasts a
-	// year: right for an API server that does not verify kubelets.
+	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
+	// Empty makes a self-signed one for Hosts that lasts a year: right for an API server that does not
+	// verify kubelets.
 	CertFile, KeyFile string
 	// Hosts are the names and addresses of the self-signed certificate; empty means localhost.
 	Hosts []string
@@ -78,7 +77,6 @@ type Options struct {
 // Server is the kubelet API of all bases of this controller.
 type Server struct {
 	opts     Options
-	selfMade *tls.Certificate // nil with CertFile
 	listener net.Listener
 	reviews  *reviews
 
@@ -93,6 +91,11 @@ func New(opts Options) (*Server, error) {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
+	template := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.VerifyClientCertIfGiven, // a client without a certificate gets an answer that says so
+		NextProtos: []string{"http/1.1"},        // exec takes the connection over
+	}
 	switch {
 	case opts.ClientCAFile == "":
 		return nil, errors.New("the kubelet API has no authority of callers: set KUBELET_CLIENT_CA to the file with the authority of the API server's kubelet client certificate")
@@ -103,25 +106,20 @@ func New(opts Options) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.selfMade = pair
+		template.Certificates = []tls.Certificate{*pair}
 	}
-	if _, err := s.tls(); err != nil {
+	certs, err := certfile.Open(template, certfile.Files{
+		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile}, Key: certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
+		CA: certfile.File{Setting: "KUBELET_CLIENT_CA", Path: opts.ClientCAFile},
+	}, opts.Logger)
+	if err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", opts.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(door.Bound(l, connections), &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			config, err := s.tls()
-			if err != nil {
-				opts.Logger.Warn("a connection to the kubelet API failed", "err", err)
-			}
-			return config, err
-		},
-	})
+	s.listener = tls.NewListener(door.Bound(l, connections), certs.Server())
 	return s, nil
 }
 
@@ -147,34 +145,6 @@ func selfSigned(hosts []string) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
 	}
 	return &pair, nil
-}
-
-// tls reads what one connection is served with.
-func (s *Server) tls() (*tls.Config, error) {
-	authorities, err := os.ReadFile(s.opts.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading KUBELET_CLIENT_CA: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("KUBELET_CLIENT_CA %s holds no certificate in PEM form", s.opts.ClientCAFile)
-	}
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		ClientAuth: tls.VerifyClientCertIfGiven, // who has none is told so in words
-		ClientCAs:  pool,
-		NextProtos: []string{"http/1.1"}, // exec takes the connection over
-	}
-	if s.selfMade != nil {
-		config.Certificates = []tls.Certificate{*s.selfMade}
-		return config, nil
-	}
-	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading KUBELET_TLS_CERT and KUBELET_TLS_KEY: %w", err)
-	}
-	config.Certificates = []tls.Certificate{pair}
-	return config, nil
 }
 
 // Addr is where the server listens; its port belongs in the daemonEndpoints of every Node.

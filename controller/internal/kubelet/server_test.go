@@ -200,8 +200,11 @@ func TestRenewedCertificates(t *testing.T) {
 	if err := os.WriteFile(w.opts.ClientCAFile, []byte("half a fi"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if status, text, err := w.get(t, after.client("kube-apiserver"), "GET", logsPath); err == nil {
-		t.Errorf("without an authority a client was answered %d %q", status, text)
+	if status, text, err := w.get(t, after.client("kube-apiserver"), "GET", logsPath); err != nil || status != 200 {
+		t.Errorf("with a broken file, a client of the last authority was answered %d %q, error %v", status, text, err)
+	}
+	if status, text, err := w.get(t, before, "GET", logsPath); err == nil {
+		t.Errorf("with a broken file, a client of an earlier authority was answered %d %q", status, text)
 	}
 }
 

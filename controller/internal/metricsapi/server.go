@@ -14,6 +14,7 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 )
 
@@ -21,8 +22,8 @@ import (
 type Options struct {
 	// Addr is where to listen, host:port. Required.
 	Addr string
-	// CertFile and KeyFile hold the serving certificate in PEM form, and are read again for each
-	// connection. Empty makes a self-signed one that lasts a year: right for an APIService with
+	// CertFile and KeyFile hold the serving certificate in PEM form, and are read again when
+	// they change. Empty makes a self-signed one that lasts a year: right for an APIService with
 	// insecureSkipTLSVerify.
 	CertFile, KeyFile string
 	// Nodes are those of bases, of all controllers. Required.
@@ -37,7 +38,7 @@ type Options struct {
 // its users may do: what headers say about them is not looked at.
 type Server struct {
 	opts     Options
-	selfMade *tls.Certificate // nil with CertFile
+	certs    *certfile.Source
 	listener net.Listener
 	callers  *memory
 }
@@ -47,6 +48,11 @@ type Server struct {
 func New(opts Options) (*Server, error) {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{opts: opts, callers: &memory{from: opts.ConfigMaps, now: time.Now}}
+	template := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+		NextProtos: []string{"http/1.1"},
+	}
 	if opts.CertFile == "" {
 		cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
 		if err != nil {
@@ -56,10 +62,13 @@ func New(opts Options) (*Server, error) {
 		if err != nil {
 			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
 		}
-		s.selfMade = &pair
+		template.Certificates = []tls.Certificate{pair}
 	}
-	if _, err := s.certificate(); err != nil {
-		return nil, err
+	var err error
+	if s.certs, err = certfile.Open(template, certfile.Files{
+		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile}, Key: certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
+	}, opts.Logger); err != nil {
+		return nil, fmt.Errorf("reading the serving certificate of the metrics API: %w", err)
 	}
 	l, err := net.Listen("tcp", opts.Addr)
 	if err != nil {
@@ -72,17 +81,6 @@ func New(opts Options) (*Server, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-func (s *Server) certificate() (*tls.Certificate, error) {
-	if s.selfMade != nil {
-		return s.selfMade, nil
-	}
-	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the serving certificate of the metrics API: %w", err)
-	}
-	return &pair, nil
-}
-
 // tls is what one connection is served with: whoever is not the API server's aggregator gets none.
 func (s *Server) tls(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	known, fresh, err := s.callers.get(hello.Context())
@@ -92,20 +90,9 @@ func (s *Server) tls(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		}
 		return nil, err
 	}
-	pair, err := s.certificate()
-	if err != nil {
-		s.opts.Logger.Warn("a connection to the metrics API failed", "err", err)
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion:             tls.VersionTLS12,
-		Certificates:           []tls.Certificate{*pair},
-		ClientAuth:             tls.RequireAndVerifyClientCert,
-		ClientCAs:              known.authorities,
-		VerifyConnection:       known.verify,
-		SessionTicketsDisabled: true, // each connection is verified by what is known now
-		NextProtos:             []string{"http/1.1"},
-	}, nil
+	config := s.certs.Config().Clone()
+	config.ClientCAs, config.VerifyConnection = known.authorities, known.verify
+	return config, nil
 }
 
 // connections are how many are open at once: the API server needs a few.

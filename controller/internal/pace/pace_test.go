@@ -49,7 +49,7 @@ var undivided = map[string][]string{
 		"controller.requestTimeout", "controller.untilTheAPIAnswers", "vpod.keepWithin", "vnode.journalTimeout", "vpod.afterConflict", "controller.serveUntil", "controller.headerTimeout", "vpod.apiTimeout", "configmap.readTimeout",
 		"kubelet.queryTimeout", "kubelet.switchTimeout", "kubelet.reviewTimeout", "kubelet.headerTimeout", "kubelet.stopTimeout",
 		"httptunnel.dialTimeout", "httptunnel.headerTimeout", "httptunnel.bodyTimeout", "httptunnel.answerTimeout", "httptunnel.stopTimeout",
-		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth",
+		"mqtt.handshake", "mqtt.retainedTime", "mqtt.behindAfter", "mqtt.lostAfter", "mqtt.echoLate", "mqtt.echoLost", "metricsapi.readTimeout", "metricsapi.Start", "report.attemptTimeout", "vnode.firstHealth", "certfile.settled",
 	},
 	"a machine that is busy for a second must not break a connection or a Lease": {
 		"controller.minLease", "controller.noticeWithin", "mqtt.defaultNotice", "mqtt.minNotice", "mqtt.keepAlive",

@@ -24,6 +24,8 @@ const (
 	// maxOperations bounds the operations of one base. A base's workers are configured to a few;
 	// beyond this something is wrong.
 	maxOperations = 64
+	// maxAnswerHeader is the maximum size of the header of an answer, in bytes.
+	maxAnswerHeader = 16 << 10
 )
 
 // query is a question that a base is asked once at a time: concurrent health calls can mix their
@@ -50,7 +52,7 @@ func newTransport(opts Options) *http.Transport {
 		},
 		DisableKeepAlives:      true, // arklet closes after each answer (protocol 4.2)
 		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeader,
+		MaxResponseHeaderBytes: maxAnswerHeader,
 	}
 }
 

@@ -1,12 +1,21 @@
 package httptunnel
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -39,7 +48,119 @@ func TestAFloodOfConnections(t *testing.T) {
 	if took := time.Since(start); took > headerTimeout {
 		t.Errorf("the connections were closed after %s, since their time was over, not since there were too many", took)
 	}
-	if told := h.all(); len(told) != 1 || told[0].From.Identity != "a" || told[0].Heartbeat.IP != "127.0.0.1" {
+	closes := 0
+	told := slices.DeleteFunc(h.all(), func(e event) bool {
+		closed := e.Kind == kindConnection && e.Reason == tunnel.TooMany && e.From.IP == "127.0.0.1"
+		if closed {
+			closes++
+		}
+		return closed
+	})
+	if closes != flood-most+1 {
+		t.Errorf("%d closed connections were reported, want %d", closes, flood-most+1)
+	}
+	if len(told) != 1 || told[0].From.Identity != "a" || told[0].Heartbeat.IP != "127.0.0.1" {
 		t.Errorf("the tunnel tells %+v, want the heartbeat of base a", told)
+	}
+}
+
+// evictions counts connections that were closed, by address.
+type evictions struct {
+	*fakeHandler
+	count atomic.Int64
+	other atomic.Value // what else was rejected
+}
+
+func (e *evictions) Heartbeat(tunnel.Origin, arklet.Heartbeat) {}
+
+func (e *evictions) BaselineQuery(tunnel.Origin, arklet.Metadata) []arklet.Module { return nil }
+
+func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
+	if kind == "connection" && reason == tunnel.TooMany && from.IP == greedyAddress && strings.Contains(err.Error(), greedyAddress+"/32") {
+		e.count.Add(1)
+		return
+	}
+	e.other.Store(fmt.Sprintf("%s of %s rejected: %s, %v", kind, from.IP, reason, err))
+}
+
+// greedyAddress is an address of this machine other than the one that bases of tests have.
+const greedyAddress = "127.0.0.2"
+
+// A client that sends many large bodies, and never ends them, loses its connections when all bodies
+// together reach their limit. Bases at other addresses are answered.
+func TestAFloodOfBodies(t *testing.T) {
+	const flood, sent = 1200, maxBody - 1
+	h := &evictions{fakeHandler: newHandler()}
+	tn := serve(t, Options{Networks: tunnel.Networks{netip.MustParsePrefix("127.0.0.0/8")}}, h)
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(greedyAddress)}}
+	body := []byte(strings.Repeat(" ", sent))
+	for i := range flood {
+		c, err := dialer.Dial("tcp", tn.Addr())
+		if err != nil {
+			t.Skipf("this machine has no second address on loopback: %v", err)
+		}
+		defer func() { _ = c.Close() }()
+		path := []string{kindHeartbeat, kindQueryBaseline}[i%2]
+		go func() { // a write that fails is one to a connection that was closed
+			_, _ = fmt.Fprintf(c, "POST /%s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, maxBody)
+			_, _ = c.Write(body)
+		}()
+	}
+	// Each body that is complete but for one byte takes between 64 and 128 KiB.
+	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allBodies/maxBody; {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allBodies/maxBody)
+		}
+		for path, body := range map[string]string{
+			kindHeartbeat:     `{"baseMetadata":{"identity":"a"},"localIP":"127.0.0.1","state":"activated"}`,
+			kindQueryBaseline: `{"identity":"a"}`,
+		} {
+			if status, text, err := post(client, "http://"+tn.Addr()+"/"+path, body); err != nil || status != 200 {
+				t.Fatalf("%s of a base was answered %d %q, error %v", path, status, text, err)
+			}
+		}
+	}
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	if limit := uint64(128 << 20); m.HeapAlloc > limit {
+		t.Errorf("%d MiB of memory are in use, want %d at most", m.HeapAlloc>>20, limit>>20)
+	}
+	if other := h.other.Load(); other != nil {
+		t.Errorf("%v", other)
+	}
+}
+
+// A request holds no body after it is decoded, so that many requests can wait for their turn.
+func TestADecodedBodyIsReleased(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := `{"identity":"a"}` + strings.Repeat(" ", maxBody/2)
+	evicted := 0
+	l = door.Limit(l, door.Limits{Connections: 100, Bytes: 2 * maxBody, Evicted: func(door.Use) { evicted++ }})
+	defer func() { _ = l.Close() }()
+	tn := New(Options{}, newHandler())
+	for range 10 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		accepted, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = accepted.Close() }()
+		r := httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(body))
+		r = r.WithContext(context.WithValue(r.Context(), connKey{}, accepted))
+		m, ok, err := receive(tn, httptest.NewRecorder(), r, kindQueryBaseline, arklet.DecodeMetadata)
+		if !ok || err != nil || m.Identity != "a" {
+			t.Fatalf("receive: %+v, %t, %v", m, ok, err)
+		}
+	}
+	if evicted > 0 {
+		t.Errorf("%d connections were closed, though no body is read", evicted)
 	}
 }

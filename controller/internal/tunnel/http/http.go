@@ -26,7 +26,8 @@ const (
 	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
 	DefaultAddr             = ":7777"
 	DefaultOperationTimeout = 5 * time.Minute
-	// DefaultConnections take some 90 MB when each has sent a part of a request.
+	// DefaultConnections take about 270 MB of memory if each has sent a part of a body, of which all
+	// bodies together are 32 MiB. They take about 660 MB if each has sent as many header fields as fit.
 	DefaultConnections = 4096
 )
 
@@ -109,7 +110,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Bound(l, t.opts.Connections)
+	l = door.Limit(l, door.Limits{Connections: t.opts.Connections, Bytes: allBodies, Evicted: t.evicted})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
 	}
@@ -135,7 +136,7 @@ const (
 	// answerTimeout leaves time for choosing a baseline, which reads many objects.
 	answerTimeout = time.Minute
 	idleTimeout   = time.Minute
-	maxHeader     = 16 << 10
+	maxHeader     = 1 << 10 // net/http adds 4 KiB
 	// stopTimeout is how long requests that were read may take to be answered at the end.
 	stopTimeout = 5 * time.Second
 )
@@ -153,6 +154,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		WriteTimeout:      answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ErrorLog:          slog.NewLogLogger(t.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	t.opts.Logger.Info("receiving heartbeats over HTTP", "addr", t.Addr(), "tls", t.opts.TLS != nil)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -23,6 +24,9 @@ const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
 )
+
+// kindConnection is the kind of a connection that was closed, in the place of a message.
+const kindConnection = "connection"
 
 func (t *Tunnel) routes() http.Handler {
 	mux := http.NewServeMux() // answers other methods with 405
@@ -56,11 +60,10 @@ func (t *Tunnel) withToken(next http.Handler) http.Handler {
 }
 
 func (t *Tunnel) heartbeat(w http.ResponseWriter, r *http.Request) {
-	body, ok := t.read(w, r, kindHeartbeat)
+	h, ok, err := receive(t, w, r, kindHeartbeat, arklet.DecodeHeartbeat)
 	if !ok {
 		return
 	}
-	h, err := arklet.DecodeHeartbeat(body)
 	from, reason, err := t.origin(r, h.Identity, kindHeartbeat, err)
 	if err == nil {
 		if h.IP, err = t.opts.Networks.Check(h.IP, peer(r)); err != nil {
@@ -77,11 +80,10 @@ func (t *Tunnel) heartbeat(w http.ResponseWriter, r *http.Request) {
 }
 
 func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
-	body, ok := t.read(w, r, kindQueryBaseline)
+	m, ok, err := receive(t, w, r, kindQueryBaseline, arklet.DecodeMetadata)
 	if !ok {
 		return
 	}
-	m, err := arklet.DecodeMetadata(body)
 	from, reason, err := t.origin(r, m.Identity, kindQueryBaseline, err)
 	if err != nil {
 		t.refuse(w, from, kindQueryBaseline, reason, err)
@@ -142,22 +144,78 @@ func peer(r *http.Request) netip.Addr {
 	return a.Addr().Unmap().WithZone("")
 }
 
-// read returns the body of a request, or has answered with what is wrong with it.
-func (t *Tunnel) read(w http.ResponseWriter, r *http.Request, kind string) (body []byte, ok bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, arklet.MaxPayload))
-	if err == nil {
-		// The time for reading is over, and the answer may take longer. What cannot be told so, as in
-		// tests, has no such time.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		return body, true
+// Limits of request bodies. A heartbeat of a real base has less than 1 KiB.
+const (
+	maxBody   = 64 << 10
+	allBodies = 32 << 20
+)
+
+// errTooLarge reports that a request body is larger than maxBody.
+var errTooLarge = fmt.Errorf("body larger than %d KiB", maxBody>>10)
+
+// receive reads and decodes the body of a request. It releases the body before it returns, so that a
+// request that waits holds only the message. If the body cannot be read, receive answers the request and
+// ok is false. err is an error of decode.
+func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string, decode func([]byte) (M, error)) (m M, ok bool, err error) {
+	body := &heldBody{conn: connOf(r)}
+	defer body.release()
+	if err := body.read(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}
+		switch _, large := errors.AsType[*http.MaxBytesError](err); {
+		case large:
+			t.refuse(w, from, kind, tunnel.Oversized, errTooLarge)
+		case errors.Is(err, net.ErrClosed): // counted when it was evicted, or the tunnel ends
+		default:
+			t.refuse(w, from, kind, tunnel.Malformed, fmt.Errorf("reading the body: %w", err))
+		}
+		return m, false, nil
 	}
-	from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		t.refuse(w, from, kind, tunnel.Oversized, arklet.ErrTooLarge)
-		return nil, false
+	// The time for reading is over, and the answer may take longer. In tests there may be no such time.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	m, err = decode(body.bytes)
+	return m, true, err
+}
+
+// heldBody is a request body whose memory counts as held by its connection.
+type heldBody struct {
+	conn  net.Conn
+	bytes []byte
+}
+
+// read is io.ReadAll, and counts the memory that it allocates.
+func (b *heldBody) read(from io.Reader) error {
+	for {
+		if before := cap(b.bytes); len(b.bytes) == before {
+			b.bytes = slices.Grow(b.bytes, 512)
+			door.Hold(b.conn, cap(b.bytes)-before)
+		}
+		n, err := from.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
-	t.refuse(w, from, kind, tunnel.Malformed, fmt.Errorf("reading the body: %w", err))
-	return nil, false
+}
+
+func (b *heldBody) release() { door.Hold(b.conn, -cap(b.bytes)) }
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+// connOf returns the connection of a request; nil if no server accepted it.
+func connOf(r *http.Request) net.Conn {
+	c, _ := r.Context().Value(connKey{}).(net.Conn)
+	return c
+}
+
+// evicted counts a connection that was closed in favor of another one.
+func (t *Tunnel) evicted(u door.Use) {
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: u.Address.Addr().String(), At: time.Now()}
+	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
+		"too many connections or too large bodies: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", u.Address, u.Connections, u.Bytes))
 }
 
 func (t *Tunnel) refuse(w http.ResponseWriter, from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {

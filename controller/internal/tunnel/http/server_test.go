@@ -9,13 +9,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +31,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -111,8 +116,12 @@ func TestServer(t *testing.T) {
 			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Malformed, Err: cmpopts.AnyError}},
 		},
 		{
-			"too large", "POST", "/heartbeat", strings.Repeat(" ", arklet.MaxPayload+1), 413, "message larger than 1 MiB\n",
-			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: arklet.ErrTooLarge}},
+			"too large", "POST", "/heartbeat", strings.Repeat(" ", maxBody+1), 413, "body larger than 64 KiB\n",
+			[]event{{From: tunnel.Origin{Tunnel: tunnel.HTTP}, Kind: "heartbeat", Reason: tunnel.Oversized, Err: errTooLarge}},
+		},
+		{
+			"as large as it may be", "POST", "/heartbeat", heartbeatC + strings.Repeat(" ", maxBody-len(heartbeatC)), 200, "SUCCESS",
+			[]event{{From: atIP("10.1.2.3"), Heartbeat: arklet.Heartbeat{Identity: "a", Name: "base", Version: "1.0.0", Cluster: "default", IP: "10.1.2.3", HostName: "base-0", Port: 1238, Active: true}}},
 		},
 		{"another method", "GET", "/heartbeat", "", 405, "Method Not Allowed\n", nil},
 		{"another path", "POST", "/log", "{}", 404, "404 page not found\n", nil},
@@ -393,4 +402,53 @@ func TestMutualTLS(t *testing.T) {
 	if status, _, err := post(client, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
 		t.Error("plain HTTP was served beside TLS")
 	}
+}
+
+// New connections are served with the certificate and verified by the authority that are in the files then.
+func TestRenewedCertificates(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }
+	write := func(name, kind string, der []byte) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// renew replaces all certificates by those of a new authority, and returns a client of it.
+	renew := func() *http.Client {
+		t.Helper()
+		ca := issue(t, "ca", nil)
+		server, own := issue(t, "controller", &ca), issue(t, "a", &ca)
+		key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("ca", "CERTIFICATE", ca.Certificate[0])
+		write("cert", "CERTIFICATE", server.Certificate[0])
+		write("key", "PRIVATE KEY", key)
+		pool := x509.NewCertPool()
+		pool.AddCert(ca.Leaf)
+		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}}}
+	}
+	first := renew()
+	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert},
+		certfile.Files{Cert: file("cert"), Key: file("key"), CA: file("ca")}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn := serve(t, Options{Networks: everywhere, TLS: source.Server()}, newHandler())
+	is := func(when string, c *http.Client, want int) {
+		t.Helper()
+		if status, text, err := post(c, "https://"+tn.Addr()+"/heartbeat", heartbeatC); status != want {
+			t.Errorf("%s: %d %s, error %v; want %d", when, status, text, err, want)
+		}
+	}
+	is("at the start", first, 200)
+	second := renew()
+	is("a new certificate", second, 200)
+	is("a client of the old authority", first, 0)
+	write("ca", "CERTIFICATE", []byte("half of it"))
+	is("an authority that is broken", second, 200)
+	write("key", "PRIVATE KEY", []byte("half of it"))
+	is("a key that is broken", second, 200)
 }

@@ -3,6 +3,7 @@ package mqtt
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -110,11 +111,14 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
+// randomID is the number of random characters in a client id, of 5 bits each.
+const randomID = 12
+
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	k, timeout := keepAlive(t.opts.Notice)
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
-		SetClientID(t.opts.ClientID).
+		SetClientID(t.opts.ClientID + "-" + rand.Text()[:randomID]).
 		SetProtocolVersion(4). // 3.1.1, which all brokers speak; without it each refusal is tried twice
 		SetCleanSession(true).
 		SetKeepAlive(k).
@@ -124,13 +128,14 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 		SetAutoReconnect(false).
 		SetConnectRetry(false).
 		SetOrderMatters(true).
+		SetCustomOpenConnectionFn(dial).
 		SetDefaultPublishHandler(ignore).
 		SetConnectionLostHandler(func(_ paho.Client, err error) { lost(err) })
 	if t.opts.Username != "" {
 		o.SetUsername(t.opts.Username).SetPassword(t.opts.Password)
 	}
 	if t.opts.TLS != nil {
-		o.SetTLSConfig(t.opts.TLS)
+		o.SetTLSConfig(t.opts.TLS())
 	}
 	return o
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/google/go-cmp/cmp"
 	broker "github.com/mochi-mqtt/server/v2"
@@ -39,12 +41,17 @@ func (d *doorman) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 // serveBroker runs a broker with a hook until the test ends.
 func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
-	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
-	if err := s.AddHook(hook, nil); err != nil {
-		t.Fatal(err)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
+		t.Fatal(err)
+	}
+	return serveBrokerOn(t, l, hook), l.Addr().String()
+}
+
+func serveBrokerOn(t *testing.T, l net.Listener, hook broker.Hook) *broker.Server {
+	t.Helper()
+	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: true})
+	if err := s.AddHook(hook, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.AddListener(listeners.NewNet("t", l)); err != nil {
@@ -54,7 +61,7 @@ func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() }) // it has no error that matters here
-	return s, l.Addr().String()
+	return s
 }
 
 func TestARefusedSubscription(t *testing.T) {
@@ -290,7 +297,7 @@ func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 	connected := make(chan struct{}, 1)
 	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: func() { connected <- struct{}{} }}, newHearing())
 	<-connected
-	const client, topic = "koupleless@@@c1", "koupleless_dev/a/health"
+	client, topic := idsOfTunnel(s)[0], "koupleless_dev/a/health"
 	s.Topics.Subscribe(client, mochi.Subscription{Filter: topic, Qos: 1})
 	for range 30 {
 		if err := s.Publish(topic, []byte(`{}`), false, 1); err != nil {
@@ -304,6 +311,49 @@ func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 		}
 		if sent, n := s.Info.Clone().MessagesSent, cl.State.Inflight.Len(); sent < 30 || n > 0 {
 			return fmt.Errorf("%d messages were sent, %d are on their way", sent, n)
+		}
+		return nil
+	})
+}
+
+// idsOfTunnel returns the MQTT client ids of tunnels that are connected.
+func idsOfTunnel(s *broker.Server) (ids []string) {
+	for id := range s.Clients.GetAll() {
+		if strings.HasPrefix(id, "koupleless@@@c1-") {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// A broker disconnects a client if another one connects with its id. No client can know the id of a
+// controller: each connection has another one.
+func TestTheClientIDIsRandom(t *testing.T) {
+	s, addr := serveBroker(t, &doorman{})
+	connected, wait := signal()
+	h := newHearing()
+	startTunnel(t, addr, h, connected)
+	wait(t)
+	first := idsOfTunnel(s)
+	if len(first) != 1 || len(first[0]) != len("koupleless@@@c1-")+randomID {
+		t.Fatalf("client ids of the tunnel: %q", first)
+	}
+	other := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("koupleless@@@c1").SetAutoReconnect(false))
+	if token := other.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+		t.Fatalf("connecting: %v", token.Error())
+	}
+	t.Cleanup(func() { other.Disconnect(0) })
+	publish(t, other, "koupleless_dev/a/base/heart", false, `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	h.want(t, "a: heartbeat of base:1, active true")
+	if diff := cmp.Diff(first, idsOfTunnel(s)); diff != "" {
+		t.Fatalf("another client has ended the connection of the tunnel (-before +after):\n%s", diff)
+	}
+	c, _ := s.Clients.Get(first[0])
+	c.Stop(errors.New("the broker ends the connection"))
+	wait(t)
+	waitFor(t, "only the second connection to be left", func() error {
+		if again := idsOfTunnel(s); len(again) != 1 || again[0] == first[0] {
+			return fmt.Errorf("client ids after a second connection: %q, want one other than %q", again, first)
 		}
 		return nil
 	})

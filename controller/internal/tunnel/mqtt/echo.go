@@ -2,8 +2,6 @@ package mqtt
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"strconv"
 	"sync"
 	"time"
@@ -94,12 +92,6 @@ func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 		case <-tick.C:
 		}
 	}
-}
-
-// echoIdentity is that of a base that cannot be, for a controller. Its name may hold what a topic can't, or be too long.
-func echoIdentity(clientID string) string {
-	sum := sha256.Sum256([]byte(clientID))
-	return "controller-" + hex.EncodeToString(sum[:8])
 }
 
 // echoTopic is that of a baseline for a base that cannot be: a controller may publish it, and hears it, whatever

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	broker "github.com/mochi-mqtt/server/v2"
-
-	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 func TestWhatComesBackLateOrNotAtAllTells(t *testing.T) {
@@ -71,17 +69,6 @@ func TestOverANewConnectionNothingIsLateYet(t *testing.T) {
 	e.next(now)
 	if !e.behind(now.Add(echoLate + 1)) {
 		t.Error("not behind with a late echo: that echoes come back is not known any more")
-	}
-}
-
-func TestAControllerOfAnyNameCanSpeakToItself(t *testing.T) {
-	seen := map[string]bool{}
-	for _, name := range []string{"koupleless@@@1", "koupleless@@@2", "a/b#+@@@1", strings.Repeat("x", 10*arklet.MaxIdentity)} {
-		id := echoIdentity(name)
-		if err := arklet.CheckIdentity(id); err != nil || seen[id] {
-			t.Errorf("the controller %.20q speaks to itself as %q: %v", name, id, err)
-		}
-		seen[id] = true
 	}
 }
 

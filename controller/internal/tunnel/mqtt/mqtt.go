@@ -3,6 +3,7 @@ package mqtt
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -28,14 +29,16 @@ type Options struct {
 	Broker string
 	// Username and Password are sent when Username is not empty.
 	Username, Password string
-	// ClientID is unique on the broker: two clients of one name throw each other out.
+	// ClientID begins the MQTT client id. Each connection appends a random part: a broker disconnects a
+	// client if another one connects with its id, so no client may know the id of a controller.
 	ClientID string
 	// Env is the environment in topics; it is written in lower case, as bases do (protocol 2.3).
 	Env string
 	// Networks are those in which a base may name an address that it could not have otherwise.
 	Networks tunnel.Networks
-	// TLS is used with ssl:// brokers; nil verifies against the system's authorities.
-	TLS *tls.Config
+	// TLS returns the configuration of the next connection to an ssl:// broker. Nil verifies the broker
+	// with the authorities of the system.
+	TLS func() *tls.Config
 	// Notice is how soon a connection that carries nothing any more counts as lost; 0 means 14 s,
 	// and less than 3 s counts as 3 s.
 	Notice time.Duration
@@ -55,7 +58,7 @@ type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
 	prefix  string // koupleless_<env>/
-	self    string // the identity under which it speaks to itself
+	self    string // the identity under which this process speaks to itself
 	inbox   *inbox
 	queries *inbox // of baselines, which block
 
@@ -69,7 +72,7 @@ type Tunnel struct {
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
-	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/", self: echoIdentity(opts.ClientID)}
+	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/", self: "controller-" + rand.Text()}
 	t.trouble.Store(&ErrNotConnected)
 	t.echo.Store(&echo{})
 	return t

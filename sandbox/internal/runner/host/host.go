@@ -107,9 +107,13 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
-// Replica is the number, from 1, of the controller with a client id; 0 = there was none.
+// Replica returns the number, from 1, of the controller with a client id, or 0 if there was none. The client
+// id may end with "-" and a random part, as the MQTT client id of the module controller does.
 func (r *Runner) Replica(clientID string) int {
-	n, _ := r.numbers.Load(clientID)
+	n, found := r.numbers.Load(clientID)
+	if end := strings.LastIndexByte(clientID, '-'); !found && end >= 0 {
+		n, _ = r.numbers.Load(clientID[:end])
+	}
 	number, _ := n.(int)
 	return number
 }

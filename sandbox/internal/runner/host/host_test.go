@@ -205,3 +205,17 @@ type viewed struct{ helpers }
 func (v *viewed) Settings(i Instance) (map[string]string, error) {
 	return map[string]string{"kubeconfig": i.Kubeconfig}, nil
 }
+
+// MQTT client ids end with the client id of a controller, and those of the module controller with a random
+// part after it.
+func TestReplica(t *testing.T) {
+	r := &Runner{}
+	r.numbers.Store("4d1c-8a", 2)
+	got := map[string]int{}
+	for _, id := range []string{"4d1c-8a", "4d1c-8a-QWERTZ", "4d1c-8a-QWERTZ-1", "4d1c", "other", ""} {
+		got[id] = r.Replica(id)
+	}
+	if diff := cmp.Diff(map[string]int{"4d1c-8a": 2, "4d1c-8a-QWERTZ": 2, "4d1c-8a-QWERTZ-1": 0, "4d1c": 0, "other": 0, "": 0}, got); diff != "" {
+		t.Errorf("replicas (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,147 @@
+// Package certfile reads certificates and certificate authorities from files, and reads them again when the
+// files change.
+package certfile
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// File is a file in PEM form, and the setting that names it.
+type File struct{ Setting, Path string }
+
+// Files are the files of one TLS configuration. A file without a path is left out. Cert and Key go together.
+type Files struct{ Cert, Key, CA File }
+
+// Source provides the TLS configuration of new connections. Its methods may be called concurrently.
+type Source struct {
+	template *tls.Config
+	files    Files
+	logger   *slog.Logger
+
+	mu      sync.Mutex
+	config  *tls.Config
+	content []byte  // of all files, which config was made of
+	stamps  []stamp // of the files when they were read last
+	read    time.Time
+	failure string // of the last read; empty if it succeeded
+}
+
+// stamp shows whether a file has changed. It is zero if there is no file.
+type stamp struct{ modified, size int64 }
+
+// settled is the age of a file from which a change shows in its stamp: file systems count in such steps at
+// most.
+const settled = time.Second
+
+// Open reads the files. The certificate is added to a copy of the template, and the authorities become those
+// of its servers and of its clients.
+func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, error) {
+	s := &Source{template: template, files: files, logger: logger}
+	if err := s.load(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Config returns the configuration for a new connection. It reads the files if they changed. If they cannot
+// be read, Config logs the error and returns the last configuration.
+func (s *Source) Config() *tls.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.changed() {
+		return s.config
+	}
+	before, failure := s.config, s.failure
+	s.failure = ""
+	if err := s.load(); err != nil {
+		if s.failure = err.Error(); s.failure != failure {
+			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
+		}
+	} else if s.config != before {
+		s.logger.Info("certificates were read again", "files", s.paths())
+	}
+	return s.config
+}
+
+// Server returns a configuration for a listener, of which each connection uses Config.
+func (s *Source) Server() *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.Config(), nil },
+	}
+}
+
+func (s *Source) paths() (paths []string) {
+	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
+		if f.Path != "" {
+			paths = append(paths, f.Path)
+		}
+	}
+	return paths
+}
+
+func (s *Source) stat() (stamps []stamp) {
+	for _, path := range s.paths() {
+		var one stamp
+		if info, err := os.Stat(path); err == nil {
+			one = stamp{info.ModTime().UnixNano(), info.Size()}
+		}
+		stamps = append(stamps, one)
+	}
+	return stamps
+}
+
+// changed reports whether the files may have changed since they were read.
+func (s *Source) changed() bool {
+	recent := s.read.Add(-settled).UnixNano()
+	return !slices.Equal(s.stamps, s.stat()) || slices.ContainsFunc(s.stamps, func(one stamp) bool { return one.modified > recent })
+}
+
+// load reads the files, and replaces the configuration if their content is another one.
+func (s *Source) load() error {
+	s.stamps, s.read = s.stat(), time.Now()
+	var cert, key, ca []byte
+	for _, f := range []struct {
+		File
+		into *[]byte
+	}{{s.files.Cert, &cert}, {s.files.Key, &key}, {s.files.CA, &ca}} {
+		if f.Path == "" {
+			continue
+		}
+		data, err := os.ReadFile(f.Path)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", f.Setting, err)
+		}
+		*f.into = data
+	}
+	content := bytes.Join([][]byte{cert, key, ca}, []byte{0})
+	if s.config != nil && bytes.Equal(content, s.content) {
+		return nil
+	}
+	config := s.template.Clone()
+	config.SessionTicketsDisabled = true // a resumed session would not be verified by new authorities
+	if cert != nil {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("reading %s and %s: %w", s.files.Cert.Setting, s.files.Key.Setting, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if ca != nil {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(ca) {
+			return fmt.Errorf("%s %s holds no certificate in PEM form", s.files.CA.Setting, s.files.CA.Path)
+		}
+		config.RootCAs, config.ClientCAs = pool, pool
+	}
+	s.config, s.content = config, content
+	return nil
+}

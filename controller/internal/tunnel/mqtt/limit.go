@@ -1,0 +1,89 @@
+package mqtt
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"github.com/eclipse/paho.mqtt.golang/packets"
+)
+
+// packetLimiter limits the packets of MQTT 3.1.1 that are read from a connection. The library allocates
+// a packet by the length that its header names, up to 256 MiB.
+//
+// A PUBLISH whose payload exceeds the limit is truncated to one byte more than the limit: the tunnel
+// rejects and acknowledges it. If the connection ended instead, the broker would send a retained message
+// again on the next connection. Any other packet that exceeds the limit is an error.
+type packetLimiter struct {
+	net.Conn
+	in     *bufio.Reader
+	limit  int
+	header []byte // of the current packet, what is not read yet
+	pass   int    // bytes of the current packet that follow the header
+	skip   int    // bytes of the current packet that are discarded after that
+}
+
+func newPacketLimiter(c net.Conn, limit int) *packetLimiter {
+	return &packetLimiter{Conn: c, in: bufio.NewReader(c), limit: limit}
+}
+
+// Read implements net.Conn. After an error, the connection cannot be used any more.
+func (l *packetLimiter) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if len(l.header) == 0 && l.pass == 0 {
+		if _, err := l.in.Discard(l.skip); err != nil {
+			return 0, err
+		}
+		if err := l.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(l.header) > 0 {
+		n := copy(b, l.header)
+		l.header = l.header[n:]
+		return n, nil
+	}
+	n, err := l.in.Read(b[:min(len(b), l.pass)])
+	l.pass -= n
+	return n, err
+}
+
+// maxRemaining is the maximum length of a packet after its fixed header [MQTT-2.2.3].
+const maxRemaining = 1<<28 - 1
+
+// next reads the fixed header of a packet [MQTT-2.2].
+func (l *packetLimiter) next() error {
+	first, err := l.in.ReadByte()
+	if err != nil {
+		return err
+	}
+	remaining, err := binary.ReadUvarint(l.in)
+	if err != nil {
+		return err
+	}
+	if remaining > maxRemaining {
+		return fmt.Errorf("the broker sent a packet of %d bytes, which MQTT does not allow", remaining)
+	}
+	length := int(remaining) //nolint:gosec // at most maxRemaining
+	l.pass, l.skip = length, 0
+	if length > l.limit {
+		if first>>4 != packets.Publish {
+			return fmt.Errorf("the broker sent a packet of type %d with %d bytes; the maximum is %d", first>>4, length, l.limit)
+		}
+		topic, err := l.in.Peek(2)
+		if err != nil {
+			return err
+		}
+		beforePayload := 2 + int(binary.BigEndian.Uint16(topic))
+		if qos := first >> 1 & 3; qos > 0 {
+			beforePayload += 2 // the packet identifier
+		}
+		l.pass = min(length, beforePayload+l.limit+1)
+		l.skip = length - l.pass
+	}
+	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // it is not negative
+	return nil
+}

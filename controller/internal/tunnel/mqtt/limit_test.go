@@ -1,0 +1,186 @@
+package mqtt
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/eclipse/paho.mqtt.golang/packets"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+)
+
+// stream is a connection from which a test reads what it likes.
+type stream struct {
+	net.Conn
+	io.Reader
+}
+
+func (s stream) Read(b []byte) (int, error) { return s.Reader.Read(b) }
+
+func publishPacket(topic string, qos byte, payload string) []byte {
+	p := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)
+	p.TopicName, p.Qos, p.Payload, p.MessageID = topic, qos, []byte(payload), 0x1234
+	return written(p)
+}
+
+func written(p packets.ControlPacket) []byte {
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// readPackets reads all packets as the library does, and describes each in a line.
+func readPackets(r io.Reader) (lines []string, err error) {
+	for {
+		p, err := packets.ReadPacket(r)
+		if errors.Is(err, io.EOF) {
+			return lines, nil
+		}
+		if err != nil {
+			return lines, err
+		}
+		lines = append(lines, p.String())
+	}
+}
+
+func TestPacketsAreLimited(t *testing.T) {
+	const limit = 10
+	publish := func(topic string, qos byte, payload string) []byte { return publishPacket(topic, qos, payload) }
+	suback := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
+	suback.ReturnCodes = make([]byte, limit+1)
+	for name, c := range map[string]struct{ sent, want []byte }{
+		"small":                     {publish("a", 1, "x"), publish("a", 1, "x")},
+		"none":                      {publish("a", 0, ""), publish("a", 0, "")},
+		"at the limit":              {publish("topic", 1, strings.Repeat("x", limit)), publish("topic", 1, strings.Repeat("x", limit))},
+		"one above the limit":       {publish("topic", 1, strings.Repeat("x", limit+1)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"two above the limit":       {publish("topic", 1, strings.Repeat("x", limit+2)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"of QoS 0":                  {publish("topic", 0, strings.Repeat("x", limit+2)), publish("topic", 0, strings.Repeat("x", limit+1))},
+		"a long topic":              {publish(strings.Repeat("t", 300), 2, strings.Repeat("x", 1000)), publish(strings.Repeat("t", 300), 2, strings.Repeat("x", limit+1))},
+		"more than the buffer":      {publish("topic", 1, strings.Repeat("x", 1<<20)), publish("topic", 1, strings.Repeat("x", limit+1))},
+		"another packet":            {written(packets.NewControlPacket(packets.Pingresp)), written(packets.NewControlPacket(packets.Pingresp))},
+		"another packet, large":     {written(suback), nil},
+		"a length that is too long": {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0x01}, nil},
+		"a topic that is too long":  {append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...), append([]byte{0x30, 0x20, 0xff, 0xff}, make([]byte, 0x1e)...)},
+	} {
+		sent, want := bytes.Join([][]byte{publish("before", 1, "x"), c.sent, publish("after", 1, "x")}, nil), []byte(nil)
+		if c.want != nil {
+			want = bytes.Join([][]byte{publish("before", 1, "x"), c.want, publish("after", 1, "x")}, nil)
+		}
+		for how, split := range map[string]func(io.Reader) io.Reader{
+			"in one": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "in halves": iotest.HalfReader, "with the end": iotest.DataErrReader,
+		} {
+			got, err := io.ReadAll(newPacketLimiter(stream{Reader: split(bytes.NewReader(sent))}, limit))
+			if want == nil && err == nil || want != nil && (err != nil || !bytes.Equal(got, want)) {
+				t.Errorf("%s, %s: %.100q, error %v; want %.100q", name, how, got, err, want)
+			}
+		}
+	}
+}
+
+// However a stream is split, the library reads the same packets. Those within the limit are the packets
+// that were sent.
+func FuzzPacketLimiter(f *testing.F) {
+	f.Add(publishPacket("a", 1, "payload of some length"), byte(3))
+	f.Add(append(publishPacket("a", 0, "x"), written(packets.NewControlPacket(packets.Pingresp))...), byte(1))
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f, 0, 1, 'a'}, byte(2))
+	f.Fuzz(func(t *testing.T, data []byte, step byte) {
+		const limit = 16
+		whole, wholeErr := readPackets(newPacketLimiter(stream{Reader: bytes.NewReader(data)}, limit))
+		split, splitErr := readPackets(newPacketLimiter(stream{Reader: &steps{data: data, step: int(step%7) + 1}}, limit))
+		if diff := cmp.Diff(whole, split); diff != "" || (wholeErr == nil) != (splitErr == nil) {
+			t.Errorf("in one (-) and in steps of %d (+), errors %v and %v:\n%s", step%7+1, wholeErr, splitErr, diff)
+		}
+		if len(data) <= limit { // no packet is larger
+			direct, directErr := readPackets(bytes.NewReader(data))
+			if diff := cmp.Diff(direct, whole); diff != "" && directErr == nil {
+				t.Errorf("without (-) and with the limit (+):\n%s", diff)
+			}
+		}
+	})
+}
+
+// steps returns a few bytes with each Read.
+type steps struct {
+	data []byte
+	step int
+}
+
+func (s *steps) Read(b []byte) (int, error) {
+	if len(s.data) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b[:min(len(b), s.step)], s.data)
+	s.data = s.data[n:]
+	return n, nil
+}
+
+// A message of 250 MB is rejected by its topic, acknowledged, and takes no memory. Later messages arrive.
+func TestAHugeMessage(t *testing.T) {
+	const size = 250_000_000
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	h := newHearing()
+	startTunnel(t, l.Addr().String(), h, nil)
+	conn, next := scripted(t, l)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	topic := "koupleless_dev/a/base/heart"
+	head := publishPacket(topic, 1, "")
+	head = append([]byte{head[0], 0, 0, 0, 0}, head[2:]...) // a length of four bytes
+	for i, length := 0, len(head)-5+size; i < 4; i, length = i+1, length>>7 {
+		head[1+i] = byte(length) | 0x80
+	}
+	head[4] &^= 0x80
+	if _, err := conn.Write(head); err != nil {
+		t.Fatal(err)
+	}
+	chunk := make([]byte, 1<<16)
+	for left := size; left > 0; left -= len(chunk) {
+		if _, err := conn.Write(chunk[:min(left, len(chunk))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := conn.Write(publishPacket("koupleless_dev/b/base/heart", 0, `{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	h.want(t, "a: heart rejected: oversized")
+	h.want(t, "b: heartbeat of base:1, active true")
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 8*arklet.MaxPayload {
+		t.Errorf("%d bytes were allocated for a message that is rejected", grown)
+	}
+	for {
+		if p, is := next().(*packets.PubackPacket); is && p.MessageID == 0x1234 {
+			return
+		}
+	}
+}
+
+// A broker keeps a large message that is retained. The tunnel stays connected, and rejects the message.
+func TestALargeRetainedMessage(t *testing.T) {
+	s, addr := serveBroker(t, &doorman{})
+	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {
+		t.Fatal(err)
+	}
+	h := newHearing()
+	connects := make(chan struct{}, 100)
+	startTunnel(t, addr, h, func() { connects <- struct{}{} })
+	h.want(t, "a: heart rejected: retained")
+	publish(t, person(t, addr), "koupleless_dev/b/base/heart", false, `{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
+	h.want(t, "b: heartbeat of base:1, active true")
+	if n := len(connects); n != 1 {
+		t.Errorf("the tunnel connected %d times, want once", n)
+	}
+}
