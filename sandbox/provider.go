@@ -16,8 +16,8 @@ import (
 const envLength = 50
 
 // resolve completes a copy of the configuration with what only an earlier run or this machine
-// tells: the provider that auto means here, and an environment of the sandbox's own for a broker
-// that others may use. It returns a sentence for each thing that had to be found out.
+// tells: the provider that auto means here, and an environment of the sandbox's own for an existing cluster or an
+// external broker. It returns a sentence for each thing that had to be found out.
 func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string, err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
@@ -32,12 +32,12 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 		}
 	}
 	if ownEnv(&c) {
-		if earlier != nil && earlier.Spec.Broker.URL != "" {
+		if earlier != nil && shared(earlier) {
 			c.Spec.Env = earlier.Spec.Env
 		} else {
 			c.Spec.Env = fmt.Sprintf("%.*s-%s", envLength, dir.Name(), strings.ToLower(rand.Text()[:8]))
 		}
-		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because others may use the broker too")
+		notes = append(notes, "the environment is "+c.Spec.Env+", the sandbox's own, because others may use the cluster or the broker too")
 	}
 	v1alpha1.SetDefaults(&c)
 	return &c, notes, nil
@@ -64,7 +64,10 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	return "the provider is kind, because a container engine has its node image " + image
 }
 
-// ownEnv tells whether the sandbox is to have an environment that nobody else has.
-func ownEnv(config *v1alpha1.Sandbox) bool {
-	return config.Spec.Broker.URL != "" && config.Spec.Env == ""
+// ownEnv reports whether up chooses an environment for the sandbox that no other sandbox or controller has.
+func ownEnv(config *v1alpha1.Sandbox) bool { return shared(config) && config.Spec.Env == "" }
+
+// shared reports whether the sandbox uses a cluster or a broker that may have other users.
+func shared(config *v1alpha1.Sandbox) bool {
+	return config.Spec.Broker.URL != "" || config.Spec.Provider == v1alpha1.ProviderExisting
 }

@@ -10,13 +10,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// A sandbox on the user's broker has an environment that no other has, through the
-// end of its daemon too, unless the user names one.
+// A sandbox on an external broker or in an existing cluster has an environment that no other has. It keeps that when
+// its daemon has ended without a down, unless the user names one.
 func TestEnvironmentOfItsOwn(t *testing.T) {
+	for name, spec := range map[string]v1alpha1.Spec{
+		"external broker":  {Provider: v1alpha1.ProviderEmbedded, Broker: v1alpha1.Broker{URL: "mqtt://broker.example"}},
+		"existing cluster": {Provider: v1alpha1.ProviderExisting},
+	} {
+		t.Run(name, func(t *testing.T) { ownEnvironment(t, spec) })
+	}
+	config := &v1alpha1.Sandbox{}
+	config.Spec.Provider = v1alpha1.ProviderEmbedded
+	if c, notes, err := resolve(t.Context(), state.Home(t.TempDir()).Dir("box"), config); err != nil || c.Spec.Env != "dev" || len(notes) > 0 {
+		t.Errorf("without others the environment is %q, %v; notes %q", c.Spec.Env, err, notes)
+	}
+}
+
+func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 	resolved := func(home, env string) *v1alpha1.Sandbox {
 		t.Helper()
-		config := &v1alpha1.Sandbox{}
-		config.Spec.Provider, config.Spec.Env, config.Spec.Broker.URL = v1alpha1.ProviderEmbedded, env, "mqtt://broker.example"
+		config := &v1alpha1.Sandbox{Spec: spec}
+		config.Spec.Env = env
 		v1alpha1.SetDefaults(config)
 		c, notes, err := resolve(t.Context(), state.Home(home).Dir("box"), config)
 		if err != nil {

@@ -11,11 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
-	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
 // Nobody but its user reads anything of a sandbox, although its folder lies where everybody may look
@@ -28,24 +26,10 @@ func TestFilesAreTheUsersOwn(t *testing.T) {
 // The same is so of a sandbox that uses a cluster of the user's: here it is that of the other sandbox, whose
 // mark is put aside.
 func TestFilesWithAnExistingCluster(t *testing.T) {
-	one := 1
-	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12), Provider: v1alpha1.ProviderExisting}
+	b, spec := theirs(t)
 	marks := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	mark, err := marks.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
-	must(t, err)
-	must(t, marks.Delete(t.Context(), mark.Name, metav1.DeleteOptions{}))
-	mark.ResourceVersion, mark.UID = "", ""
-	t.Cleanup(func() {
-		must(t, b.Down(context.Background()))
-		_, err := marks.Create(context.Background(), mark, metav1.CreateOptions{})
-		must(t, err)
-	})
 	umask := syscall.Umask(0)
 	defer syscall.Umask(umask)
-	spec := v1alpha1.Spec{
-		Env: "theirs", Bases: v1alpha1.Bases{Count: &one},
-		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t), Consent: true},
-	}
 	must(t, b.Up(t.Context(), spec))
 	private(t, b, "kubeconfig", "broker.json", "logs/daemon.log", "logs/module-controller.log")
 

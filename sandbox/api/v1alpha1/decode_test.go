@@ -79,7 +79,6 @@ func TestDefaults(t *testing.T) {
 		Spec: v1alpha1.Spec{
 			Provider: v1alpha1.ProviderAuto,
 			Speed:    1,
-			Env:      "dev",
 			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
 				Activation: v1alpha1.ActivationNewModule, WebPort: 8080, Fetch: v1alpha1.FetchNever, Runtime: v1alpha1.RuntimeProcess},
 			Controller: v1alpha1.Controller{Replicas: &replicas},

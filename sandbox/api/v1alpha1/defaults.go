@@ -15,7 +15,8 @@ func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, Kind)
 	setDefaults(reflect.ValueOf(s))
-	if s.Spec.Broker.URL == "" { // on somebody's broker that could be somebody's environment
+	// An external broker or an existing cluster may have other users of that environment. auto may mean existing.
+	if p := s.Spec.Provider; s.Spec.Broker.URL == "" && p != ProviderExisting && p != ProviderAuto {
 		def(&s.Spec.Env, "dev")
 	}
 	def(&s.Spec.Speed, 1)

@@ -84,7 +84,8 @@ type Spec struct {
 	// speed. Default: false.
 	Durable bool `json:"durable,omitempty"`
 	// Env is the environment that controller and bases share: part of every MQTT topic and of the
-	// labels of the Nodes, a lower-case DNS label. Default: dev; with Broker.URL one that nobody else has.
+	// labels of the Nodes, a lower-case DNS label. Default: dev; with Broker.URL and with
+	// the provider existing a generated one that no other sandbox or controller uses.
 	Env string `json:"env,omitempty" check:"label"`
 	// Bases are the simulated bases.
 	Bases Bases `json:"bases,omitzero"`

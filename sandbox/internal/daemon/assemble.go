@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -61,6 +62,8 @@ type assembly struct {
 	image  *image.Image  // that nodes are given for them; nil = none
 	nodes  cluster.Nodes // which these are
 	opened []io.Closer   // closed last, or when the assembly fails
+	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
+	clientIDPrefix string
 }
 
 // assemble makes everything that needs the API or the broker, and returns the steps that start it.
@@ -108,9 +111,23 @@ func (a *assembly) make(ctx context.Context) (*running, []graph.Step, error) {
 		return nil, nil, err
 	}
 	own, login := a.config.Spec.Bases, a.link.Base()
-	n := nodes.New(client, a.config.Spec.Env)
+	if a.clientIDPrefix, err = d.o.Dir.ClientIDPrefix(); err != nil {
+		return nil, nil, err
+	}
+	var f *fleet.Fleet
+	var created func(identity, holder string)
+	if EffectiveProvider(a.config) == v1alpha1.ProviderExisting {
+		created = func(identity, holder string) {
+			if strings.HasPrefix(holder, a.clientIDPrefix) || f.Started(identity) {
+				if err := d.o.Dir.AddBase(identity); err != nil {
+					d.log.Error("down would leave the Node of a base", "err", err)
+				}
+			}
+		}
+	}
+	n := nodes.New(client, a.config.Spec.Env, created)
 	var s *running
-	f := fleet.New(fleet.Options{
+	f = fleet.New(fleet.Options{
 		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation, Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
 		ClusterName: own.ClusterName, Env: a.config.Spec.Env, Apart: apart(a.config), Max: v1alpha1.MaxBases, Speed: a.config.Spec.Speed,
@@ -289,7 +306,7 @@ func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.
 		if a.external == nil {
 			return nil, nil, errNoBroker
 		}
-		o.Image = a.config.Spec.Controller.Image
+		o.Image, o.ClientIDPrefix = a.config.Spec.Controller.Image, a.clientIDPrefix
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(a.external) }
 	}
 	r, err := incluster.NewRunner(o)
@@ -297,7 +314,7 @@ func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.
 }
 
 func (a *assembly) onHost(s *running, p host.Program) *host.Runner {
-	return host.New(host.Options{Program: p, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set, Lead: s.view.Lead})
+	return host.New(host.Options{Program: p, ClientIDPrefix: a.clientIDPrefix, Supervisor: a.d.supervisor, Heartbeats: a.relay.Set, Lead: s.view.Lead})
 }
 
 // controllerKubeconfig is the kubeconfig of the controllers: what rights a command of the user's needs,

@@ -31,9 +31,13 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 	if err != nil {
 		return nil, err
 	}
+	label, err := a.d.o.Dir.Label()
+	if err != nil {
+		return nil, err
+	}
 	bases := a.config.Spec.Bases
 	o := pods.Options{
-		Config: a.cluster.Cluster().Config, Sandbox: a.config.Metadata.Name, Image: bases.Image, AgentImage: bases.AgentImage, Pull: corev1.PullIfNotPresent,
+		Config: a.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage, Pull: corev1.PullIfNotPresent,
 		PerPod: bases.PerPod, Log: log, Changed: a.d.controllerChanged,
 	}
 	if nodes, ok := a.cluster.Nodes(); ok {
@@ -57,7 +61,13 @@ func (a *assembly) newPods() (*pods.Pods, error) {
 
 // podsSteps make the Pods of so many bases, or remove those that an earlier daemon has left.
 func (a *assembly) podsSteps(client kubernetes.Interface, bases int) []graph.Step {
-	remove := func(ctx context.Context) error { return pods.Remove(ctx, client, a.config.Metadata.Name) }
+	remove := func(ctx context.Context) error {
+		label, err := a.d.o.Dir.Label()
+		if err != nil {
+			return err
+		}
+		return pods.Remove(ctx, client, label)
+	}
 	if a.pods == nil {
 		return []graph.Step{{Needs: []graph.Condition{cluster.Answers}, Gives: []graph.Condition{podsFollowed}, Run: remove}}
 	}

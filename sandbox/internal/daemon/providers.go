@@ -192,14 +192,17 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	case err != nil:
 		return err
 	}
-	err = pods.Remove(ctx, client, config.Metadata.Name)
+	label, err := dir.Label()
+	if err == nil {
+		err = pods.Remove(ctx, client, label)
+	}
 	if !marked {
 		return err
 	}
 	if inCluster(config) {
 		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config))
 	}
-	if err = errors.Join(err, p.Forget(ctx, config.Spec.Bases.ClusterName)); err != nil {
+	if err = errors.Join(err, p.Forget(ctx)); err != nil {
 		return err // the mark stays, so that it can be tried again
 	}
 	return p.Down(ctx)

@@ -110,6 +110,13 @@ func (f *Fleet) Known() map[string]bool {
 	return maps.Clone(f.known)
 }
 
+// Started reports whether one of the processes that there have been has an identity.
+func (f *Fleet) Started(identity string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known[identity]
+}
+
 // Removed returns the identities of the fleet's own bases that have been removed.
 func (f *Fleet) Removed() []string {
 	f.mu.Lock()

@@ -1,5 +1,5 @@
-// Package nodes looks at the Nodes that module controllers make of bases.
+// Package nodes follows the Nodes that module controllers make of bases.
 //
 //	nodes.go    Watch: which are Ready; Remove: those of bases that have ended
-//	leases.go   RemoveLeases: what controllers that have ended keep
+//	owner.go    Owner: which Nodes and Leases of a shared cluster belong to a sandbox
 package nodes

@@ -31,6 +31,8 @@ const (
 	Selector = labels.Component + "=" + labels.Vnode
 	// vnodePrefix begins the name of such a Node; the base's identity follows.
 	vnodePrefix = "vnode."
+	// firstFence is the value of labels.Fence while a Node has had one controller only.
+	firstFence = "1"
 	// countPause is how long many Nodes may change before they are counted again, for each base: counting 10,000
 	// every 10 ms took a sixth of the daemon's time while they came.
 	countPause = 10 * time.Microsecond
@@ -47,8 +49,9 @@ var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Ste
 // be scheduled to: Kubernetes taints a new Node as not ready, and a Pod that the scheduler looks at
 // before that taint goes waits for seconds. Its methods may be called concurrently.
 type Watch struct {
-	client kubernetes.Interface
-	env    string
+	client  kubernetes.Interface
+	env     string
+	created func(identity, holder string)
 
 	mu     sync.Mutex
 	ready  map[string]nodeState // by identity
@@ -64,9 +67,10 @@ type nodeState struct {
 }
 
 // New returns a watch of the Nodes whose names may end with an environment. It follows nothing
-// before Start.
-func New(client kubernetes.Interface, env string) *Watch {
-	return &Watch{client: client, env: env, ready: map[string]nodeState{}, change: make(chan struct{})}
+// before Start. It calls created for each Node that has had no other controller than holder, the CLIENT_ID of the
+// controller that created it; holder is empty if a custom controller has created the Node. created may be nil.
+func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watch {
+	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}, change: make(chan struct{})}
 }
 
 // Start follows the Nodes until ctx ends. It can be called once.
@@ -95,7 +99,7 @@ func slim(o any) (any, error) {
 	}
 	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
 	if holder := node.Annotations[labels.Holder]; holder != "" {
-		slim.Annotations = map[string]string{labels.Holder: holder}
+		slim.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
 	}
 	if port := node.Labels[labels.TunnelPort]; port != "" {
 		slim.Labels = map[string]string{labels.TunnelPort: port}
@@ -128,11 +132,16 @@ func (n *Watch) set(o any) {
 	for _, c := range node.Status.Conditions {
 		s.ready = s.ready || c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0
 	}
+	id, holder := n.Identity(node.Name), node.Annotations[labels.Holder]
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if id := n.Identity(node.Name); n.ready[id] != s {
+	_, known := n.ready[id]
+	if n.ready[id] != s {
 		n.ready[id] = s
 		n.changed()
+	}
+	n.mu.Unlock()
+	if !known && n.created != nil && (holder == "" || node.Annotations[labels.Fence] == firstFence) {
+		n.created(id, holder)
 	}
 }
 
@@ -225,23 +234,19 @@ func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
 // Sweep deletes all Nodes of bases in a cluster that is ours, as Remove does, and what controllers have
 // noted of bases. No controller may run.
 func Sweep(ctx context.Context, client kubernetes.Interface) error {
-	return errors.Join(Remove(ctx, client, Selector, func(string) bool { return true }),
+	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
 }
 
-// Remove deletes Nodes of bases that have ended, with their Leases and Pods, as the controller does
-// after a while: those that the label selector matches, if their base is one of ours. Pods that
-// take the place of others must not be bound to one of these, so all Nodes go first.
-func Remove(ctx context.Context, client kubernetes.Interface, selector string, ours func(identity string) bool) error {
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+// Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. All Nodes are deleted
+// before the first Pod, so that no replacement Pod is bound to one of these Nodes.
+func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.Node) bool) error {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool {
-		identity, _, _ := strings.Cut(strings.TrimPrefix(n.Name, vnodePrefix), ".") // a UUID, without dots
-		return !ours(identity)
-	})
+	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ours(&n) })
 	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
 		var group errgroup.Group // what fails does not keep the others from going
 		group.SetLimit(removedAtOnce)

@@ -42,7 +42,7 @@ func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := New(fake.NewClientset(c.node), "dev")
+				n := New(fake.NewClientset(c.node), "dev", nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				go func() {

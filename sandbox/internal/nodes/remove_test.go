@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -71,7 +69,7 @@ func TestRemove(t *testing.T) {
 	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 	client := fake.NewClientset(slices.Concat(withPod(aNode(corev1.ConditionTrue)), withPod(other), withPod(worker))...)
 	podsByNode(client)
-	if err := Remove(t.Context(), client, labels.Component+"="+labels.Vnode, func(id string) bool { return id == "a" }); err != nil {
+	if err := Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -109,7 +107,7 @@ func TestEnded(t *testing.T) {
 		n.Annotations = map[string]string{labels.Holder: "me"}
 	}
 	client := fake.NewClientset(served, other, stays)
-	if err := New(client, "dev").Ended(t.Context(), []string{"a", "b", "without a node"}); err != nil {
+	if err := New(client, "dev", nil).Ended(t.Context(), []string{"a", "b", "without a node"}); err != nil {
 		t.Fatal(err)
 	}
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -127,7 +125,7 @@ func TestEnded(t *testing.T) {
 
 // Only the Node of a base with the tunnel http names an address for commands.
 func TestTakesCommands(t *testing.T) {
-	n := New(fake.NewClientset(), "dev")
+	n := New(fake.NewClientset(), "dev", nil)
 	for name, port := range map[string]string{"a": "2238", "b": ""} {
 		node := aNode(corev1.ConditionTrue)
 		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
@@ -156,67 +154,10 @@ func TestEndedWithoutAPI(t *testing.T) {
 				failures--
 				return failures >= 0, nil, errors.New("the API server restarts")
 			})
-			err := New(client, "dev").Ended(t.Context(), []string{"a"})
+			err := New(client, "dev", nil).Ended(t.Context(), []string{"a"})
 			if got := fmt.Sprint(errors.Join(err)); got != stdcmp.Or(want, "<nil>") {
 				t.Errorf("error %q, want %q", got, want)
 			}
 		})
 	}
-}
-
-// Leases go whose Node, or whose controller, is gone; those of bases and controllers that are there, and
-// those of another environment, stay. A controller that was killed a moment ago has a Lease like one that runs,
-// whose clock may be behind ours.
-func TestRemoveLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := func(name, component, env, holder string, renewed time.Time) *coordinationv1.Lease {
-			l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: corev1.NamespaceNodeLease, ResourceVersion: "1"}}
-			if component != "" {
-				l.Labels = map[string]string{labels.Component: component, labels.Env: env}
-			}
-			l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(renewed)), LeaseDurationSeconds: ptr.To[int32](15)}
-			return l
-		}
-		now, hourAgo := time.Now(), time.Now().Add(-time.Hour)
-		runs := lease("controller-runs", labels.ControllerLease, "test", "me", hourAgo)
-		client := fake.NewClientset(
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.there"}},
-			lease("vnode.there", labels.VnodeLease, "test", "vnode.there", now),
-			lease("vnode.gone", labels.VnodeLease, "test", "vnode.gone", now),
-			lease("vnode.others", labels.VnodeLease, "prod", "vnode.others", now),
-			runs,
-			lease("controller-killed", labels.ControllerLease, "test", "you", now),
-			lease("controller-ended", labels.ControllerLease, "test", "", now),
-			lease("ledger-ended", labels.LedgerLease, "test", "", now),
-			lease("module-controller-peer.test", "", "", "", now),
-			lease("module-controller-peer.prod", "", "", "", now),
-			lease("node", "", "", "node", now),
-		)
-		leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		time.AfterFunc(3*time.Second, func() {
-			renewed := runs.DeepCopy()
-			renewed.ResourceVersion = "2"
-			if _, err := leases.Update(t.Context(), renewed, metav1.UpdateOptions{}); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := RemoveLeases(t.Context(), client, "test"); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(now); took > 16*time.Second {
-			t.Errorf("it took %s", took)
-		}
-		left, err := leases.List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, l := range left.Items {
-			got = append(got, l.Name)
-		}
-		want := []string{"controller-runs", "module-controller-peer.prod", "node", "vnode.others", "vnode.there"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("left (-want +got):\n%s", diff)
-		}
-	})
 }

@@ -27,7 +27,7 @@ type Options struct {
 	// Config reaches the cluster, with the right to change StatefulSets and to execute in Pods of the
 	// namespace. Required.
 	Config *rest.Config
-	// Sandbox is the name of the sandbox. Required.
+	// Sandbox is the value of a label that only objects of this sandbox have: state.Dir.Label. Required.
 	Sandbox string
 	// Image has the program /fakebase, and Pull says whether nodes may pull it. Required.
 	Image string

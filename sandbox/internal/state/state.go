@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 // Home is the folder with the folders of all sandboxes.
@@ -80,8 +82,16 @@ func (d Dir) Logs() string { return d.file("logs") }
 // Log is the log file of a component.
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
-// placeFile has the Place.
-const placeFile = "place"
+const (
+	// placeFile has the Place.
+	placeFile = "place"
+	// idFile has the ID, and idLength is its length.
+	idFile, idLength = "id", len("00000000-0000-0000")
+	// basesFile lists the identities of AddBase, one per line.
+	basesFile = "bases"
+	// maxLabel is the maximum length of the value of a label in Kubernetes.
+	maxLabel = 63
+)
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
@@ -138,6 +148,63 @@ func (d Dir) Place() (string, error) {
 		return "", fmt.Errorf("noting where sandbox %q is: %w", d.Name(), err)
 	}
 	return place, nil
+}
+
+// id returns the random ID of this sandbox: the first three groups of a UUID. The first call writes the ID into
+// the folder, which must exist. The ID stays the same until the folder is removed.
+func (d Dir) id() (string, error) {
+	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {
+		return string(text), nil
+	}
+	id := uuid.NewString()[:idLength]
+	if err := WriteFile(d.file(idFile), []byte(id)); err != nil {
+		return "", fmt.Errorf("writing the ID of sandbox %q: %w", d.Name(), err)
+	}
+	return id, nil
+}
+
+// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and Nodes name
+// their controller by its CLIENT_ID, so the prefix shows which of them this sandbox has made. A CLIENT_ID has the
+// length of a UUID, because some brokers limit the length of MQTT client IDs.
+func (d Dir) ClientIDPrefix() (string, error) {
+	id, err := d.id()
+	return id + "-", err
+}
+
+// NewClientID returns a new CLIENT_ID, a UUID with a prefix from ClientIDPrefix.
+func NewClientID(prefix string) string { return prefix + uuid.NewString()[len(prefix):] }
+
+// Label returns the value of a label that only objects of this sandbox have: its name, and its ID.
+func (d Dir) Label() (string, error) {
+	id, err := d.id()
+	return fmt.Sprintf("%.*s-%s", maxLabel-1-len(id), d.Name(), id), err
+}
+
+// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The record
+// outlives the daemon, so that down removes the Node and its Lease, and no other ones.
+func (d Dir) AddBase(identity string) error {
+	f, err := os.OpenFile(d.file(basesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = f.WriteString(identity + "\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("recording base %s: %w", identity, err)
+	}
+	return nil
+}
+
+// Bases returns the identities that AddBase has recorded.
+func (d Dir) Bases() (map[string]bool, error) {
+	text, err := os.ReadFile(d.file(basesFile))
+	if ignoreMissing(err) != nil {
+		return nil, fmt.Errorf("reading the bases of sandbox %q: %w", d.Name(), err)
+	}
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		all[strings.TrimSuffix(line, "\n")] = true
+	}
+	return all, nil
 }
 
 // Exists tells whether the sandbox has a folder.

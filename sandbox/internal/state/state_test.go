@@ -3,6 +3,7 @@ package state_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -365,5 +368,46 @@ func TestLocksLeaveNothing(t *testing.T) {
 	wg.Wait()
 	if entries, err := os.ReadDir(string(home)); err != nil || len(entries) > 0 {
 		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+// A sandbox has one ID until its folder is removed, which begins the CLIENT_ID of its controllers and no others.
+func TestClientIDPrefix(t *testing.T) {
+	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
+	if err := d.Create(); err != nil {
+		t.Fatal(err)
+	}
+	prefixes := map[string]bool{}
+	for _, dir := range []state.Dir{d, d, state.Dir(t.TempDir())} {
+		prefix, err := dir.ClientIDPrefix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefixes[prefix] = true
+		one, two := state.NewClientID(prefix), state.NewClientID(prefix)
+		if uuid.Validate(one) != nil || one == two || !strings.HasPrefix(one, prefix) {
+			t.Errorf("with prefix %q the IDs are %q and %q", prefix, one, two)
+		}
+	}
+	if len(prefixes) != 2 {
+		t.Errorf("two sandboxes have the prefixes %v", prefixes)
+	}
+	if label, err := d.Label(); err != nil || len(validation.IsValidLabelValue(label)) > 0 {
+		t.Errorf("label %q: %v", label, err)
+	}
+}
+
+// The recorded bases outlive the process that has recorded them.
+func TestBases(t *testing.T) {
+	d := state.Dir(t.TempDir())
+	for _, want := range []map[string]bool{{}, {"a": true}, {"a": true, "b": true}} {
+		for base := range want {
+			if err := d.AddBase(base); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := d.Bases(); err != nil || !maps.Equal(got, want) {
+			t.Errorf("bases %v, %v; want %v", got, err, want)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
-	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -27,10 +26,14 @@ func (p *Provider) Admit(ctx context.Context) (err error) {
 	return err
 }
 
-// Dismiss removes the Nodes of bases, by their identities, what controllers keep, and what Admit has created.
+// Dismiss removes the Nodes and Leases that this sandbox has made, and the objects that Admit has created. bases are the
+// identities of the bases that the sandbox has started.
 func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
-	return errors.Join(nodes.Remove(ctx, p.client, nodes.Selector, func(id string) bool { return bases[id] }), nodes.RemoveLeases(ctx, p.client, p.o.Env),
-		cluster.Revoke(ctx, p.Cluster(), p.granted))
+	owner, err := p.owner(bases)
+	if err == nil {
+		err = owner.Remove(ctx, p.client)
+	}
+	return errors.Join(err, cluster.Revoke(ctx, p.Cluster(), p.granted))
 }
 
 // Sweep does nothing: what is in the cluster may be in use by others.

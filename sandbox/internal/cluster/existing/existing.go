@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/graph"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
@@ -34,10 +35,9 @@ type Options struct {
 	Context string
 	// Consent to use, and to mark, a cluster that bears no mark; false refuses it.
 	Consent bool
-	// Env is the environment of the sandbox. Required by Dismiss and Forget.
+	// Env is the environment of the sandbox. Required by Steps, Dismiss and Forget.
 	Env string
-	// Dir is the state folder of the sandbox, for the copy of the context and for an authority.
-	// Required by Steps and Serving.
+	// Dir is the state folder of the sandbox. Required by all methods except Down and Marked.
 	Dir state.Dir
 }
 
@@ -135,8 +135,9 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// allowed gives an error unless the cluster bears the sandbox's mark, or bears none and the user
-// agrees to its use; it tells which. The mark of another sandbox cannot be overruled.
+// allowed returns an error unless the cluster has the mark of this sandbox, or has none and the user
+// agrees to its use; marked reports which. The mark of another sandbox cannot be overruled. In both cases it returns a
+// *nodes.InUseError, wrapped, if somebody else uses the environment of the sandbox in this cluster.
 func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {
@@ -146,5 +147,26 @@ func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 		return false, fmt.Errorf("context %q (%s) is no cluster of sandbox %q and nothing was changed in it: %w",
 			p.o.Context, p.config.Host, p.o.Owner.Sandbox, ErrConsent)
 	}
+	owner, err := p.owner(nil)
+	if err == nil {
+		err = owner.CheckUnused(ctx, p.client)
+	}
+	if err != nil {
+		return false, fmt.Errorf("context %q: %w", p.o.Context, err)
+	}
 	return marked, nil
+}
+
+// owner describes the Nodes and Leases of this sandbox. Besides the recorded bases it includes started.
+func (p *Provider) owner(started map[string]bool) (nodes.Owner, error) {
+	prefix, err := p.o.Dir.ClientIDPrefix()
+	if err != nil {
+		return nodes.Owner{}, err
+	}
+	bases, err := p.o.Dir.Bases()
+	if err != nil {
+		return nodes.Owner{}, err
+	}
+	maps.Copy(bases, started)
+	return nodes.Owner{Env: p.o.Env, HolderPrefix: prefix, Bases: bases}, nil
 }

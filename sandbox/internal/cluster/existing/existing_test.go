@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,17 +23,24 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-const markPath = "/api/v1/namespaces/kube-system/configmaps"
+const (
+	markPath   = "/api/v1/namespaces/kube-system/configmaps"
+	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+)
 
 // fakeAPI is as much of a Kubernetes API as the mark needs. It records what is asked of it.
 type fakeAPI struct {
-	mu    sync.Mutex
-	mark  *corev1.ConfigMap
-	calls []string
+	mu     sync.Mutex
+	mark   *corev1.ConfigMap
+	nodes  corev1.NodeList
+	leases coordinationv1.LeaseList
+	calls  []string
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +68,12 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		f.mark = nil
 		reply(w, http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
+	case "GET /api/v1/nodes":
+		f.nodes.TypeMeta = metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}
+		reply(w, http.StatusOK, f.nodes)
+	case "GET " + leasesPath:
+		f.leases.TypeMeta = metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}
+		reply(w, http.StatusOK, f.leases)
 	default:
 		refuse(w, apierrors.NewBadRequest("the fake does not know "+r.URL.Path))
 	}
@@ -159,7 +174,8 @@ func TestNewRefuses(t *testing.T) {
 func TestGuard(t *testing.T) {
 	earlier := markOf(map[string]string{"sandbox": "demo"}, ours)
 	read := []string{"GET /version", "GET " + markPath + "/koupsandbox"}
-	again := append(read[:2:2], "GET "+markPath+"/koupsandbox")
+	unused := []string{"GET " + leasesPath, "GET /api/v1/nodes"}
+	again := slices.Concat(read, unused, read[1:], unused)
 	for name, tc := range map[string]struct {
 		mark    *corev1.ConfigMap
 		consent bool
@@ -172,7 +188,7 @@ func TestGuard(t *testing.T) {
 		},
 		"unmarked with consent is marked": {
 			consent: true, check: isNil, want: mark("demo", ours),
-			calls: append(again[:3:3], "POST "+markPath),
+			calls: slices.Concat(again, []string{"POST " + markPath}),
 		},
 		"marked as ours needs no consent": {
 			mark: mark("demo", ours), check: isNil, want: mark("demo", ours),
@@ -209,6 +225,59 @@ func TestGuard(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.calls, api.take()); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An environment in which a controller runs that the sandbox has not started is refused before anything is written,
+// also in a cluster with the mark of this sandbox. The controllers and bases of the sandbox itself are no reason.
+func TestAnEnvironmentInUseIsRefused(t *testing.T) {
+	dir := state.Dir(t.TempDir())
+	prefix, err := dir.ClientIDPrefix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.AddBase("recorded"); err != nil {
+		t.Fatal(err)
+	}
+	node := func(name, holder string) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
+			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
+	}
+	lease := func(holder string) coordinationv1.Lease {
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "module-controller.dev." + holder, Namespace: corev1.NamespaceNodeLease,
+			Labels: map[string]string{labels.Component: labels.ControllerLease, labels.Env: "dev"}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	}
+	for name, tc := range map[string]struct {
+		mark   *corev1.ConfigMap
+		nodes  []corev1.Node
+		leases []coordinationv1.Lease
+		want   string
+	}{
+		"a controller":                         {leases: []coordinationv1.Lease{lease("mc-0")}, want: "Lease kube-node-lease/module-controller.dev.mc-0"},
+		"a base":                               {nodes: []corev1.Node{node("vnode.theirs", "mc-0")}, want: "Node vnode.theirs"},
+		"in a cluster with the sandbox's mark": {mark: mark("demo", ours), leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
+		"only of this sandbox": {mark: mark("demo", ours), nodes: []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
+			leases: []coordinationv1.Lease{lease(prefix + "1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &fakeAPI{mark: tc.mark, nodes: corev1.NodeList{Items: tc.nodes}, leases: coordinationv1.LeaseList{Items: tc.leases}}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: true, Env: "dev", Dir: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, step := range p.Steps()[:2] { // each by itself
+				err := step.Run(t.Context())
+				var inUse *nodes.InUseError
+				if refused := errors.As(err, &inUse); refused != (tc.want != "") || refused && !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s: %v, want %q", step.Name, err, tc.want)
+				}
+			}
+			if diff := cmp.Diff(tc.mark, api.mark); diff != "" {
+				t.Errorf("mark (-want +got):\n%s", diff)
 			}
 		})
 	}

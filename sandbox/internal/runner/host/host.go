@@ -10,12 +10,12 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/component"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
@@ -31,6 +31,8 @@ type Options struct {
 	Supervisor *supervise.Supervisor
 	// Heartbeats is told where a controller receives heartbeats over HTTP; empty = nowhere. Required.
 	Heartbeats func(controller, addr string)
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
+	ClientIDPrefix string
 	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
 	// kubeconfig that it needs then, the same each time. Required for controllers with APIView.
 	Lead func(controller string, n int) (kubeconfig string, err error)
@@ -81,7 +83,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		r.replicas = r.replicas[:len(r.replicas)-1]
 	}
 	for len(r.replicas) < want {
-		x := &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: uuid.NewString()}
+		x := &replica{name: runner.NameOf(len(r.replicas) + 1), clientID: state.NewClientID(r.o.ClientIDPrefix)}
 		r.replicas = append(r.replicas, x)
 		r.byName.Store(x.name, x)
 		r.numbers.Store(x.clientID, len(r.replicas))

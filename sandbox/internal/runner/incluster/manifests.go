@@ -45,6 +45,8 @@ const (
 	heartbeatPort = "http-tunnel"
 	// metricsAPIAddr is the port that the manifests have for the metrics API.
 	metricsAPIAddr = ":10260"
+	// podName is the variable with the name of the Pod.
+	podName = "POD_NAME"
 	// gracePeriod in seconds is the moment that it needs to give up its Leases.
 	gracePeriod = 5
 )
@@ -57,6 +59,8 @@ type Settings struct {
 	Image string
 	// Env is the environment that bases share with the controller. Required.
 	Env string
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; the name of its Pod follows. Default: no prefix.
+	ClientIDPrefix string
 	// Broker is where the bases are. Required.
 	Broker Broker
 	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are
@@ -230,6 +234,11 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 		"ENABLE_HTTP_TUNNEL":    strconv.FormatBool(s.Proxy != ""),
 		"KUBELET_PROXY_ENABLED": strconv.FormatBool(len(s.Kubelet.Cert) > 0),
 	}
+	if s.ClientIDPrefix != "" {
+		name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
+		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name}) // before the variable that refers to it
+		settings["CLIENT_ID"] = s.ClientIDPrefix + "$(" + podName + ")"
+	}
 	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -267,7 +276,7 @@ func (s Settings) revision() string {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part)))) // so that no two parts flow into one another; a hash takes everything
 		h.Write(part)
 	}
-	for _, part := range []string{s.Image, s.Env, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
+	for _, part := range []string{s.Image, s.Env, s.ClientIDPrefix, s.Broker.Host, s.Broker.Port, s.Broker.Username, s.Broker.Password, s.Proxy, s.Token} {
 		note([]byte(part))
 	}
 	for _, part := range [][]byte{s.Broker.CA, s.Broker.Cert, s.Broker.Key, s.Kubelet.Cert, s.Kubelet.Key, s.Kubelet.ClientCA} {

@@ -27,6 +27,8 @@ type RunnerOptions struct {
 	Log string
 	// Env is the environment that bases share with the controller. Required.
 	Env string
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
+	ClientIDPrefix string
 	// Broker says where the bases are; it is asked when controllers start. Required.
 	Broker func() (Broker, error)
 	// Own is what a cluster of this machine offers. nil = the cluster is the user's: its nodes pull
@@ -137,7 +139,7 @@ func (r *Runner) settings(c v1alpha1.Controller) (Settings, error) {
 	if err != nil {
 		return Settings{}, err
 	}
-	s := Settings{Replicas: *c.Replicas, Env: r.o.Env, Image: r.o.Image, Variables: c.Env, Broker: at}
+	s := Settings{Replicas: *c.Replicas, Env: r.o.Env, ClientIDPrefix: r.o.ClientIDPrefix, Image: r.o.Image, Variables: c.Env, Broker: at}
 	if r.o.Own == nil {
 		return s, nil
 	}

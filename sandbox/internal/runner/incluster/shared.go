@@ -36,7 +36,7 @@ func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructur
 	case there.GetLabels()[cluster.ManagedBy] == cluster.MarkName:
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
-		return true, fmt.Errorf("there is a %s %s/%s that no sandbox has made: remove it with its controller, or keep the controllers on this machine, with --controller host",
+		return true, fmt.Errorf("%s %s/%s belongs to a module controller that this sandbox has not made; choose another cluster, or uninstall that controller first if nothing uses it",
 			kind, there.GetNamespace(), there.GetName())
 	default:
 		return true, nil

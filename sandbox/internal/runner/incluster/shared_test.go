@@ -117,7 +117,7 @@ func TestTheirControllerIsRefused(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
 		c := newTheirCluster(t, object)
 		err := c.applyAll(t)
-		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), "there is a "+kind+" koupleless-system/module-controller that no sandbox has made") {
+		if kind, _, _ := strings.Cut(object, " "); err == nil || !strings.Contains(err.Error(), kind+" koupleless-system/module-controller belongs to a module controller that this sandbox has not made") {
 			t.Errorf("with %s of theirs: %v", object, err)
 		}
 		if err := c.Forget(t.Context()); err != nil {

@@ -1,0 +1,171 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
+)
+
+// Owner describes the Nodes and Leases that one sandbox has made in a cluster with other users.
+type Owner struct {
+	// Env is the environment of the sandbox.
+	Env string
+	// HolderPrefix is the prefix of the CLIENT_ID of each of its controllers. No other controller has it.
+	HolderPrefix string
+	// Bases are the identities of the bases whose Nodes its controllers have created.
+	Bases map[string]bool
+}
+
+// InUseError reports Nodes and Leases of an environment that the sandbox has not made.
+type InUseError struct {
+	Env string
+	// Found has one line per Node or Lease.
+	Found []string
+}
+
+// foundInError is the maximum number of Nodes and Leases in the message of an InUseError.
+const foundInError = 6
+
+// Error names the Nodes and Leases, and states what to do.
+func (e *InUseError) Error() string {
+	shown := e.Found[:min(len(e.Found), foundInError)]
+	var more string
+	if n := len(e.Found) - len(shown); n > 0 {
+		more = fmt.Sprintf("\n  and %d more", n)
+	}
+	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not started:\n  %s%s\n"+
+		"leave out --env (spec.env), so that the sandbox gets an environment of its own, or choose an unused one; if these Nodes and Leases are left over, "+
+		"because nothing renews the Leases, delete exactly these and try again", e.Env, strings.Join(shown, "\n  "), more)
+}
+
+// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes or Leases of controllers
+// that the sandbox has not made. It only reads.
+func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) error {
+	leases, err := o.leases(ctx, client)
+	if err != nil {
+		return err
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: labels.Env + "=" + o.Env})
+	if err != nil {
+		return fmt.Errorf("listing the Nodes of environment %q: %w", o.Env, err)
+	}
+	var found []string
+	for i := range leases {
+		if l := &leases[i]; l.Labels[labels.Component] != labels.VnodeLease && !o.madeLease(l) {
+			found = append(found, describe(l))
+		}
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; labels.Value(n.Labels, labels.Component) == labels.Vnode && !o.MadeNode(n) {
+			found = append(found, fmt.Sprintf("Node %s, held by controller %q", n.Name, n.Annotations[labels.Holder]))
+		}
+	}
+	for i := range leases {
+		if l := &leases[i]; l.Labels[labels.Component] == labels.VnodeLease && !o.madeLease(l) {
+			found = append(found, describe(l))
+		}
+	}
+	if len(found) > 0 {
+		return &InUseError{Env: o.Env, Found: found}
+	}
+	return nil
+}
+
+// describe returns the name, the holder and the times of a Lease.
+func describe(l *coordinationv1.Lease) string {
+	text := fmt.Sprintf("Lease %s/%s, held by %q", l.Namespace, l.Name, ptr.Deref(l.Spec.HolderIdentity, ""))
+	if t := l.Spec.AcquireTime; t != nil {
+		text += " since " + t.UTC().Format(time.RFC3339)
+	}
+	if t := l.Spec.RenewTime; t != nil {
+		text += ", last renewed at " + t.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// MadeNode reports whether a controller of the sandbox has created a Node, and no other controller holds it now.
+func (o Owner) MadeNode(n *corev1.Node) bool {
+	holder := n.Annotations[labels.Holder]
+	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) || holder == "" && o.Bases[identityOf(n.Name)]
+}
+
+// madeLease reports whether the sandbox has made a Lease of its environment.
+func (o Owner) madeLease(l *coordinationv1.Lease) bool {
+	if l.Labels[labels.Component] == labels.VnodeLease {
+		return o.Bases[identityOf(l.Name)]
+	}
+	return o.holds(ptr.Deref(l.Spec.HolderIdentity, ""))
+}
+
+func (o Owner) holds(holder string) bool {
+	return o.HolderPrefix != "" && strings.HasPrefix(holder, o.HolderPrefix)
+}
+
+// identityOf returns the identity of a base, which is a UUID, from the name of its Node.
+func identityOf(node string) string {
+	identity, _, _ := strings.Cut(strings.TrimPrefix(node, vnodePrefix), ".")
+	return identity
+}
+
+// leases lists the Leases that controllers have made in the environment.
+func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
+	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease, labels.ControllerLease, labels.LedgerLease)
+	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{LabelSelector: of})
+	if err != nil {
+		return nil, fmt.Errorf("listing the Leases of environment %q: %w", o.Env, err)
+	}
+	return list.Items, nil
+}
+
+// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Its controllers
+// must have ended.
+func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
+	return errors.Join(Remove(ctx, client, o.MadeNode), o.removeLeases(ctx, client))
+}
+
+func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) error {
+	all, err := o.leases(ctx, client)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(l coordinationv1.Lease) bool { return !o.madeLease(&l) })
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	peer, err := leases.Get(ctx, labels.PeerLeasePrefix+strings.ToLower(o.Env), metav1.GetOptions{})
+	switch {
+	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)): // a controller that ends releases it
+		all = append(all, *peer)
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading the Lease for peer Deployments: %w", err)
+	}
+	var group errgroup.Group // an error does not stop the other deletions
+	group.SetLimit(removedAtOnce)
+	for i := range all {
+		l := &all[i]
+		group.Go(func() error {
+			if l.Labels[labels.Component] == labels.VnodeLease {
+				if _, err := client.CoreV1().Nodes().Get(ctx, l.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+					return err // another controller holds the Node, or it cannot be read
+				}
+			}
+			err := leases.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion}})
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return fmt.Errorf("removing Lease %s: %w", l.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
