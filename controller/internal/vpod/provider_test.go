@@ -1,6 +1,8 @@
 package vpod
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -287,6 +289,42 @@ func TestFailures(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		_ = t
+	})
+	in(t, "failures of versions that no Pod wants any more are dropped", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		key := workerKey{"a", "biz1"}
+		failed := func() {
+			b, _ := w.registry.Get("a")
+			m := w.store.views(key)[0].module.Module
+			w.recordFailure(key, install(m), b, errors.New("boom"))
+			w.recordFailure(key, uninstall(m), b, errors.New("boom"))
+			w.plan(key, b)
+			for w.nextEvent() != "no event" {
+			}
+		}
+		for i := range 10_000 {
+			pod := w.pod("p1")
+			pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i/2))
+			pod.Spec.Containers[0].Image += fmt.Sprint("?", i) // another jar of the version
+			w.store.put(pod, "a", modulesOf(pod, nil))
+			failed()
+			w.store.read(func() {
+				if n := len(w.store.lane(key).failed); n > 2 {
+					t.Fatalf("%d failures are kept after %d versions; want those of the current version", n, i+1)
+				}
+			})
+		}
+		for range 3 {
+			failed()
+		}
+		w.store.read(func() {
+			l := w.store.lane(key)
+			if n := l.failed[install(w.store.byUID["uid-1"].modules[0].Module)].attempts; n != 4 {
+				t.Errorf("%d attempts of the version that is wanted; want 4", n)
+			}
+		})
 	})
 	in(t, "a base that lost its modules gets them again", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))

@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -125,6 +126,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 			placed.held = e != nil && !e.deleting
 		}
 		l.settle(s.list, now)
+		l.forgetAttempts(views, s.list)
 		remembered = len(l.placed) - before
 		troubles, replaces := len(l.failed), l.replacing != nil
 		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
@@ -197,6 +199,17 @@ func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
 			delete(l.placed, version)
 		}
 	}
+}
+
+// forgetAttempts drops the failed attempts for modules that no Pod has any more: installs, and uninstalls of
+// versions that the base does not list. The caller holds the store's lock.
+func (l *lane) forgetAttempts(views []view, list map[string]arklet.Biz) {
+	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {
+		_, listed := list[a.module.Version]
+		return (a.command == arklet.CommandInstallBiz || !listed) && !slices.ContainsFunc(views, func(v view) bool {
+			return a == install(v.module.Module) || a == uninstall(v.module.Module)
+		})
+	})
 }
 
 // finished notes the deleted Pods of which nothing is left on the base, in this lane or another, and
