@@ -27,7 +27,11 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 	looked := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.has(key) { // nothing can be done there
+		if !p.store.has(key) {
+			p.turns.leave(key)
+			return 0, nil
+		}
+		if !known || b.Liveness != base.Alive { // nothing can be done there
 			return 0, nil
 		}
 		do, finished := p.plan(key, b)
@@ -135,7 +139,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		s.replacing = l.replacing
 		do = s.next()                            // it forgets what failed and is there now
 		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
-			p.turns.leave(turnIn(views, key.module))
+			p.turns.leave(key)
 		}
 		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
 			p.publishers.trigger(key)
