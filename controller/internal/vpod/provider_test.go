@@ -3,6 +3,7 @@ package vpod
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -227,6 +228,60 @@ func (w *world) nextEvent() string {
 	default:
 		return "no event"
 	}
+}
+
+// Credentials in the URL of a jar are not in the log, in Events or in messages of the status.
+func TestCredentialsOfJars(t *testing.T) {
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	in(t, "installed, replaced, failed, refused, uninstalled", Options{Logger: logger}, func(t *testing.T, w *world) {
+		jar := func(path string) arklet.Module {
+			return arklet.Module{Name: "biz1", Version: "1", URL: "https://u:hunter2@h/" + path + "?Signature=hunter3"}
+		}
+		pod := func(m arklet.Module) corev1.Container {
+			c := container(m.Name, m.Version)
+			c.Image = m.URL
+			return c
+		}
+		update := func(m arklet.Module) {
+			p := w.pod("p1")
+			p.Spec.Containers[0] = pod(m)
+			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Minute)
+			status := w.pod("p1").Status
+			for _, c := range status.ContainerStatuses {
+				log.WriteString(c.State.String() + c.LastTerminationState.String())
+			}
+			fmt.Fprintln(&log, status.Conditions)
+		}
+		w.create("p1", pod(jar("a.jar")))
+		w.pass(time.Second)
+		update(jar("b.jar"))
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				return &arklet.Answer{Code: "FAILED", Message: arklet.Text("cannot read " + m.URL)}
+			}
+		})
+		update(jar("c.jar"))
+		update(jar("%zz"))
+		w.delete("p1")
+		w.pass(time.Minute)
+		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
+			log.WriteString(e + "\n")
+		}
+		for _, secret := range []string{"hunter2", "hunter3"} {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, secret) {
+					t.Error(line)
+				}
+			}
+		}
+		if n := strings.Count(log.String(), "https://***@h/"); n < 4 {
+			t.Errorf("%d jars are shown; want those of all steps:\n%s", n, log.String())
+		}
+	})
 }
 
 func TestFailures(t *testing.T) {
