@@ -69,6 +69,9 @@ const (
 	// WebPort is the annotation of a module Pod or of its Node that says where the base takes web
 	// requests: a port of the base's address, or host:port. Probes of type httpGet go there.
 	WebPort = "base.koupleless.io/web-port"
+	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
+	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
+	DeletionCost = "module.koupleless.io/previous-deletion-cost"
 	// Holder is the annotation of a Node that names the controller that serves the base (CLIENT_ID);
 	// empty means that none does. Fence counts how often that changed.
 	Holder = "vnode.koupleless.io/holder"

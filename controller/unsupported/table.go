@@ -4,8 +4,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
 // use classifies a field of a Pod by the component that uses it.
@@ -125,8 +128,10 @@ var table = map[reflect.Type]map[string]rule{
 		"tty":                      {use: ignored, why: noProcess},
 	},
 	reflect.TypeFor[corev1.Probe](): {
-		"initialDelaySeconds":           {use: supported},
-		"timeoutSeconds":                {use: supported},
+		"initialDelaySeconds": {use: supported},
+		"timeoutSeconds": {use: ignored, name: "probe.timeoutSeconds", why: "a probe waits for an answer for at most " + probe.MaxTimeout.String(), set: func(_ Options, v reflect.Value) bool {
+			return time.Duration(v.Int())*time.Second > probe.MaxTimeout
+		}},
 		"periodSeconds":                 {use: supported},
 		"successThreshold":              {use: supported},
 		"failureThreshold":              {use: supported},

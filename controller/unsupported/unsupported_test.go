@@ -61,14 +61,14 @@ func whole() corev1.PodSpec {
 			Name: "agent", Image: "registry.example/agent:1.4", Command: []string{"agent"},
 		}, {
 			Name: "biz2", Image: "https://h/biz2.jar", LivenessProbe: &corev1.Probe{
-				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}, TerminationGracePeriodSeconds: ptr.To[int64](5),
+				ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{}}, TerminationGracePeriodSeconds: ptr.To[int64](5), TimeoutSeconds: 31,
 			},
 		}},
 	}
 }
 
 func TestOf(t *testing.T) {
-	httpGet := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}, PeriodSeconds: 3}
+	httpGet := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}, PeriodSeconds: 3, TimeoutSeconds: 30}
 	requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi"), "example.com/slots": resource.MustParse("1")}
 	supported := corev1.PodSpec{ // with what an API server adds
 		Volumes: []corev1.Volume{{Name: "kube-api-access-abcde"}}, RestartPolicy: corev1.RestartPolicyAlways, DNSPolicy: corev1.DNSClusterFirst,
@@ -87,7 +87,7 @@ func TestOf(t *testing.T) {
 	}
 	const everything = "volumes, persistentVolumeClaim, initContainers, command, args, workingDir, envFrom, env, limits, resourceClaims, restartPolicy, " +
 		"restartPolicyRules, livenessProbe, readinessProbe, startupProbe, postStart, preStop, stopSignal, terminationMessagePath, terminationMessagePolicy, " +
-		"imagePullPolicy, securityContext, stdin, stdinOnce, tty, sidecars, probe.terminationGracePeriodSeconds, ephemeralContainers, " +
+		"imagePullPolicy, securityContext, stdin, stdinOnce, tty, sidecars, probe.timeoutSeconds, probe.terminationGracePeriodSeconds, ephemeralContainers, " +
 		"activeDeadlineSeconds, dnsPolicy, serviceAccountName, hostNetwork, hostPID, hostIPC, shareProcessNamespace, imagePullSecrets, hostAliases, dnsConfig, " +
 		"runtimeClassName, setHostnameAsFQDN, hostUsers, hostnameOverride"
 	for name, tt := range map[string]struct {

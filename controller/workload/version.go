@@ -2,6 +2,7 @@ package workload
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
 
@@ -85,17 +86,39 @@ func Resolve(pod *corev1.Pod, container corev1.Container, value func(name types.
 	return container, nil
 }
 
-// installed returns the version that a Pod's status shows on its base; empty if it shows none. The ID of
-// a container is arklet://<ip>:<module>:<version>.
+// installed returns the version that a Pod's status shows on its base; empty if it shows none.
 func installed(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Status.ContainerStatuses {
-		if id, ok := strings.CutPrefix(c.ContainerID, "arklet://"); ok && c.Name == container {
-			if i := strings.Index(id, ":"+container+":"); i >= 0 {
-				return id[i+len(container)+2:]
-			}
+		if v := InstalledVersion(c); v != "" && c.Name == container {
+			return v
 		}
 	}
 	return ""
+}
+
+const containerIDScheme = "arklet://"
+
+// ContainerID returns the container ID of a module on the base with the IP address ip:
+// arklet://<ip>:<module>:<version>. An IPv6 address is in brackets.
+func ContainerID(ip, module, version string) string {
+	return containerIDScheme + net.JoinHostPort(ip, module) + ":" + version
+}
+
+// InstalledVersion returns the version of a module in the container ID of a status; empty if there is none.
+func InstalledVersion(c corev1.ContainerStatus) string {
+	id, found := strings.CutPrefix(c.ContainerID, containerIDScheme)
+	if !found {
+		return ""
+	}
+	separator := ":" + c.Name + ":"
+	ip, version, found := strings.Cut(id, separator)
+	switch {
+	case strings.HasPrefix(id, "["): // the module may have the name of a part of the address
+		_, version, _ = strings.Cut(id, "]"+separator)
+	case found && strings.Contains(ip, ":"): // IPv6 without brackets, as earlier controllers wrote it
+		version = id[strings.LastIndex(id, separator)+len(separator):]
+	}
+	return version
 }
 
 // environment evaluates the variables that the version of one container depends on.

@@ -403,7 +403,8 @@ func TestResolve(t *testing.T) {
 		"from the ConfigMap":      {pod, fromMap, "2.0.0"},
 		"not installed yet":       {running(""), fromMap, "2.0.0"},
 		"as it was installed":     {running("arklet://10.0.0.1:biz1:1.0.0"), fromMap, "1.0.0"},
-		"over IPv6":               {running("arklet://fd00::1:biz1:1.0.0"), fromMap, "1.0.0"},
+		"over IPv6":               {running("arklet://[fd00::1]:biz1:1.0.0"), fromMap, "1.0.0"},
+		"without brackets":        {running("arklet://fd00::1:biz1:1.0.0"), fromMap, "1.0.0"},
 		"of another kubelet":      {running("containerd://abc:biz1:1.0.0"), fromMap, "2.0.0"},
 		"a plain value stays":     {pod, corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "3.0.0"}}}, "3.0.0"},
 		"none at all stays so":    {pod, corev1.Container{Name: "biz1"}, ""},
@@ -533,6 +534,30 @@ func BenchmarkFits(b *testing.B) {
 	for b.Loop() {
 		if !p.Fits(node) {
 			b.Fatal("does not fit")
+		}
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	for id, want := range map[string]struct{ ip, module, version string }{
+		"arklet://10.0.0.1:biz1:1.0.0":                      {"10.0.0.1", "biz1", "1.0.0"},
+		"arklet://10.0.0.1:biz1:1:biz1:2":                   {"10.0.0.1", "biz1", "1:biz1:2"},
+		"arklet://[2001:db8:cafe::1:cafe]:cafe:1.0.0":       {"2001:db8:cafe::1:cafe", "cafe", "1.0.0"},
+		"arklet://[2001:db8:cafe::1:cafe]:cafe:1:cafe:2":    {"2001:db8:cafe::1:cafe", "cafe", "1:cafe:2"},
+		"arklet://[2001:db8:cafe::1:cafe]:cafe:]:cafe:]:1.": {"2001:db8:cafe::1:cafe", "cafe", "]:cafe:]:1."},
+	} {
+		if got := ContainerID(want.ip, want.module, want.version); got != id {
+			t.Errorf("%v has the ID %q, want %q", want, got, id)
+		}
+		if got := InstalledVersion(corev1.ContainerStatus{Name: want.module, ContainerID: id}); got != want.version {
+			t.Errorf("%q has the version %q, want %q", id, got, want.version)
+		}
+	}
+	for id, want := range map[string]string{
+		"arklet://2001:db8:cafe::1:cafe:1.0.0": "1.0.0", "docker://10.0.0.1:cafe:1": "", "arklet://10.0.0.1:other:1": "", "arklet://[::1]:other:1": "", "": "",
+	} {
+		if got := InstalledVersion(corev1.ContainerStatus{Name: "cafe", ContainerID: id}); got != want {
+			t.Errorf("%q has the version %q, want %q", id, got, want)
 		}
 	}
 }

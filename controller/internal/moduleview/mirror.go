@@ -1,7 +1,9 @@
 package moduleview
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -60,9 +62,17 @@ var errUnread = errors.New("no ConfigMap is read for the view of modules")
 
 func unread(types.NamespacedName, string) (string, error) { return "", errUnread }
 
-// nameOf is the name of the Module of a container. A container's name has no dot, so that no two
-// containers of a namespace share a name.
-func nameOf(pod *corev1.Pod, container string) string { return pod.Name + "." + container }
+// nameOf returns the name of the Module of a container. A container's name has no dot, so that no two
+// containers of a namespace share a name. A part of a long name of a Pod is replaced by a hash.
+func nameOf(pod *corev1.Pod, container string) string {
+	name := pod.Name + "." + container
+	if len(name) <= validation.DNS1123SubdomainMaxLength {
+		return name
+	}
+	hash := sha256.Sum256([]byte(pod.Name))
+	end := fmt.Sprintf("-%x.%s", hash[:8], container)
+	return strings.TrimRight(pod.Name[:validation.DNS1123SubdomainMaxLength-len(end)], "-.") + end
+}
 
 // setState sets the state of a Module and why it is in it.
 func setState(s *Status, pod *corev1.Pod, container string) {

@@ -1,11 +1,13 @@
 package moduleview
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
@@ -143,5 +145,18 @@ func TestStates(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestName(t *testing.T) {
+	names := map[string]bool{}
+	for _, container := range []string{"biz1", "biz2", strings.Repeat("c", 63)} {
+		for _, pod := range []string{"p", strings.Repeat("a", 253), strings.Repeat("a.", 126) + "a", strings.Repeat("a-", 126) + "a", strings.Repeat("a-", 126) + "b"} {
+			name := nameOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}}, container)
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || names[name] || !strings.HasSuffix(name, "."+container) {
+				t.Errorf("the Module of container %q of Pod %q has the name %q: %v", container, pod, name, problems)
+			}
+			names[name] = true
+		}
 	}
 }

@@ -57,20 +57,20 @@ var undivided = map[string][]string{
 	"Kubernetes' leader election, in whole seconds": {"peer.renewDeadline", "peer.retryPeriod"},
 	"how long Kubernetes' own controllers take":     {"controller.catchUp", "controller.electAnew", "controller.renewDeadline", "vpod.yieldAfter"},
 	"what a manifest says, or Kubernetes does by a Pod's grace period": {
-		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.timeout",
+		"vpod.expectedFor", "vpod.lastMoment", "vpod.notReadySince", "workload.PreStopSleep", "probe.newWorker", "probe.period", "probe.MaxTimeout", "probe.timeout",
 	},
 	"what a base says of itself":      {"arklet.longestRun", "base.mayBeLost", "kubelet.clockSkew"},
 	"what somebody else's Lease says": {"vnode.durationOf"},
 	"spares the API, the processor or somebody else's service work": {
 		"apiwait.pause", "mqtt.echoEvery", "controller.sweepAtMost", "controller.sweepABase", "controller.add", "vnode.afterConflict", "vnode.New", "vnode.guardEvery", "vnode.levelDelay", "vnode.confirm",
 		"vnode.mayTake", "vnode.claim", "controller.wirePods", "moduleview.gather", "moduleview.New", "configmap.New", "configmap.note", "peer.recheckCordoned",
-		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter",
+		"report.Start", "report.firstDelay", "report.newHook", "vpod.within", "metricsapi.believedFor", "metricsapi.retryAfter", "probe.slowAfter",
 	},
 	"for how long something that is not needed is kept": {
 		"controller.newcomerTime",
 		"configmap.idle", "probe.idle", "httptunnel.idleTimeout", "kubelet.streamIdle", "kubelet.Start", "kubelet.allowedFor", "kubelet.deniedFor", "kubelet.stillThere",
 	},
-	"a unit, no period": {"metricsapi.window", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
+	"a unit, no period": {"unsupported.table", "metricsapi.window", "pace.Seconds", "arklet.DecodeHealth", "kubelet.health", "kubelet.logs", "notice.changed", "report.body"},
 }
 
 // Whoever writes a time into the controller divides it, or says why not.

@@ -4,12 +4,13 @@
 //	probe.go   Options, Target, Result, Prober: New, Start, Set, Forget, Ready
 //	worker.go  one probe of one container: when it is due, and what its answers mean
 //	queue.go   the workers in the order in which they are due
+//	limits.go  how many requests are in flight
 //	http.go    where a request goes, and what an answer means
 //
 // The rules are the kubelet's (pkg/kubelet/prober in Kubernetes 1.36), with its defaults. A module
 // that was not probed yet is Not Ready, unless it was Ready before this controller began. One that
 // failed its liveness probe is not probed again until it was started anew.
 //
-// At rest the prober has one goroutine, however many containers it probes, and nothing waits for a
-// probe but its own worker.
+// A prober has one goroutine, and one for each probe that is due. The number of concurrent requests is limited for
+// each base and in total. A request ends after MaxTimeout, and when its container is forgotten.
 package probe

@@ -30,6 +30,8 @@ type Target struct {
 	// Pod and Container name it.
 	Pod       types.UID
 	Container string
+	// Base identifies the base that runs the module. Concurrent requests to one base are limited.
+	Base string
 	// Started is when the module was started: InitialDelaySeconds counts from it. Another time
 	// means that it was started anew, and all begins anew.
 	Started time.Time
@@ -63,8 +65,8 @@ type Options struct {
 	// Changed hears of every change of a verdict; those of one container and kind come one after
 	// the other. It must not block.
 	Changed func(Result)
-	// AtOnce is how many requests are under way at most; further ones wait. Default: 64.
-	AtOnce int
+	// Concurrency is the maximum number of concurrent requests. Default: 256.
+	Concurrency int
 	// Dial connects to the web listener of a base. Default: it dials the address directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport sends the requests. Default: one connection for each request, made by Dial, which accepts
@@ -77,10 +79,12 @@ type Prober struct {
 	o      Options
 	client *http.Client
 	wake   chan struct{} // the queue has changed
+	limits *limits
 
 	mu      sync.Mutex
 	workers map[key]*worker
 	queue   queue
+	bases   map[string]*limits
 }
 
 // key names one probe of one container.
@@ -92,8 +96,10 @@ type key struct {
 
 // New returns a Prober. Nothing is sent before Start.
 func New(o Options) *Prober {
-	o.AtOnce = cmp.Or(o.AtOnce, 64)
-	return &Prober{o: o, client: newClient(o), wake: make(chan struct{}, 1), workers: map[key]*worker{}}
+	return &Prober{
+		o: o, client: newClient(o), wake: make(chan struct{}, 1), limits: newLimits(cmp.Or(o.Concurrency, defaultConcurrency)),
+		workers: map[key]*worker{}, bases: map[string]*limits{},
+	}
 }
 
 // Set begins to probe a container, or changes how. It does nothing if nothing is new.
@@ -114,8 +120,13 @@ func (p *Prober) Set(t Target) {
 		p.drop(k)
 		w := newWorker(k, t, *spec, time.Now())
 		if known && old.target.Started.Equal(t.Started) { // asked elsewhere, or otherwise: what is known holds
-			w.healthy = old.healthy
+			w.healthy, w.slow = old.healthy, old.slow
 		}
+		if p.bases[t.Base] == nil {
+			p.bases[t.Base] = newLimits(baseConcurrency)
+		}
+		w.base = p.bases[t.Base]
+		w.base.users++
 		p.workers[k] = w
 		heap.Push(&p.queue, w)
 	}
@@ -125,7 +136,8 @@ func (p *Prober) Set(t Target) {
 	}
 }
 
-// Forget ends the probes of containers of a Pod. No Result of it comes afterwards, but one that is being told.
+// Forget ends the probes of containers of a Pod, and cancels their requests. Changed is not called for them
+// afterwards, except for a call that has begun.
 func (p *Prober) Forget(pod types.UID, containers ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +166,11 @@ func (p *Prober) drop(k key) {
 		return
 	}
 	delete(p.workers, k)
-	w.gone = true
+	w.cancel()
+	w.base.users--
+	if w.base.users == 0 {
+		delete(p.bases, w.target.Base)
+	}
 	if w.at >= 0 {
 		heap.Remove(&p.queue, w.at)
 	}
@@ -165,62 +181,63 @@ func (p *Prober) drop(k key) {
 func (p *Prober) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	slots := make(chan struct{}, p.o.AtOnce)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		w, wait := p.next(time.Now())
-		if w == nil {
-			timer.Reset(wait)
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-p.wake:
-			case <-timer.C:
-			}
+		w, probing, wait := p.next(ctx, time.Now())
+		if w != nil {
+			running.Go(func() { p.run(probing, w) })
 			continue
 		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return nil
-		case slots <- struct{}{}:
+		case <-p.wake:
+		case <-timer.C:
 		}
-		running.Go(func() {
-			defer func() { <-slots }()
-			p.run(ctx, w)
-		})
 	}
 }
 
 // idle is how long the prober waits if nothing is to be done.
 const idle = time.Hour
 
-// next takes the worker that is due, or says how long to wait for one.
-func (p *Prober) next(now time.Time) (*worker, time.Duration) {
+// next takes the worker that is due off the queue. The context is canceled when the worker is dropped. If no
+// worker is due, next returns how long to wait for one.
+func (p *Prober) next(ctx context.Context, now time.Time) (*worker, context.Context, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) == 0 {
-		return nil, idle
+	if len(p.queue) == 0 || ctx.Err() != nil {
+		return nil, nil, idle
 	}
 	if wait := p.queue[0].due.Sub(now); wait > 0 {
-		return nil, wait
+		return nil, nil, wait
 	}
-	return heap.Pop(&p.queue).(*worker), 0
+	w := heap.Pop(&p.queue).(*worker)
+	ctx, w.cancel = context.WithCancel(ctx)
+	return w, ctx, 0
 }
 
-// run asks once, and puts the worker back into the queue.
+// run sends one request when the limits allow it, and puts the worker back into the queue.
 func (p *Prober) run(ctx context.Context, w *worker) {
+	defer w.cancel()
+	slow := w.slow
+	for _, l := range []*limits{w.base, p.limits} {
+		if l.acquire(ctx, slow) != nil {
+			return
+		}
+		defer l.release(slow)
+	}
+	sent := time.Now()
 	asking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
 	err := get(asking, p.client, w.target, w.spec.HTTPGet)
-	if ctx.Err() != nil {
-		return
-	}
 	p.mu.Lock()
-	if w.gone {
+	if ctx.Err() != nil { // dropped, or Start ends
 		p.mu.Unlock()
 		return
 	}
+	w.slow = time.Since(sent) >= slowAfter
 	changed := w.note(err, time.Now())
 	if !w.onHold {
 		heap.Push(&p.queue, w)

@@ -59,7 +59,7 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, began: time.Now(), answer: func(*http.Request) int { return 200 }}
-		w.prober = New(Options{AtOnce: 4, Transport: w, Changed: func(r Result) {
+		w.prober = New(Options{Concurrency: 4, Transport: w, Changed: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container, r.Kind, r.Healthy)
@@ -249,8 +249,8 @@ func TestRestartOfTheController(t *testing.T) {
 	})
 }
 
-// Requests wait for each other: at most AtOnce of them are under way.
-func TestAtOnce(t *testing.T) {
+// At most Concurrency requests are in flight.
+func TestConcurrency(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.answers(-1)
 		for i := range 20 {

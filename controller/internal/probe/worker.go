@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +16,9 @@ type worker struct {
 	key    key
 	target Target
 	spec   corev1.Probe
-	gone   bool // nobody asks for it any more
+	base   *limits
+	cancel context.CancelFunc // of the request in flight, if there is one
+	slow   bool               // the last request was slow
 
 	due time.Time
 	at  int // place in the queue; -1 = it runs, or is on hold
@@ -31,7 +34,7 @@ type worker struct {
 // ready. Probes of what was there before this controller are spread over a period, or all would
 // come at once.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
-	w := &worker{key: k, target: t, spec: spec, at: -1, healthy: k.kind == Liveness || t.WasReady}
+	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, at: -1, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
 	if w.due.Before(now) {
 		w.due = now
@@ -48,7 +51,7 @@ func (w *worker) period() time.Duration {
 }
 
 func (w *worker) timeout() time.Duration {
-	return time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1)) * time.Second
+	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
 // note takes an answer, nil if it was good, sets when to ask again, and says whether the verdict has

@@ -152,9 +152,8 @@ func TestNobodyElseIsLookedAtBeforeTheTurn(t *testing.T) {
 			}
 		}
 	}
-	mine := turnIn(c.store.views(key), key.module)
-	other := turn{mine.module, "vnode.1"}
-	if !c.turns.enter(other, time.Now(), true) {
+	other := workerKey{"1", key.module}
+	if !c.turns.enter(other, moduleOf(c.pods[0].Namespace, key.module), time.Now(), true) {
 		t.Fatal("the turn of another base cannot be taken")
 	}
 	waits := func() {
@@ -166,7 +165,7 @@ func TestNobodyElseIsLookedAtBeforeTheTurn(t *testing.T) {
 		t.Errorf("a base that waits for its turn asks for %.0f bytes", n)
 	}
 	c.turns.leave(other)
-	if n := bytes(func() { c.beginReplacing(key, m); c.turns.leave(mine) }); n < 10_000 {
+	if n := bytes(func() { c.beginReplacing(key, m); c.turns.leave(key) }); n < 10_000 {
 		t.Errorf("at its turn it asks for %.0f bytes: it has not looked at the others, or nobody would notice if it had before", n)
 	}
 }

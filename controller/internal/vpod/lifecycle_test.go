@@ -405,7 +405,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		wantDiff(t, "jar", "file:///m/v6.jar", w.base.urls["biz1:1"])
-		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -425,7 +425,7 @@ func TestImagesThatOvertakeEachOther(t *testing.T) {
 		})
 		w.setImage("p1", "v1")
 		w.pass(time.Minute)
-		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
 			t.Error("another base does not get the turn")
 		}
 	})
@@ -448,19 +448,58 @@ func TestTheTurnEndsWithoutAnAnswer(t *testing.T) {
 		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before it is tried again
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
-		if !w.turns.enter(turn{"default/biz1", "vnode.b"}, time.Now(), true) {
+		if !w.turns.enter(workerKey{"b", "biz1"}, "default/biz1", time.Now(), true) {
 			t.Error("another base does not get the turn")
 		}
 	})
 }
 
+// A Pod of another namespace that comes during the replacement does not keep the turn of the first namespace taken.
+func TestTurnWithPodsOfTwoNamespaces(t *testing.T) {
+	other := workerKey{"b", "biz1"}
+	for name, then := range map[string]func(w *world){
+		"another Pod comes": func(w *world) {
+			p := w.pod("p1")
+			p.ResourceVersion, p.Namespace, p.UID, p.Status = "", "another", "uid-another", corev1.PodStatus{}
+			if _, err := w.api.CoreV1().Pods("another").Create(w.t.Context(), p, metav1.CreateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"its Pod is deleted by force": func(w *world) {
+			if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), "p1", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		in(t, name, Options{}, func(t *testing.T, w *world) {
+			w.create("p1", jar("1", "v0"))
+			w.pass(time.Second)
+			w.setImage("p1", "v1")
+			w.pass(time.Second)
+			w.wantShow("p1", "Running ReplacingSameVersion")
+			if w.turns.enter(other, "default/biz1", time.Now(), true) {
+				t.Fatal("the base does not have the turn")
+			}
+			then(w)
+			w.pass(time.Minute)
+			if !w.turns.enter(other, "default/biz1", time.Now(), true) {
+				t.Error("no other base can replace the module any more")
+			}
+			w.turns.leave(other)
+			if n := len(w.turns.claims) + len(w.turns.holders); n > 0 {
+				t.Errorf("%d turns remain: %v", n, w.turns.claims)
+			}
+		})
+	}
+}
+
 func TestOneBaseAtATimeReplacesAModule(t *testing.T) {
 	var ts turns
 	noon := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	a, b, other := turn{"default/biz1", "vnode.a"}, turn{"default/biz1", "vnode.b"}, turn{"default/biz2", "vnode.b"}
-	enter := func(what string, of turn, at time.Duration, served, want bool) {
+	a, b, other := workerKey{"a", "biz1"}, workerKey{"b", "biz1"}, workerKey{"b", "biz2"}
+	enter := func(what string, of workerKey, at time.Duration, served, want bool) {
 		t.Helper()
-		if got := ts.enter(of, noon.Add(at), served); got != want {
+		if got := ts.enter(of, "default/"+of.module, noon.Add(at), served); got != want {
 			t.Errorf("%s: %t, want %t", what, got, want)
 		}
 	}

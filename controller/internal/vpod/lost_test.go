@@ -209,7 +209,7 @@ func TestABaseIsLostInBetween(t *testing.T) {
 
 // A module that is replaced in place has the turn of its bases. It goes when the base does.
 func TestATurnEndsWithItsBase(t *testing.T) {
-	other := turn{"default/biz1", "vnode.b"}
+	other := workerKey{"b", "biz1"}
 	for name, leave := range map[string]func(w *world){
 		"lost": func(w *world) { w.Leave("a", "vnode.a") },
 		"gone": func(w *world) {
@@ -230,16 +230,16 @@ func TestATurnEndsWithItsBase(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.pass(time.Minute)
-			if w.turns.enter(other, time.Now(), true) {
+			if w.turns.enter(other, "default/biz1", time.Now(), true) {
 				t.Fatal("nothing is being replaced")
 			}
 			leave(w)
 			synctest.Wait()
-			if !w.turns.enter(other, time.Now(), true) {
+			if !w.turns.enter(other, "default/biz1", time.Now(), true) {
 				t.Error("no other base can replace the module any more")
 			}
 			w.turns.leave(other)
-			if n := len(w.turns.asked) + len(w.turns.holders); n > 0 {
+			if n := len(w.turns.claims) + len(w.turns.holders); n > 0 {
 				t.Errorf("%d turns are left", n)
 			}
 		})

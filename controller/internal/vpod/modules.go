@@ -2,7 +2,6 @@ package vpod
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -54,21 +53,11 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 	return modules
 }
 
-// containerID names a module on a base: arklet://<base IP>:<module>:<version>.
-func containerID(ip string, m arklet.Module) string {
-	return fmt.Sprintf("%s%s:%s:%s", idScheme, ip, m.Name, m.Version)
-}
-
-const idScheme = "arklet://"
-
 // onBase reads from a container's status which version of its module was on the base, and from
 // which jar; both are empty if it does not say.
 func onBase(c corev1.ContainerStatus) (version, jar string) {
-	if !strings.HasPrefix(c.ContainerID, idScheme) {
-		return "", ""
-	}
-	_, version, _ = strings.Cut(c.ContainerID, ":"+c.Name+":")
-	if strings.Contains(c.ImageID, "://") {
+	version = workload.InstalledVersion(c)
+	if version != "" && strings.Contains(c.ImageID, "://") {
 		jar = c.ImageID
 	}
 	return version, jar

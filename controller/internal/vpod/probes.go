@@ -29,7 +29,7 @@ func (p *Provider) probe(ctx context.Context, v view, name string, b base.Snapsh
 		p.prober.Forget(v.uid, name)
 		return
 	}
-	t := probe.Target{Pod: v.uid, Container: name, Started: biz.Latest.At, ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
+	t := probe.Target{Pod: v.uid, Container: name, Base: v.identity, Started: biz.Latest.At, ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
 	t.WasReady = slices.ContainsFunc(before.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
 	for _, of := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
 		if *of == nil || (*of).HTTPGet == nil {

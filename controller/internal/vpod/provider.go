@@ -354,12 +354,12 @@ func (p *Provider) Leave(identity, nodeName string) {
 }
 
 func (p *Provider) forgetBase(identity string) {
+	modules := p.store.names(identity)
 	for _, e := range p.store.removeBase(identity) {
-		names := e.names()
-		p.prober.Forget(e.uid, names...)
-		for _, name := range names {
-			p.turns.leave(turn{e.pod.Namespace + "/" + name, e.pod.Spec.NodeName})
-		}
+		p.prober.Forget(e.uid, e.names()...)
+	}
+	for _, name := range modules {
+		p.turns.leave(workerKey{identity, name})
 	}
 }
 

@@ -1,6 +1,9 @@
 package vpod
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -227,6 +230,60 @@ func (w *world) nextEvent() string {
 	}
 }
 
+// Credentials in the URL of a jar are not in the log, in Events or in messages of the status.
+func TestCredentialsOfJars(t *testing.T) {
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	in(t, "installed, replaced, failed, refused, uninstalled", Options{Logger: logger}, func(t *testing.T, w *world) {
+		jar := func(path string) arklet.Module {
+			return arklet.Module{Name: "biz1", Version: "1", URL: "https://u:hunter2@h/" + path + "?Signature=hunter3"}
+		}
+		pod := func(m arklet.Module) corev1.Container {
+			c := container(m.Name, m.Version)
+			c.Image = m.URL
+			return c
+		}
+		update := func(m arklet.Module) {
+			p := w.pod("p1")
+			p.Spec.Containers[0] = pod(m)
+			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(time.Minute)
+			status := w.pod("p1").Status
+			for _, c := range status.ContainerStatuses {
+				log.WriteString(c.State.String() + c.LastTerminationState.String())
+			}
+			fmt.Fprintln(&log, status.Conditions)
+		}
+		w.create("p1", pod(jar("a.jar")))
+		w.pass(time.Second)
+		update(jar("b.jar"))
+		w.base.with(func(b *fakeBase) {
+			b.fail = func(m arklet.Module) *arklet.Answer {
+				return &arklet.Answer{Code: "FAILED", Message: arklet.Text("cannot read " + m.URL)}
+			}
+		})
+		update(jar("c.jar"))
+		update(jar("%zz"))
+		w.delete("p1")
+		w.pass(time.Minute)
+		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
+			log.WriteString(e + "\n")
+		}
+		for _, secret := range []string{"hunter2", "hunter3"} {
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, secret) {
+					t.Error(line)
+				}
+			}
+		}
+		if n := strings.Count(log.String(), "https://***@h/"); n < 4 {
+			t.Errorf("%d jars are shown; want those of all steps:\n%s", n, log.String())
+		}
+	})
+}
+
 func TestFailures(t *testing.T) {
 	in(t, "a Pod that names no version", Options{}, func(t *testing.T, w *world) {
 		c := container("biz1", "1")
@@ -287,6 +344,42 @@ func TestFailures(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantShow("p1", "Running Ready")
 		_ = t
+	})
+	in(t, "failures of versions that no Pod wants any more are dropped", Options{}, func(t *testing.T, w *world) {
+		w.create("p1", container("biz1", "1"))
+		w.pass(time.Second)
+		w.base.with(func(b *fakeBase) { b.mute = true })
+		key := workerKey{"a", "biz1"}
+		failed := func() {
+			b, _ := w.registry.Get("a")
+			m := w.store.views(key)[0].module.Module
+			w.recordFailure(key, install(m), b, errors.New("boom"))
+			w.recordFailure(key, uninstall(m), b, errors.New("boom"))
+			w.plan(key, b)
+			for w.nextEvent() != "no event" {
+			}
+		}
+		for i := range 10_000 {
+			pod := w.pod("p1")
+			pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i/2))
+			pod.Spec.Containers[0].Image += fmt.Sprint("?", i) // another jar of the version
+			w.store.put(pod, "a", modulesOf(pod, nil))
+			failed()
+			w.store.read(func() {
+				if n := len(w.store.lane(key).failed); n > 2 {
+					t.Fatalf("%d failures are kept after %d versions; want those of the current version", n, i+1)
+				}
+			})
+		}
+		for range 3 {
+			failed()
+		}
+		w.store.read(func() {
+			l := w.store.lane(key)
+			if n := l.failed[install(w.store.byUID["uid-1"].modules[0].Module)].attempts; n != 4 {
+				t.Errorf("%d attempts of the version that is wanted; want 4", n)
+			}
+		})
 	})
 	in(t, "a base that lost its modules gets them again", Options{}, func(t *testing.T, w *world) {
 		w.create("p1", container("biz1", "1"))

@@ -244,7 +244,7 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 	for _, s := range steps {
 		v := byKey[s.Key]
 		if s.PreferDeletion {
-			if err := p.writer.preferDeletion(ctx, v.entry, v.pod); err != nil {
+			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, true); err != nil {
 				return false, err
 			}
 			marked = true
@@ -256,6 +256,11 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 		marked = false
 		if asPlanned, err := p.writeStatus(ctx, v.entry, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
 			return false, err
+		}
+		if ready[s.Key] { // after a rollback it is no longer the first one to delete
+			if err := p.writer.preferDeletion(ctx, v.entry, v.pod, false); err != nil {
+				return false, err
+			}
 		}
 	}
 	return true, nil

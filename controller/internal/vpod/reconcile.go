@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,7 +27,11 @@ func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration,
 	looked := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.has(key) { // nothing can be done there
+		if !p.store.has(key) {
+			p.turns.leave(key)
+			return 0, nil
+		}
+		if !known || b.Liveness != base.Alive { // nothing can be done there
 			return 0, nil
 		}
 		do, finished := p.plan(key, b)
@@ -125,6 +130,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 			placed.held = e != nil && !e.deleting
 		}
 		l.settle(s.list, now)
+		l.forgetAttempts(views, s.list)
 		remembered = len(l.placed) - before
 		troubles, replaces := len(l.failed), l.replacing != nil
 		if r := l.replacing; r != nil && (len(s.wants) == 0 || s.wants[0] != r.module || s.has(r.module)) {
@@ -133,7 +139,7 @@ func (p *Provider) plan(key workerKey, b base.Snapshot) (do step, finished bool)
 		s.replacing = l.replacing
 		do = s.next()                            // it forgets what failed and is there now
 		if l.replacing == nil && !s.replaces() { // or it holds the others up: its jar may be no good for them either
-			p.turns.leave(turnIn(views, key.module))
+			p.turns.leave(key)
 		}
 		if len(l.failed) < troubles || replaces && l.replacing == nil { // Pods show it
 			p.publishers.trigger(key)
@@ -197,6 +203,17 @@ func (l *lane) settle(list map[string]arklet.Biz, now time.Time) {
 			delete(l.placed, version)
 		}
 	}
+}
+
+// forgetAttempts drops the failed attempts for modules that no Pod has any more: installs, and uninstalls of
+// versions that the base does not list. The caller holds the store's lock.
+func (l *lane) forgetAttempts(views []view, list map[string]arklet.Biz) {
+	maps.DeleteFunc(l.failed, func(a attempt, _ failure) bool {
+		_, listed := list[a.module.Version]
+		return (a.command == arklet.CommandInstallBiz || !listed) && !slices.ContainsFunc(views, func(v view) bool {
+			return a == install(v.module.Module) || a == uninstall(v.module.Module)
+		})
+	})
 }
 
 // finished notes the deleted Pods of which nothing is left on the base, in this lane or another, and

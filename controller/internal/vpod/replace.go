@@ -13,63 +13,69 @@ import (
 type turns struct {
 	speed   pace.Speed
 	mu      sync.Mutex
-	holders map[string]turn // by module of a namespace
-	asked   map[turn]time.Time
+	holders map[string]workerKey // by module of a namespace
+	claims  map[workerKey]claim  // of the modules on bases that have a turn, or wait for one
 }
 
-type turn struct{ module, node string }
+type claim struct {
+	module string // of a namespace
+	since  time.Time
+}
 
 // patience is how long a base waits for another one to be Ready before it replaces a module that
 // then serves nowhere for a moment. There may never be another one.
 const patience = 30 * time.Second
 
-// taken says whether another base has the turn.
-func (ts *turns) taken(t turn) bool {
+// moduleOf returns the module of a namespace of which one base at a time has the turn.
+func moduleOf(namespace, module string) string { return namespace + "/" + module }
+
+// taken reports whether another base has the turn.
+func (ts *turns) taken(key workerKey, module string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	has, taken := ts.holders[t.module]
-	return taken && has != t
+	has, taken := ts.holders[module]
+	return taken && has != key
 }
 
-// enter takes the turn, if nobody else has it and served says that another base serves meanwhile,
-// or that there is no other, or if it was asked for long enough.
-func (ts *turns) enter(t turn, now time.Time, served bool) bool {
+// enter takes the turn and reports whether the base has it. It does so if no other base has the turn, and served
+// reports that another base serves in the meantime or that there is no other base, or the base has waited for
+// patience. A base has one turn for a module, or waits for one.
+func (ts *turns) enter(key workerKey, module string, now time.Time, served bool) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if ts.holders == nil {
-		ts.holders, ts.asked = map[string]turn{}, map[turn]time.Time{}
+		ts.holders, ts.claims = map[string]workerKey{}, map[workerKey]claim{}
 	}
-	if has, taken := ts.holders[t.module]; taken {
-		return has == t
+	if ts.claims[key].module != module {
+		ts.release(key)
 	}
-	if _, known := ts.asked[t]; !known {
-		ts.asked[t] = now
+	if has, taken := ts.holders[module]; taken {
+		return has == key
 	}
-	if !served && now.Sub(ts.asked[t]) < ts.speed.Of(patience) {
+	if _, known := ts.claims[key]; !known {
+		ts.claims[key] = claim{module, now}
+	}
+	if !served && now.Sub(ts.claims[key].since) < ts.speed.Of(patience) {
 		return false
 	}
-	delete(ts.asked, t)
-	ts.holders[t.module] = t
+	ts.holders[module] = key
 	return true
 }
 
-// leave gives the turn back, or the wish for it.
-func (ts *turns) leave(t turn) {
+// leave gives the turn of a base back, or stops waiting for it.
+func (ts *turns) leave(key workerKey) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	delete(ts.asked, t)
-	if ts.holders[t.module] == t {
-		delete(ts.holders, t.module)
-	}
+	ts.release(key)
 }
 
-// turnIn is the turn of a lane; all its Pods are of one Node, and of one namespace as a rule.
-func turnIn(views []view, module string) turn {
-	if len(views) == 0 {
-		return turn{}
+// release is called with the lock held.
+func (ts *turns) release(key workerKey) {
+	module := ts.claims[key].module
+	delete(ts.claims, key)
+	if ts.holders[module] == key {
+		delete(ts.holders, module)
 	}
-	newest := views[len(views)-1].pod
-	return turn{newest.Namespace + "/" + module, newest.Spec.NodeName}
 }
 
 // beginReplacing has the Pods of a version turn Not Ready, so that it can be replaced by another
@@ -79,11 +85,11 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 	if len(views) == 0 {
 		return false
 	}
-	mine := turnIn(views, key.module)
-	if p.turns.taken(mine) { // what others are like is of no interest then, and there may be thousands
+	pod := views[len(views)-1].pod // the newest
+	module := moduleOf(pod.Namespace, key.module)
+	if p.turns.taken(key, module) { // what others are like is of no interest then, and there may be thousands
 		return false
 	}
-	pod := views[len(views)-1].pod
 	others := p.informer.elsewhere(pod.Namespace, key.module, pod.Spec.NodeName)
 	served := len(others) == 0 || p.gaps.elsewhere(p, pod.Namespace, key.module, pod.Spec.NodeName)
 	for _, o := range others { // another controller's bases
@@ -93,7 +99,7 @@ func (p *Provider) beginReplacing(key workerKey, m arklet.Module) bool {
 			}
 		}
 	}
-	if !p.turns.enter(mine, time.Now(), served) {
+	if !p.turns.enter(key, module, time.Now(), served) {
 		return false
 	}
 	p.store.change(func() {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,6 +131,39 @@ func TestRollingUpdate(t *testing.T) {
 		w.wantShow("back", "Running Ready")
 		w.wantShow("new", "Running BizDeactivate")
 		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
+	})
+	for name, before := range map[string]map[string]string{"no": nil, "a": {corev1.PodDeletionCost: "5"}} {
+		in(t, "rollback of the only Ready Pod, which had "+name+" deletion cost", Options{}, func(t *testing.T, w *world) {
+			w.create("old", container("biz1", "1"))
+			w.pass(2 * time.Second)
+			old := w.pod("old")
+			old.Annotations = before
+			if _, err := w.api.CoreV1().Pods("default").Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.create("new", container("biz1", "2"))
+			w.pass(2 * time.Second)
+			wantDiff(t, "annotations of the Pod that gives way", map[string]string{
+				corev1.PodDeletionCost: "-1", labels.DeletionCost: before[corev1.PodDeletionCost],
+			}, w.pod("old").Annotations)
+			w.delete("new")
+			w.pass(time.Minute)
+			w.wantShow("old", "Running Ready")
+			if diff := cmp.Diff(before, w.pod("old").Annotations, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("annotations after the rollback (-want +got):\n%s", diff)
+			}
+			w.create("newer", container("biz1", "3"))
+			w.pass(2 * time.Second)
+			wantDiff(t, "deletion cost after the next release", "-1", w.pod("old").Annotations[corev1.PodDeletionCost])
+		})
+	}
+	in(t, "the deletion cost of a Pod with the name of an earlier one stays", Options{}, func(t *testing.T, w *world) {
+		earlier := w.create("old", container("biz1", "1")).DeepCopy()
+		earlier.UID = "earlier"
+		if err := w.writer.preferDeletion(t.Context(), &entry{uid: earlier.UID}, earlier, true); !apierrors.IsConflict(err) {
+			t.Errorf("%v; want a conflict", err)
+		}
+		wantDiff(t, "annotations", map[string]string(nil), w.pod("old").Annotations)
 	})
 	in(t, "a new version that fails leaves the old one serving", Options{MaxAttempts: 3}, func(t *testing.T, w *world) {
 		w.base.with(func(b *fakeBase) {

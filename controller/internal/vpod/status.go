@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
 // Reasons of containers and conditions beside the types of error codes.
@@ -257,7 +258,7 @@ func containerStatus(m moduleState, ip string) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
 	if m.current() || m.wasReady || m.had {
 		c.Image = cmp.Or(m.url, m.URL)
-		c.ContainerID, c.ImageID = containerID(ip, m.Module), c.Image
+		c.ContainerID, c.ImageID = workload.ContainerID(ip, m.Name, m.Version), c.Image
 	}
 	switch {
 	case m.ready():

@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -348,6 +349,18 @@ func (w *world) likeTheAPIServer() {
 		pod := nextVersion(stored)
 		pod.Status = *update.Status.DeepCopy()
 		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
+	})
+	w.api.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		var patch struct{ Metadata struct{ UID types.UID } }
+		p := a.(clienttesting.PatchAction)
+		if err := json.Unmarshal(p.GetPatch(), &patch); err != nil {
+			return true, nil, err
+		}
+		stored, err := w.api.Tracker().Get(gvr, p.GetNamespace(), p.GetName())
+		if err == nil && patch.Metadata.UID != "" && stored.(*corev1.Pod).UID != patch.Metadata.UID {
+			err = apierrors.NewConflict(gvr.GroupResource(), p.GetName(), errors.New("another UID"))
+		}
+		return err != nil, nil, err
 	})
 	w.api.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		d := a.(clienttesting.DeleteActionImpl)

@@ -2,6 +2,7 @@ package vpod
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // writer makes the writes to Pods. They are made in the caller's goroutine, so that the caller
@@ -88,19 +91,43 @@ func (w *writer) ended(ctx context.Context, e *entry, pod *corev1.Pod) error {
 // preferred is the deletion cost of a Pod that is to be deleted before others.
 const preferred = "-1"
 
-// preferDeletion marks a Pod as the first of its ReplicaSet to be deleted.
-func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod) error {
+// deletionCost is whether a Pod has the deletion cost preferred, and the value before.
+type deletionCost struct {
+	preferred bool
+	previous  string
+}
+
+// preferDeletion sets the deletion cost of a Pod to preferred, so that it is the first Pod of its ReplicaSet to be
+// deleted, or restores the previous value.
+func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, prefer bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.cost {
+	before := e.cost
+	if before == nil {
+		previous, marked := pod.Annotations[labels.DeletionCost]
+		before = &deletionCost{marked, previous}
+	}
+	if before.preferred == prefer {
 		return nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, corev1.PodDeletionCost, preferred)
+	previous := before.previous
+	annotations := map[string]any{corev1.PodDeletionCost: nil, labels.DeletionCost: nil}
+	switch {
+	case prefer:
+		previous = pod.Annotations[corev1.PodDeletionCost]
+		annotations = map[string]any{corev1.PodDeletionCost: preferred, labels.DeletionCost: previous}
+	case previous != "":
+		annotations[corev1.PodDeletionCost] = previous
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": annotations}})
+	if err != nil {
+		return err
+	}
 	written, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return ignoreNotFound(fmt.Errorf("marking pod %s for deletion first: %w", nameOf(pod), err))
+		return ignoreNotFound(fmt.Errorf("writing the deletion cost of pod %s: %w", nameOf(pod), err))
 	}
-	e.cost = true
+	e.cost = &deletionCost{prefer, previous}
 	e.acknowledged(written)
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Policy is the content security policy: the page's own files and nothing else, and no inline code.
@@ -25,7 +27,8 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 const (
 	// sessionTime is how long a session lasts.
 	sessionTime = 12 * time.Hour
-	// maxSessions bounds them: the oldest ends.
+	// maxSessions is the maximum number of sessions. When it is reached, the oldest session of the user with the most
+	// sessions ends.
 	maxSessions = 100
 	// maxToken bounds what is read of a request for a session.
 	maxToken = 16 << 10
@@ -72,7 +75,8 @@ type Options struct {
 
 // Guard stands before a server. Its methods may be called concurrently.
 type Guard struct {
-	o Options
+	o        Options
+	attempts attempts
 
 	mu       sync.Mutex
 	sessions map[string]session
@@ -88,7 +92,7 @@ func New(o Options) *Guard {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Guard{o: o, sessions: map[string]session{}}
+	return &Guard{o: o, attempts: attempts{addresses: map[netip.Prefix]*rate.Limiter{}}, sessions: map[string]session{}}
 }
 
 // Cookie is the name of the cookie.
@@ -151,6 +155,11 @@ func (g *Guard) Begin() http.Handler {
 			Deny(w, http.StatusBadRequest, `the body must be JSON: {"token": "..."}`)
 			return
 		}
+		if !g.attempts.allow(r, g.o.Now()) {
+			w.Header().Set("Retry-After", "1")
+			Deny(w, http.StatusTooManyRequests, "too many sign-ins from this address; try again in a second")
+			return
+		}
 		user, err := g.o.Tokens.Exchange(r.Context(), body.Token)
 		switch {
 		case isDenied(err):
@@ -172,14 +181,23 @@ func (g *Guard) Begin() http.Handler {
 func (g *Guard) begin(s session) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	count := map[string]int{}
+	for secret, x := range g.sessions {
+		if s.began.Sub(x.began) > sessionTime {
+			delete(g.sessions, secret)
+			continue
+		}
+		count[x.user]++
+	}
 	if len(g.sessions) >= maxSessions {
-		oldest := ""
+		end := ""
 		for secret, x := range g.sessions {
-			if oldest == "" || x.began.Before(g.sessions[oldest].began) {
-				oldest = secret
+			than := g.sessions[end]
+			if end == "" || count[x.user] > count[than.user] || count[x.user] == count[than.user] && x.began.Before(than.began) {
+				end = secret
 			}
 		}
-		delete(g.sessions, oldest)
+		delete(g.sessions, end)
 	}
 	secret := rand.Text() + rand.Text()
 	g.sessions[secret] = s

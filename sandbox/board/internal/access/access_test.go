@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -191,6 +192,73 @@ func TestASessionEnds(t *testing.T) {
 	}
 	if answer := f.ask("GET", "/api/data", "", map[string]string{"Cookie": oldest}); answer.StatusCode != 401 {
 		t.Errorf("the oldest of more than %d sessions: %d", maxSessions, answer.StatusCode)
+	}
+}
+
+// many are tokens of which each is that of the user with its name.
+type many struct{ exchanged int }
+
+func (m *many) Exchange(_ context.Context, token string) (string, error) {
+	m.exchanged++
+	return token, nil
+}
+
+func (*many) Check(context.Context, string) error { return nil }
+
+func TestSignInsAreLimitedForEachAddress(t *testing.T) {
+	m, now := &many{}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	g := New(Options{Tokens: m, Port: port, Now: func() time.Time { return now }})
+	signIns := func(n int, address, user string) (statuses map[int]int, cookie *http.Cookie) {
+		statuses = map[int]int{}
+		for range n {
+			r := httptest.NewRequest("POST", origin+"/api/session", strings.NewReader(`{"token":"`+user+`"}`))
+			r.Header.Set("Origin", origin)
+			r.RemoteAddr = address
+			w := httptest.NewRecorder()
+			g.Begin().ServeHTTP(w, r)
+			statuses[w.Code]++
+			for _, c := range w.Result().Cookies() {
+				cookie = c
+			}
+		}
+		return statuses, cookie
+	}
+	want := func(what string, got, want map[int]int) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	got, _ := signIns(1000, "192.0.2.1:1", "eve")
+	want("one address", got, map[int]int{204: attemptBurst, 429: 1000 - attemptBurst})
+	if m.exchanged != attemptBurst {
+		t.Errorf("%d tokens were reviewed; want %d", m.exchanged, attemptBurst)
+	}
+	got, _ = signIns(1, "192.0.2.1:2", "eve")
+	want("the same address, another port", got, map[int]int{429: 1})
+	got, alice := signIns(1, "[2001:db8::1]:1", "alice")
+	want("another address", got, map[int]int{204: 1})
+	signIns(attemptBurst-1, "[2001:db8::1]:1", "eve")
+	got, _ = signIns(1, "[2001:db8::2]:1", "eve")
+	want("another address of the same IPv6 network", got, map[int]int{429: 1})
+	now = now.Add(time.Second)
+	got, _ = signIns(2, "192.0.2.1:1", "eve")
+	want("a second later", got, map[int]int{204: 1, 429: 1})
+
+	for i := range 2 * maxAddresses {
+		now = now.Add(time.Second)
+		signIns(1, fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), "eve")
+	}
+	if n := len(g.attempts.addresses); n > maxAddresses+1 {
+		t.Errorf("%d addresses are kept", n)
+	}
+	if n := len(g.sessions); n != maxSessions {
+		t.Errorf("%d sessions; want %d", n, maxSessions)
+	}
+	r := httptest.NewRequest("GET", origin+"/", nil)
+	r.AddCookie(alice)
+	if user, err := g.Check(r); user != "alice" || err != nil {
+		t.Errorf("the sessions of another user ended that of alice: %q, %v", user, err)
 	}
 }
 

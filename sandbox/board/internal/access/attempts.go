@@ -1,0 +1,65 @@
+package access
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// attemptBurst is the number of tokens that one address can present at once, and attemptsPerSecond the
+	// sustained rate.
+	attemptBurst      = 10
+	attemptsPerSecond = 1
+	// maxAddresses is the number of addresses above which those that could present a full burst are dropped.
+	maxAddresses = 1000
+)
+
+// attempts limits how often an address can present a token: each attempt may cost requests to the Kubernetes API.
+type attempts struct {
+	mu        sync.Mutex
+	addresses map[netip.Prefix]*rate.Limiter
+}
+
+// allow reports whether a client can present a token now.
+func (a *attempts) allow(r *http.Request, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.addresses) > maxAddresses {
+		for address, limiter := range a.addresses {
+			if limiter.TokensAt(now) >= attemptBurst {
+				delete(a.addresses, address)
+			}
+		}
+	}
+	from := network(r.RemoteAddr)
+	limiter := a.addresses[from]
+	if limiter == nil {
+		limiter = rate.NewLimiter(attemptsPerSecond, attemptBurst)
+		a.addresses[from] = limiter
+	}
+	return limiter.AllowN(now, 1)
+}
+
+// network returns the IPv4 address of a client, or the /64 prefix of its IPv6 address.
+func network(remote string) netip.Prefix {
+	host, _, err := net.SplitHostPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	address = address.Unmap()
+	bits := 64
+	if address.Is4() {
+		bits = 32
+	}
+	prefix, _ := address.WithZone("").Prefix(bits) // the bits are in range
+	return prefix
+}
