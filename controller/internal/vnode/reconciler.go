@@ -315,6 +315,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 // returns when to look again.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	is := r.standing(s)
+	r.registry.ServedElsewhere(identity, is == another)
 	s.leaseless = false
 	if remade := s.node == nil && s.deleted; is != mine && !remade {
 		r.setOwned(identity, s, false)

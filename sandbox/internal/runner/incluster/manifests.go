@@ -230,6 +230,7 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 		"ENABLE_HTTP_TUNNEL":    strconv.FormatBool(s.Proxy != ""),
 		"KUBELET_PROXY_ENABLED": strconv.FormatBool(len(s.Kubelet.Cert) > 0),
 	}
+	maps.Copy(settings, runner.Limits())
 	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
