@@ -99,7 +99,8 @@ type Reconciler struct {
 	states map[string]*state
 	served int // how many of them are owned
 
-	reported string // the holders that were last reported to share the environment; the guard uses it
+	notes    map[string]seenLease // that forgetOld has seen last, by name
+	reported string               // the holders that were last reported to share the environment; the guard uses it
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
