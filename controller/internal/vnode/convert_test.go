@@ -103,7 +103,7 @@ func TestRoles(t *testing.T) {
 		"":                        nil,
 		"a host":                  nil,
 		"a/b":                     nil,
-		"-a":                      nil,
+		"a-":                      nil,
 		strings.Repeat("a", 64):   nil,
 		"the-identity":            nil, // the Node's name has it
 		"control-plane":           {"node-role.kubernetes.io/base.control-plane"},
