@@ -243,9 +243,11 @@ func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.
 	if !l.accepts(from, "queryBaseline") {
 		return nil
 	}
-	l.registry.Touch(from.Identity)
-	l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
-	l.dialog.Lost(from.Identity, restarted)
+	if l.registry.Recognizes(from) { // else anybody could keep a dead base alive, or end its installs
+		l.registry.Touch(from.Identity)
+		l.registry.AskModules(from.Identity) // a base asks when it starts: what it had is gone
+		l.dialog.Lost(from.Identity, restarted)
+	}
 	return l.baselineFor(base.Info{
 		Identity: from.Identity, Name: m.Name, Version: m.Version, Cluster: m.Cluster, Tunnel: from.Tunnel,
 	})
@@ -282,6 +284,9 @@ func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {
 func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
 	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
 	one := rejection{cmp.Or(from.Identity, from.IP), reason}
+	if reason == tunnel.TooManyOfAddress { // one line for the address, not for each identity
+		one.identity = from.Peer
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now().Truncate(time.Hour); now != r.hour {

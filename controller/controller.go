@@ -122,7 +122,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 	c.registry = base.NewRegistry(base.Options{
 		UnreachableAfter: opts.UnreachableAfter, DeadAfter: opts.DeadAfter,
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
-		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases,
+		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases, MaxPerAddress: opts.MaxBasesPerAddress,
 		Mass:     base.MassOptions{Percent: opts.MassSilence.Percent, AtLeast: opts.MassSilence.AtLeast, Window: opts.MassSilence.Window, AtMost: opts.MassSilence.AtMost},
 		Speed:    opts.speed(),
 		Sees:     c.sees,

@@ -41,6 +41,9 @@ type Options struct {
 	BaseNetworks string
 	// MaxBases is how many bases are known at most [MAX_BASES]; 0 means 20,000.
 	MaxBases int
+	// MaxBasesPerAddress is the maximum number of bases that speak from one address over HTTP
+	// [MAX_BASES_PER_ADDRESS]; 0 means 1,000. Bases with a client certificate are not limited.
+	MaxBasesPerAddress int
 	// Cluster says that several controllers share the bases [IS_CLUSTER].
 	Cluster bool
 	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL]; 0 means
@@ -251,8 +254,10 @@ func (o *Options) complete() error {
 	if o.TimeScale < 0 || o.TimeScale > pace.Fastest {
 		errs = append(errs, fmt.Errorf("TIME_SCALE is %d: it must be 1 to %d", o.TimeScale, pace.Fastest))
 	}
-	if o.MaxBases < 0 {
-		errs = append(errs, fmt.Errorf("MAX_BASES is negative: %d", o.MaxBases))
+	for name, n := range map[string]int{"MAX_BASES": o.MaxBases, "MAX_BASES_PER_ADDRESS": o.MaxBasesPerAddress} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("%s is negative: %d", name, n))
+		}
 	}
 	if _, err := tunnel.ParseNetworks(o.BaseNetworks); err != nil {
 		errs = append(errs, fmt.Errorf("BASE_NETWORKS: %w", err))

@@ -47,8 +47,9 @@ const (
 	soakOverHTTP   = 5_000  // scaled too
 	soakIdentities = 1_000
 	soakBases      = 300 // that may be known at most: the others find no room
-	soakSenders    = 4   // connections of the hostile base
-	soakGood       = 5   // other bases over MQTT
+	soakPerAddress = 5
+	soakSenders    = 4 // connections of the hostile base
+	soakGood       = 5 // other bases over MQTT
 	// inFlight is how far the broker may be ahead of the controller: what waits there more is the
 	// broker's to bound.
 	inFlight   = 100
@@ -160,7 +161,7 @@ func newSoak(t *testing.T) *soak {
 		t.Fatal(err)
 	}
 	w.c, err = prepare(Options{
-		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, BaseNetworks: "127.0.0.0/8",
+		Config: &rest.Config{}, ClientID: "soak", MaxBases: soakBases, MaxBasesPerAddress: soakPerAddress, BaseNetworks: "127.0.0.0/8",
 		MQTT:   &MQTTOptions{Broker: w.addr},
 		HTTP:   &HTTPOptions{Addr: "127.0.0.1:0", Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no base is there") }},
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
@@ -344,7 +345,7 @@ func (w *soak) rejected() {
 	}
 	for _, reason := range []string{
 		"mqtt beyond-limits", "mqtt malformed", "mqtt other-tunnel", "mqtt oversized", "mqtt stale", "mqtt too-many", "mqtt unexpected", "mqtt wrong-address", "mqtt wrong-identity",
-		"beyond-limits", "malformed", "oversized", "other-tunnel", "too-many", "wrong-address",
+		"beyond-limits", "malformed", "oversized", "other-tunnel", "too-many-of-address", "wrong-address",
 	} {
 		want[reason] = true
 	}

@@ -58,7 +58,7 @@ const (
 	Tunnel           = "vnode.koupleless.io/tunnel"
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
-	// RolePrefix and a base's host name are a label of its Node, so that the column ROLES of kubectl
+	// RolePrefix, Role and a base's host name are a label of its Node, so that the column ROLES of kubectl
 	// get nodes tells which base is which. Its value is Role: others have other values, and stay.
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"

@@ -74,6 +74,7 @@ func flags() []cli.Flag {
 		text("http-tunnel-client-ca", "HTTP_TUNNEL_CLIENT_CA", "", "`FILE` with the authority of the bases' certificates; a base must show one of its identity (default: none is asked for)"),
 		text("base-networks", "BASE_NETWORKS", "", "`CIDRS`, separated by commas, in which a base may name any address (default: over HTTP the one that it speaks from; never loopback or link-local)"),
 		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
+		&cli.IntFlag{Name: "max-bases-per-address", EnvVars: []string{"MAX_BASES_PER_ADDRESS"}, Value: base.DefaultMaxPerAddress, Usage: "maximum `NUMBER` of bases that speak from one address over HTTP, such as that of a proxy"},
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
 		&cli.BoolFlag{Name: "kubelet", EnvVars: []string{"KUBELET_PROXY_ENABLED"}, Usage: "serve kubectl logs and exec of module Pods"},
@@ -157,6 +158,7 @@ func options(c *cli.Context) (controller.Options, error) {
 		Deployments:      c.Bool("enable-module-deployment-controller"),
 		ModuleView:       c.Bool("enable-module-view"),
 
+		MaxBasesPerAddress:  c.Int("max-bases-per-address"),
 		FailedPods:          c.String("failed-pods"),
 		KeepSameVersion:     c.Bool("keep-same-version"),
 		LeavePodTolerations: c.Bool("leave-pod-tolerations"),
@@ -168,7 +170,7 @@ func options(c *cli.Context) (controller.Options, error) {
 	if o.MassSilence.Percent == 0 {
 		o.MassSilence.Percent = -1
 	}
-	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "max-bases": "MAX_BASES", "time-scale": "TIME_SCALE"} {
+	for flag, env := range map[string]string{"workload-max-level": "WORKLOAD_MAX_LEVEL", "vnode-worker-num": "VNODE_WORKER_NUM", "max-bases": "MAX_BASES", "max-bases-per-address": "MAX_BASES_PER_ADDRESS", "time-scale": "TIME_SCALE"} {
 		if c.Int(flag) < 1 {
 			return o, fmt.Errorf("%s is %d: it must be at least 1", env, c.Int(flag))
 		}

@@ -33,10 +33,17 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	return tunnel.WrongAddress, fmt.Errorf("base %q speaks from %s, but is at %s: it may move when it has been silent there for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 
-// room says why a base that is not known cannot be taken. It is called with the lock held.
-func (r *Registry) room() (tunnel.Rejection, error) {
-	if len(r.bases) < r.opts.MaxBases {
-		return "", nil
-	}
-	return tunnel.TooMany, fmt.Errorf("there are %d bases already, the most that MAX_BASES allows", len(r.bases))
+// Recognizes reports whether a message comes from the address from which the base spoke last, or from the base's own
+// address. With BASE_NETWORKS a message names the address of its base itself, so only this proves who sent it. It
+// returns true if nothing is known that could tell: over MQTT, and for a base that has not spoken yet.
+func (r *Registry) Recognizes(from tunnel.Origin) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.bases[from.Identity]
+	return !known || r.recognizes(b, from)
+}
+
+// recognizes is called with the lock held.
+func (r *Registry) recognizes(b *record, from tunnel.Origin) bool {
+	return from.Peer == "" || b.peer == "" || from.Peer == b.peer || from.Peer == b.info.IP || from.Certified
 }

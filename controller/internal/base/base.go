@@ -90,6 +90,11 @@ type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
+	// elsewhere is true while another controller serves the base. heardHere is true once the base has spoken here.
+	elsewhere, heardHere bool
+
+	peer     string    // the address from which its last heartbeat came; empty if that is not known
+	source   string    // key of Registry.sources
 	lostAt   time.Time // when it was served here last, or this controller could not look who serves it
 	lastSeen time.Time
 	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
@@ -125,6 +130,13 @@ func (r *record) snapshot() Snapshot {
 		s.Modules = r.modules
 	}
 	return s
+}
+
+// isObserved reports whether this controller evaluates the silence of the base. It does not for a base that another
+// controller serves and whose messages need not come here: over HTTP each heartbeat reaches one controller only, and
+// over MQTT the other controller may use another broker.
+func (r *record) isObserved() bool {
+	return !r.elsewhere || !r.doubted.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
 }
 
 func (r *record) address() tunnel.Address {

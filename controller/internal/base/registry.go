@@ -2,6 +2,7 @@ package base
 
 import (
 	"cmp"
+	"fmt"
 	"hash/fnv"
 	"reflect"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -36,8 +38,11 @@ type Options struct {
 	// at least; default 10.
 	Deletions int
 	// MaxBases is how many bases are known at most; 0 means 20,000. Those of which there are Nodes
-	// when the controller starts are known all the same.
+	// when the controller starts are known all the same. Half of it may appear over MQTT at once.
 	MaxBases int
+	// MaxPerAddress is the maximum number of bases that speak from one address over HTTP; 0 means 1,000. Bases
+	// with a client certificate are not limited.
+	MaxPerAddress int
 	// Sees says whether a tunnel carries what bases say at this moment; nil means that all do. It is
 	// called at every sweep and must not block.
 	Sees func(tunnel.Key) bool
@@ -110,7 +115,10 @@ type Registry struct {
 	hosts  map[string]int // how many bases have a host name
 	awake  awake
 	sights map[tunnel.Key]*sight
-	budget budget
+	// budgets are by the group of bases, sources counts bases by the source of their heartbeats.
+	budgets  map[string]*budget
+	sources  map[string]int
+	newBases *rate.Limiter
 }
 
 // NewRegistry returns an empty registry.
@@ -122,6 +130,7 @@ func NewRegistry(opts Options) *Registry {
 	opts.Grace = max(cmp.Or(opts.Grace, DefaultGrace), 0)
 	opts.Deletions = cmp.Or(opts.Deletions, DefaultDeletions)
 	opts.MaxBases = cmp.Or(opts.MaxBases, DefaultMaxBases)
+	opts.MaxPerAddress = cmp.Or(opts.MaxPerAddress, DefaultMaxPerAddress)
 	opts.Mass.complete()
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
 	if opts.Sees == nil {
@@ -138,6 +147,7 @@ func NewRegistry(opts Options) *Registry {
 	}
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
+		budgets: map[string]*budget{}, sources: map[string]int{}, newBases: newBases(opts),
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }
@@ -151,6 +161,9 @@ func (r *Registry) Adopt(info Info, came time.Time) {
 	if !known {
 		b := r.add(info)
 		b.adopted, b.came, b.quietUntil = true, came, b.lastSeen.Add(r.grace(info.Tunnel))
+		if info.Tunnel == tunnel.HTTP {
+			r.setPeer(b, info.IP) // until it speaks
+		}
 	}
 	r.mu.Unlock()
 	if !known {
@@ -172,6 +185,7 @@ func (r *Registry) remove(identity string) (known bool) {
 	if known {
 		delete(r.bases, identity)
 		r.leave(b.info.HostName)
+		r.setPeer(b, "")
 	}
 	return known
 }
@@ -217,19 +231,25 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	}
 	b, known := r.bases[info.Identity]
 	switch {
+	case known && !h.Active && !r.recognizes(b, from):
+		return tunnel.WrongAddress, nil, fmt.Errorf("base %q ends by a heartbeat from %s, but speaks from %s: it is removed when it has been silent for %s",
+			info.Identity, from.Peer, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
 			changes = append(changes, Change{Kind: Disappeared, Identity: info.Identity})
 		}
 	case !known:
-		if reason, err = r.room(); reason != "" {
+		if reason, err = r.room(from); reason != "" {
 			return reason, nil, err
 		}
 		b = r.add(info)
-		b.came = b.lastSeen
+		b.came, b.heardHere, b.peer = b.lastSeen, true, from.Peer
+		r.setPeer(b, from.Peer)
 		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
 	default:
 		changes = r.touch(b)
+		b.peer = from.Peer
+		r.setPeer(b, from.Peer)
 		if b.info != info {
 			r.leave(b.info.HostName)
 			r.hosts[info.HostName]++
@@ -253,7 +273,7 @@ func (r *Registry) Touch(identity string) {
 }
 
 func (r *Registry) touch(b *record) []Change {
-	b.lastSeen, b.missed = r.opts.Clock.Now(), false
+	b.lastSeen, b.missed, b.heardHere = r.opts.Clock.Now(), false, true
 	b.quietUntil, b.heldSince, b.heldUntil = time.Time{}, time.Time{}, time.Time{}
 	changes := b.observe(Observation{})
 	if !b.doubted.IsZero() {
@@ -391,6 +411,22 @@ func (r *Registry) Own(identity string, owned bool) {
 			b.lostAt = b.nextList
 		}
 	}
+}
+
+// ServedElsewhere records whether another controller serves the base. When none does any more, the time before does
+// not count as silence, and the base is asked for its health at once.
+func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, known := r.bases[identity]
+	if !known || b.elsewhere == elsewhere {
+		return
+	}
+	if !elsewhere && !b.isObserved() {
+		now := r.opts.Clock.Now()
+		b.quietUntil, b.nextHealth = now, now
+	}
+	b.elsewhere = elsewhere
 }
 
 // AskModules makes the question for a base's modules due at once: something happened there that

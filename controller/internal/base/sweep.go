@@ -1,6 +1,7 @@
 package base
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -39,13 +40,14 @@ func (r *Registry) Sweep() Swept {
 		found.News = append(found.News, News{Blind: ControllerSuspended, Lasted: slept})
 		changes = append(changes, r.wokenUp(now, slept)...)
 	}
-	for key, bases := range r.byTunnel() {
+	for key, all := range r.byTunnel() {
 		s := r.sights[key]
 		if s == nil {
 			s = &sight{}
 			r.sights[key] = s
 		}
 		down, news := s.look(r.opts.Sees(key), now, r.opts.Speed.Of(tellAfter))
+		bases := slices.DeleteFunc(slices.Clone(all), func(b *record) bool { return !b.isObserved() })
 		late := false
 		if !down {
 			var more []News
@@ -54,7 +56,7 @@ func (r *Registry) Sweep() Swept {
 		}
 		switch {
 		case down:
-			changes = append(changes, r.blind(bases, s, now)...)
+			changes = append(changes, r.blind(all, s, now)...)
 		case late:
 			r.hearOut(bases, now)
 			found.Probes = r.ask(bases, true, now, found.Probes)
@@ -145,16 +147,10 @@ func (r *record) heard() time.Time {
 
 // judge moves the bases of a tunnel that is up between the stages of silence.
 func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Change) (news []News, _ []Change) {
-	var list []silent
 	var dead []*record
 	bases, given := r.giveUpDoubted(bases, now)
 	changes = append(changes, given...)
-	for _, b := range bases {
-		if b.silence(now) >= r.opts.UnreachableAfter/2 { // it speaks every 10 s otherwise
-			list = append(list, silent{identity: b.info.Identity, heard: b.heard(), last: b.lastSeen, came: b.came})
-		}
-	}
-	held := r.held(list, bases, now)
+	held := r.held(bases, now)
 	many := 0
 	for _, b := range bases {
 		silence := b.silence(now)
@@ -192,18 +188,33 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time, changes []Cha
 	return news, append(changes, r.giveUp(dead, now)...)
 }
 
-// held returns which of the silent bases are too many at once.
-func (r *Registry) held(list []silent, bases []*record, now time.Time) map[string]bool {
-	if len(list) == 0 {
-		return nil
+// held returns which bases are silent together with too many others of their group.
+func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
+	type members struct {
+		list []silent
+		came []time.Time
+		all  int
 	}
-	var came []time.Time
+	groups := map[string]*members{}
 	for _, b := range bases {
-		if !b.came.IsZero() && b.silence(now) < r.opts.UnreachableAfter/2 {
-			came = append(came, b.came)
+		g := groups[r.group(b)]
+		if g == nil {
+			g = &members{}
+			groups[r.group(b)] = g
+		}
+		g.all++
+		switch {
+		case b.silence(now) >= r.opts.UnreachableAfter/2: // it speaks every 10 s otherwise
+			g.list = append(g.list, silent{identity: b.info.Identity, heard: b.heard(), last: b.lastSeen, came: b.came})
+		case !b.came.IsZero():
+			g.came = append(g.came, b.came)
 		}
 	}
-	return r.opts.Mass.mass(list, came, len(bases), r.opts.UnreachableAfter/2)
+	held := map[string]bool{}
+	for _, g := range groups {
+		maps.Copy(held, r.opts.Mass.mass(g.list, g.came, g.all, r.opts.UnreachableAfter/2))
+	}
+	return held
 }
 
 // giveUpDoubted forgets bases whose Node was deleted and that do not speak, and returns the others:
@@ -226,8 +237,15 @@ func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record
 // another controller serves is only forgotten here; who serves one that was lost shows when this
 // controller may act again, and has looked.
 func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
+	if len(dead) == 0 {
+		return nil
+	}
 	slices.SortFunc(dead, func(a, b *record) int { return a.heard().Compare(b.heard()) })
-	all, acting := len(r.bases), r.opts.Acting()
+	acting, all := r.opts.Acting(), map[string]int{}
+	for _, b := range r.bases {
+		all[r.group(b)]++
+	}
+	maps.DeleteFunc(r.budgets, func(group string, _ *budget) bool { return all[group] == 0 })
 	for _, b := range dead {
 		if !acting {
 			b.lostAt = now
@@ -236,7 +254,11 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 		if !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
 			continue
 		}
-		if b.owned && !r.budget.take(r.opts.Deletions, all, now, r.opts.Speed) {
+		group := r.group(b)
+		if r.budgets[group] == nil {
+			r.budgets[group] = &budget{}
+		}
+		if b.owned && !r.budgets[group].take(r.opts.Deletions, all[group], now, r.opts.Speed) {
 			continue
 		}
 		r.remove(b.info.Identity)
@@ -297,7 +319,7 @@ func (r *Registry) Unobserved() map[Blindness]int {
 	defer r.mu.Unlock()
 	n := map[Blindness]int{TunnelDown: 0, ControllerSuspended: 0, MassSilence: 0}
 	for _, b := range r.bases {
-		if b.observed.Blind != "" {
+		if b.observed.Blind != "" && b.isObserved() {
 			n[b.observed.Blind]++
 		}
 	}

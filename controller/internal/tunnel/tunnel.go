@@ -54,6 +54,8 @@ type Origin struct {
 	// that came from there, or where a command was sent. It is empty where nothing proves it, as over
 	// MQTT.
 	IP string
+	// Peer is the address that a message over HTTP came from; empty over MQTT, and for answers to commands.
+	Peer string
 	// Certified says that a client certificate proves the identity.
 	Certified bool
 	// At is a clock that never runs backwards for one base over one tunnel unless the base's clock
@@ -101,4 +103,6 @@ const (
 	Unauthorized Rejection = "unauthorized"
 	// TooMany is for what found no room: a base beyond the maximum, a message that would have waited.
 	TooMany Rejection = "too-many"
+	// TooManyOfAddress is for a base beyond the maximum of one address over HTTP.
+	TooManyOfAddress Rejection = "too-many-of-address"
 )

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,9 +101,14 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// reserved are the roles that Kubernetes and those who install it go by: a base, which chooses its
-// host name, has none of them.
-var reserved = []string{"control-plane", "master", "etcd", "worker"}
+// roleOf returns the role of a Node by the host name of its base: base-1, or base.HOST for another host name. A base
+// chooses its host name, so without the prefix it could have a role that the cluster uses, such as ingress.
+func roleOf(host string) string {
+	if strings.HasPrefix(host, labels.Role+"-") {
+		return labels.RolePrefix + host
+	}
+	return labels.RolePrefix + labels.Role + "." + host
+}
 
 // staleRole says whether a label of a Node is the role by a host name that its base has no longer.
 func staleRole(want map[string]string) func(key, value string) bool {
@@ -139,7 +143,7 @@ func (s Settings) Labels(b base.Info) map[string]string {
 	if b.Cluster != "" {
 		l[labels.BaseCluster] = labelValue(b.Cluster)
 	}
-	if role := labels.RolePrefix + b.HostName; b.HostName != b.Identity && len(validation.IsQualifiedName(role)) == 0 && !slices.Contains(reserved, strings.ToLower(b.HostName)) {
+	if role := roleOf(b.HostName); b.HostName != "" && b.HostName != b.Identity && len(validation.IsQualifiedName(role)) == 0 {
 		l[role] = labels.Role
 	}
 	if b.Tunnel == tunnel.HTTP && b.Port > 0 {

@@ -94,22 +94,21 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A base chooses its host name. It is no role where it cannot be a label, or where others go by it.
+// A base chooses its host name, and has no role that others use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},
-		"stock-7d9f.prod.example": {"node-role.kubernetes.io/stock-7d9f.prod.example"},
-		"Laptop_1":                {"node-role.kubernetes.io/Laptop_1"},
+		"stock-7d9f.prod.example": {"node-role.kubernetes.io/base.stock-7d9f.prod.example"},
+		"Laptop_1":                {"node-role.kubernetes.io/base.Laptop_1"},
 		"":                        nil,
 		"a host":                  nil,
 		"a/b":                     nil,
-		"-a":                      nil,
+		"a-":                      nil,
 		strings.Repeat("a", 64):   nil,
 		"the-identity":            nil, // the Node's name has it
-		"control-plane":           nil,
-		"Master":                  nil,
-		"etcd":                    nil,
-		"worker":                  nil,
+		"control-plane":           {"node-role.kubernetes.io/base.control-plane"},
+		"ingress":                 {"node-role.kubernetes.io/base.ingress"},
+		"base":                    {"node-role.kubernetes.io/base.base"},
 	} {
 		var roles []string
 		for key := range settings.Labels(base.Info{Identity: "the-identity", HostName: host}) {

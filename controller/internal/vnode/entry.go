@@ -53,13 +53,13 @@ func (j *journal) pack() (text string, in map[string]entry, out []string) {
 	now := j.clock.Now()
 	old := func(identity string) bool {
 		p := j.pages[identity]
-		return p.orphan && now.Sub(time.UnixMicro(p.noted.At)) > j.speed.Of(orphanTime)
+		return !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(orphanTime)
 	}
 	var all []string
 	for identity, p := range j.pages {
 		switch {
 		case p.noted.At == 0:
-		case p.orphan && now.Sub(time.UnixMicro(p.noted.At)) > j.speed.Of(ledgerKept):
+		case !p.orphan.IsZero() && now.Sub(p.orphan) > j.speed.Of(ledgerKept):
 			delete(j.pages, identity)
 		default:
 			all = append(all, identity)

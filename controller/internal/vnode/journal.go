@@ -35,7 +35,7 @@ type page struct {
 	kept    entry           // the newest that is known to outlive this controller
 	sent    int64           // the At of the newest entry, whether the API server has it or not
 	noted   entry           // the one in the journal; its At is 0 if there is none
-	orphan  bool            // this controller does not serve the base: whoever takes it needs what is noted
+	orphan  time.Time       // since when this controller does not serve the base: whoever takes it needs what is noted
 	onLease int64           // the least At that the Node's Lease must have, since the journal is full; 0 if it need not
 	waiting []chan struct{} // for that
 }
@@ -151,7 +151,7 @@ func (j *journal) restored(identity string, r entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := j.page(identity)
-	p.orphan = false
+	p.orphan = time.Time{}
 	p.keep(r)
 }
 
@@ -191,7 +191,7 @@ func (j *journal) lose(identity string) {
 	if p := j.pages[identity]; p != nil && p.noted.At == 0 {
 		delete(j.pages, identity)
 	} else if p != nil {
-		*p = page{sent: p.sent, noted: p.noted, orphan: true}
+		*p = page{sent: p.sent, noted: p.noted, orphan: j.clock.Now()}
 	}
 }
 
@@ -309,7 +309,7 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	defer j.mu.Unlock()
 	j.written, j.stale = j.clock.Now(), false
 	for identity, r := range written {
-		if p := j.pages[identity]; p != nil && !p.orphan {
+		if p := j.pages[identity]; p != nil && p.orphan.IsZero() {
 			p.keep(r)
 		}
 	}
@@ -327,7 +327,7 @@ func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (s
 	defer j.mu.Unlock()
 	for _, identity := range left {
 		p := j.pages[identity]
-		if p == nil || p.orphan { // whoever serves it has written its Lease long ago
+		if p == nil || !p.orphan.IsZero() { // whoever serves it has written its Lease long ago
 			delete(j.pages, identity)
 			continue
 		}
@@ -375,7 +375,7 @@ func (j *journal) load(ctx context.Context) error {
 	defer j.mu.Unlock()
 	for identity, r := range entries {
 		if p := j.pages[identity]; p == nil {
-			j.pages[identity] = &page{sent: r.At, noted: r, orphan: true}
+			j.pages[identity] = &page{sent: r.At, noted: r, orphan: j.clock.Now()}
 		} else if r.At > p.sent { // another process of this name was here
 			p.noted, p.sent = r, r.At
 		}

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -153,20 +155,39 @@ func (r *Reconciler) forgetLedgers(ctx context.Context) {
 	}
 }
 
+// forgetOld deletes the Leases that nobody has written for ledgerKept. This controller observes that itself: the times
+// on the Leases are by clocks that may have been set since. So it deletes nothing in its first ledgerKept.
 func (r *Reconciler) forgetOld(ctx context.Context) error {
 	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
-		all, err := leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
+	before, now := r.notes, r.opts.Clock.Now()
+	r.notes = map[string]seenLease{}
+	forget := func(obj runtime.Object) error {
+		l, is := obj.(*coordinationv1.Lease)
+		if !is || r.isOfUse(l) {
+			return nil
+		}
+		seen := before[l.Name]
+		if seen.version != l.ResourceVersion {
+			seen = seenLease{name: l.Name, version: l.ResourceVersion, changed: now}
+		}
+		if now.Sub(seen.changed) < r.opts.Speed.Of(ledgerKept) {
+			r.notes[l.Name] = seen
+			return nil
+		}
+		if err := leases.Delete(ctx, l.Name, asKnown(l)); ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return err
 		}
-		for _, l := range all.Items {
-			if l.Spec.RenewTime == nil || r.opts.Clock.Since(l.Spec.RenewTime.Time) < r.opts.Speed.Of(ledgerKept) || r.isOfUse(&l) {
-				continue
+		return nil
+	}
+	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) }))
+	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
+		if err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, forget); err != nil {
+			for name, seen := range before { // what was not listed is not new in the next turn
+				if _, listed := r.notes[name]; !listed {
+					r.notes[name] = seen
+				}
 			}
-			if err := leases.Delete(ctx, l.Name, asKnown(&l)); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return err
-			}
+			return err
 		}
 	}
 	return nil

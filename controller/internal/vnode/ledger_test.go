@@ -5,6 +5,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -36,16 +40,82 @@ func TestTheLeaseOfABaseThatFellSilentIsKeptForADay(t *testing.T) {
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "biz1")
 
-	if err := s.forgetOld(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.sync(t)
+	s.forget(t)
 	s.wantKept(t, "an hour later", "biz1")
 	s.clock.Step(ledgerKept)
-	s.sync(t)
+	s.forget(t)
+	s.wantKept(t, "after a day", "no lease")
+}
+
+func (s *fixture) forget(t *testing.T) {
+	t.Helper()
 	if err := s.forgetOld(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.wantKept(t, "after a day", "no lease")
+}
+
+// The clock of the machine that wrote the Lease, or of this one, was set by a month.
+func TestALeaseIsKeptWhateverTheClockSays(t *testing.T) {
+	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, Options{Holder: "me"}, newAPI())
+			s.hear()
+			s.reconcileOnce(t)
+			s.ledger = "biz1"
+			pass(t, 60*time.Second, s)
+			s.FellSilent(identity)
+			s.reconcileOnce(t)
+			s.sync(t)
+			leases := s.api.CoordinationV1().Leases("kube-node-lease")
+			l, err := leases.Get(t.Context(), nodeName, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(s.clock.Now().Add(-by)))
+			if _, err := leases.Update(t.Context(), l, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 23 {
+				s.forget(t)
+				s.clock.Step(ledgerCheck)
+			}
+			s.wantKept(t, "within a day", "biz1")
+			s.clock.Step(ledgerCheck)
+			s.forget(t)
+			s.wantKept(t, "after a day", "no lease")
+		})
+	}
+}
+
+// What a journal notes of a base that is away is kept after a restart, also if the clock was set meanwhile.
+func TestAJournalIsKeptWhateverTheClockSays(t *testing.T) {
+	api := newAPI()
+	first := newFixture(t, Options{Holder: "me"}, api)
+	bases := first.hearOf(t, 2)
+	first.ledger = "biz1"
+	first.keepAll(t, bases...)
+	s := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(30 * 24 * time.Hour))}, api)
+	s.ledger = "biz2"
+	s.hearOf(t, 1)
+	s.ledger = "biz3"
+	s.keepAll(t, bases[0])
+	if got := s.inJournal(t)[bases[1]]; got != "biz1" {
+		t.Errorf("the journal says %q of a base that has not come back, want %q", got, "biz1")
+	}
+}
+
+func TestLeasesAreListedByPages(t *testing.T) {
+	api := newAPI()
+	s := newFixture(t, Options{Holder: "me"}, api)
+	api.PrependReactor("list", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
+		o := a.(clienttesting.ListActionImpl).ListOptions
+		if o.Limit == 0 {
+			t.Errorf("a list of all leases with the selector %q", o.LabelSelector)
+		}
+		return false, nil, nil
+	})
+	s.forget(t)
 }
 
 func TestTheLeaseGoesWithABaseThatSaysSo(t *testing.T) {

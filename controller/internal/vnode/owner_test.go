@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -385,6 +386,31 @@ func TestTheBasesOfALivingControllerAreLeftAlone(t *testing.T) {
 				t.Errorf("%d other controllers after the first was killed, want 0", second.Others())
 			}
 		})
+	}
+}
+
+// A base of another controller of which nothing is heard here is neither judged nor forgotten, and is taken over in time.
+func TestABaseThatIsNotHeardIsTakenOverInTime(t *testing.T) {
+	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
+	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
+	first.hear()
+	first.reconcileOnce(t)
+	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
+	second.registry.Adopt(base.Info{Identity: identity, Tunnel: tunnel.MQTT}, noon)
+	for range 600 {
+		second.reconcileOnce(t)
+		pass(t, time.Second, first, second)
+		first.hear()
+		first.reconcileOnce(t)
+	}
+	if b, known := second.registry.Get(identity); !known || b.Liveness != base.Alive || second.Owns(identity) {
+		t.Fatalf("the second controller knows the base: %t, as %s; serves it: %t", known, b.Liveness, second.Owns(identity))
+	}
+	first.cut.Store(true)
+	pass(t, 16*time.Second, second)
+	second.reconcileOnce(t)
+	if !second.Owns(identity) {
+		t.Error("the base is not taken 16 s after its controller was killed")
 	}
 }
 

@@ -99,7 +99,8 @@ type Reconciler struct {
 	states map[string]*state
 	served int // how many of them are owned
 
-	reported string // the holders that were last reported to share the environment; the guard uses it
+	notes    map[string]seenLease // that forgetOld has seen last, by name
+	reported string               // the holders that were last reported to share the environment; the guard uses it
 }
 
 // state is what the Reconciler knows of one base. Only the worker that has its identity at the
@@ -315,6 +316,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 // returns when to look again.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	is := r.standing(s)
+	r.registry.ServedElsewhere(identity, is == another)
 	s.leaseless = false
 	if remade := s.node == nil && s.deleted; is != mine && !remade {
 		r.setOwned(identity, s, false)

@@ -415,16 +415,16 @@ func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.sync(t)
-	if diff := cmp.Diff(map[string]string{"old": "base", "theirs": ""}, roles()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"base.old": "base", "theirs": ""}, roles()); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
 	says("new")
-	if diff := cmp.Diff(map[string]string{"new": "base", "theirs": ""}, roles()); diff != "" {
+	if diff := cmp.Diff(map[string]string{"base.new": "base", "theirs": ""}, roles()); diff != "" {
 		t.Errorf("roles under another host name (-want +got):\n%s", diff)
 	}
-	says("control-plane") // no role: only the old one goes
+	says("a/b") // no role: only the old one goes
 	if diff := cmp.Diff(map[string]string{"theirs": ""}, roles()); diff != "" {
-		t.Errorf("roles under a reserved host name (-want +got):\n%s", diff)
+		t.Errorf("roles under a host name that is no label (-want +got):\n%s", diff)
 	}
 }
 

@@ -2,8 +2,10 @@ package runner
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -17,6 +19,12 @@ const Name = "module-controller"
 // AllNetworks is BASE_NETWORKS of the controllers of a sandbox. Its bases have addresses that lead nowhere,
 // or are on loopback, and their heartbeats come through a relay, which alone reaches the controllers.
 const AllNetworks = "0.0.0.0/0,::/0"
+
+// Limits are the settings of the controllers of a sandbox that let them serve the largest fleet, all of whose
+// heartbeats come from the address of the relay: half of MAX_BASES may connect at once over MQTT.
+func Limits() map[string]string {
+	return map[string]string{"MAX_BASES": strconv.Itoa(2 * v1alpha1.MaxBases), "MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
+}
 
 // NameOf is the name of the n-th controller as a component, from 1, wherever it runs.
 func NameOf(n int) string {

@@ -112,6 +112,9 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 // certificates are asked for. err is why it could not be read.
 func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunnel.Origin, tunnel.Rejection, error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, At: time.Now()}
+	if a := peer(r); a.IsValid() {
+		from.Peer = a.String()
+	}
 	switch {
 	case err != nil:
 		return from, tunnel.ReasonOf(err), err

@@ -162,7 +162,10 @@ func TestServer(t *testing.T) {
 				if age := time.Since(got[i].From.At); age < 0 || age > time.Minute {
 					t.Errorf("told as of %s", got[i].From.At)
 				}
-				got[i].From.At = time.Time{}
+				if got[i].From.Peer != "127.0.0.1" && got[i].Reason != tunnel.Oversized { // which is refused before it is read
+					t.Errorf("the peer is %q, want 127.0.0.1", got[i].From.Peer)
+				}
+				got[i].From.At, got[i].From.Peer = time.Time{}, ""
 			}
 			if diff := cmp.Diff(c.want, got, sameError); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)

@@ -81,6 +81,7 @@ func (c *Controller) Settings(i Instance) (map[string]string, error) {
 	if *i.Config.Replicas > 1 {
 		env["IS_CLUSTER"] = "true"
 	}
+	maps.Copy(env, runner.Limits())
 	maps.Copy(env, c.kubelet)
 	if c.metricsAPI != "" {
 		env["METRICS_API_ADDR"] = c.metricsAPI

@@ -239,6 +239,7 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name}) // before the variable that refers to it
 		settings["CLIENT_ID"] = s.ClientIDPrefix + "$(" + podName + ")"
 	}
+	maps.Copy(settings, runner.Limits())
 	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {

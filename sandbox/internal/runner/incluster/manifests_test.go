@@ -85,6 +85,7 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 	want := map[string]string{
 		"ENV": "test", "MQTT_BROKER": "172.18.0.1", "BASE_NETWORKS": "0.0.0.0/0,::/0",
 		"ENABLE_HTTP_TUNNEL": "true", "KUBELET_PROXY_ENABLED": "true", "MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9",
+		"MAX_BASES": "40000", "MAX_BASES_PER_ADDRESS": "40000",
 	}
 	if diff := cmp.Diff(want, changed); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)

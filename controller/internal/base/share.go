@@ -1,0 +1,91 @@
+package base
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// DefaultMaxPerAddress is the default of Options.MaxPerAddress.
+const DefaultMaxPerAddress = 1000
+
+// crowd is the number of bases that no single machine runs. An address with more is that of a proxy or a NAT, or
+// somebody invents bases there. Its bases form a group of their own when silence is evaluated.
+const crowd = 50
+
+// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many.
+const newBasesIn = 10 * time.Minute
+
+// newBases limits how fast new bases appear over MQTT, where the address and the login of a base are not known.
+func newBases(opts Options) *rate.Limiter {
+	burst := max(opts.MaxBases/2, 1)
+	return rate.NewLimiter(rate.Limit(float64(burst)/opts.Speed.Of(newBasesIn).Seconds()), burst)
+}
+
+// source returns what counts as one address: an IPv4 address, or the IPv6 network from which one host chooses its
+// addresses. It is empty if the address is not known.
+func source(address string) string {
+	const ofOneHost = 64
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return ""
+	}
+	ip = ip.Unmap().WithZone("")
+	prefix, err := ip.Prefix(min(ip.BitLen(), ofOneHost))
+	if err != nil {
+		return ""
+	}
+	return prefix.String()
+}
+
+// room returns why a base that is not known is refused; empty if it is accepted. The caller holds the lock.
+func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
+	if len(r.bases) >= r.opts.MaxBases {
+		return tunnel.TooMany, fmt.Errorf("%d bases are known already, the maximum that MAX_BASES allows", len(r.bases))
+	}
+	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
+		return tunnel.TooManyOfAddress, fmt.Errorf("%d bases of the address %s are known already; if it is a proxy or a NAT of your bases, raise MAX_BASES_PER_ADDRESS", n, from.Peer)
+	}
+	if from.Tunnel == tunnel.MQTT && !r.newBases.AllowN(r.opts.Clock.Now(), 1) {
+		return tunnel.TooMany, fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, raise MAX_BASES", r.newBases.Burst())
+	}
+	return "", nil
+}
+
+// setPeer records the address from which a base speaks. The caller holds the lock.
+func (r *Registry) setPeer(b *record, address string) {
+	key := source(address)
+	if key == b.source {
+		return
+	}
+	if r.sources[b.source]--; r.sources[b.source] <= 0 {
+		delete(r.sources, b.source)
+	}
+	if b.source = key; key != "" {
+		r.sources[key]++
+	}
+}
+
+// group returns the group of bases among which the silence of a base is evaluated: the source of the base if that
+// has a crowd of bases, else empty. So bases that are invented at one address do not outweigh the others.
+// The caller holds the lock.
+func (r *Registry) group(b *record) string {
+	if r.sources[b.source] > crowd {
+		return b.source
+	}
+	return ""
+}
+
+// Crowded returns the largest number of bases that speak from one address over HTTP.
+func (r *Registry) Crowded() (most int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.sources {
+		most = max(most, n)
+	}
+	return most
+}

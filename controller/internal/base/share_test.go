@@ -1,0 +1,259 @@
+package base
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+)
+
+// from returns the origin of a base over HTTP behind a proxy: it names its own address.
+func from(identity, peer string) tunnel.Origin {
+	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
+}
+
+func TestTheShareOfAnAddress(t *testing.T) {
+	w := newWorld()
+	for i := range 20_000 {
+		want := tunnel.Rejection("")
+		if i >= DefaultMaxPerAddress {
+			want = tunnel.TooManyOfAddress
+		}
+		if reason, err := w.Heard(from(fmt.Sprint("fake", i), "10.0.0.9"), beat("1")); reason != want {
+			t.Fatalf("base %d of one address: rejected as %q (%v), want %q", i, reason, err, want)
+		}
+	}
+	if n := w.Crowded(); n != DefaultMaxPerAddress {
+		t.Errorf("%d bases of one address, want %d", n, DefaultMaxPerAddress)
+	}
+	_, err := w.Heard(from("one more", "10.0.0.9"), beat("1"))
+	if err == nil || !strings.Contains(err.Error(), "10.0.0.9") || !strings.Contains(err.Error(), "MAX_BASES_PER_ADDRESS") {
+		t.Errorf("error %v, want one that names the address and the setting", err)
+	}
+	certified := from("certified", "10.0.0.9")
+	certified.Certified = true
+	for _, o := range []tunnel.Origin{certified, from("honest", "10.0.0.1"), from("fake0", "10.0.0.9"), overMQTT("m")} {
+		if reason, err := w.Heard(o, beat("1")); reason != "" {
+			t.Errorf("base %q of %q: rejected as %q (%v)", o.Identity, o.Peer, reason, err)
+		}
+	}
+	going := beat("1")
+	going.Active = false
+	for _, id := range []string{"fake0", "fake1", "certified"} { // room for one
+		_, _ = w.Heard(from(id, "10.0.0.9"), going)
+	}
+	if reason, err := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != "" {
+		t.Errorf("after some have gone: rejected as %q (%v)", reason, err)
+	}
+}
+
+func TestTheSourceOfAnAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.0.0.9": "10.0.0.9/32", "::ffff:10.0.0.9": "10.0.0.9/32", "2001:db8::1:2": "2001:db8::/64", "": "", "nonsense": "",
+	} {
+		if got := source(address); got != want {
+			t.Errorf("source(%q) is %q, want %q", address, got, want)
+		}
+	}
+}
+
+// After a restart the Nodes tell which address has many bases.
+func TestTheShareOfAnAddressOutlivesARestart(t *testing.T) {
+	w := newWorld()
+	for i := range DefaultMaxPerAddress {
+		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
+	}
+	if reason, _ := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != tunnel.TooManyOfAddress {
+		t.Errorf("one more: rejected as %q, want %q", reason, tunnel.TooManyOfAddress)
+	}
+}
+
+func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
+	w := newWorld()
+	accepted := func(prefix string) (n int) {
+		for i := range DefaultMaxBases {
+			id := fmt.Sprint(prefix, i)
+			if reason, _ := w.Heard(overMQTT(id), beat("1")); reason != "" {
+				return n
+			}
+			n++
+			_, _ = w.Heard(overMQTT(id), arklet.Heartbeat{}) // it goes, so that MAX_BASES is not reached
+		}
+		return n
+	}
+	if n := accepted("a"); n != DefaultMaxBases/2 {
+		t.Errorf("%d new bases at once, want %d", n, DefaultMaxBases/2)
+	}
+	w.clock.Step(newBasesIn / 2)
+	if n := accepted("b"); n != DefaultMaxBases/4 {
+		t.Errorf("%d new bases in 5 min, want %d", n, DefaultMaxBases/4)
+	}
+	if reason, _ := w.Heard(from("h", "10.0.0.1"), beat("1")); reason != "" {
+		t.Errorf("a base over HTTP: rejected as %q", reason)
+	}
+}
+
+// The bases that somebody invents speak on while the others cannot, or end together.
+func TestInventedBasesDoNotOutweighOthers(t *testing.T) {
+	w := newWorld()
+	w.Sweep()
+	var honest, fake []string
+	for i := range 10 {
+		honest = append(honest, fmt.Sprint("honest", i))
+		_, _ = w.Heard(from(honest[i], fmt.Sprint("10.0.1.", i)), beat("1"))
+	}
+	for i := range 500 {
+		fake = append(fake, fmt.Sprint("fake", i))
+		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
+	}
+	for _, id := range append(honest, fake...) {
+		w.Own(id, true)
+	}
+	w.speak(2*time.Minute, fake...)
+	for _, id := range honest {
+		if b, known := w.Get(id); !known || b.Liveness != Alive || b.Observed.Blind != MassSilence {
+			t.Errorf("base %s: known %t, %s, %q; want that it is not judged, as the other honest bases", id, known, b.Liveness, b.Observed.Blind)
+		}
+	}
+	w.touchAll(honest...)
+	w.kinds()
+	w.speak(DefaultUnreachableAfter, honest[1:]...) // all fakes fall silent, and one base dies
+	if b, _ := w.Get(honest[0]); b.Liveness != Unreachable {
+		t.Errorf("a base that dies while invented ones fall silent is %s, want %s", b.Liveness, Unreachable)
+	}
+}
+
+// One deletion a minute of ten bases does not become fifty since somebody invents others.
+func TestInventedBasesDoNotRaiseTheBudget(t *testing.T) {
+	w := newWorld()
+	w.opts.Mass.Percent = -1
+	for i := range 10 {
+		_, _ = w.Heard(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
+		w.Own(fmt.Sprint("honest", i), true)
+	}
+	var fake []string
+	for i := range 500 {
+		fake = append(fake, fmt.Sprint("fake", i))
+		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
+		w.Own(fake[i], true)
+	}
+	w.take()
+	w.speak(DefaultDeadAfter+10*time.Second, fake...)
+	gone := 0
+	for _, c := range w.take() {
+		if c.Kind == Disappeared {
+			gone++
+		}
+	}
+	if gone != 1 {
+		t.Errorf("%d bases are removed at once, want 1", gone)
+	}
+}
+
+func TestSomebodyElseEndsABase(t *testing.T) {
+	w := newWorld()
+	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
+	going := beat("1")
+	going.Active = false
+	if reason, err := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
+		t.Errorf("deactivated from elsewhere: rejected as %q (%v), want %q", reason, err, tunnel.WrongAddress)
+	}
+	if w.Recognizes(from("a", "10.0.0.9")) {
+		t.Error("a baseline query from elsewhere counts as the base's")
+	}
+	for name, o := range map[string]tunnel.Origin{
+		"its last address": from("a", "10.0.0.1"), "its own address": from("a", "198.18.0.1"), "not known yet": from("b", "10.0.0.9"),
+	} {
+		if !w.Recognizes(o) {
+			t.Errorf("%s is not recognized", name)
+		}
+	}
+	w.Adopt(Info{Identity: "adopted", Tunnel: tunnel.HTTP, IP: "198.18.0.1"}, time.Time{})
+	for _, o := range []tunnel.Origin{from("a", "10.0.0.1"), from("adopted", "10.0.0.2")} {
+		if reason, err := w.Heard(o, going); reason != "" {
+			t.Errorf("base %q ends: rejected as %q (%v)", o.Identity, reason, err)
+		}
+	}
+}
+
+// Over HTTP each heartbeat reaches one of two replicas. The bases that the other one serves are not silent.
+func TestBasesThatAnotherControllerServes(t *testing.T) {
+	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
+		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
+		tunnel.MQTT: nil, // of another broker: not one message comes
+	} {
+		t.Run(string(key), func(t *testing.T) {
+			w := newWorld()
+			w.Sweep()
+			var mine, theirs []string
+			for i := range 4 {
+				mine, theirs = append(mine, fmt.Sprint("mine", i)), append(theirs, fmt.Sprint("theirs", i))
+				w.Adopt(Info{Identity: mine[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
+				w.Adopt(Info{Identity: theirs[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
+				w.Own(mine[i], true)
+				w.ServedElsewhere(theirs[i], true)
+				if change != nil { // it comes here once, and then to the other replica
+					_, _ = w.Heard(change(theirs[i]), beat("1"))
+				}
+			}
+			w.take()
+			for range 10 * 60 {
+				w.touchAll(mine...)
+				w.clock.Step(time.Second)
+				found := w.Sweep()
+				if len(found.News) > 0 || found.Missed > 0 {
+					t.Fatalf("news %+v, %d missed heartbeats", found.News, found.Missed)
+				}
+				for _, p := range found.Probes {
+					if strings.HasPrefix(p.To.Identity, "theirs") {
+						t.Fatalf("base %s is asked for %s", p.To.Identity, p.Command)
+					}
+				}
+			}
+			if diff := cmp.Diff([]string(nil), w.kinds()); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+			// The other controller has ended. Its bases are asked at once, and have the time that every base has.
+			for _, id := range theirs {
+				w.ServedElsewhere(id, false)
+				w.Own(id, true)
+			}
+			asked := map[string]bool{}
+			for _, p := range w.Sweep().Probes {
+				if p.Command == arklet.CommandHealth {
+					asked[p.To.Identity] = true
+				}
+			}
+			for _, id := range theirs {
+				if !asked[id] {
+					t.Errorf("base %s is not asked for its health at once", id)
+				}
+			}
+			w.speak(DefaultUnreachableAfter-time.Second, append(mine, theirs[:3]...)...)
+			w.wantKinds(t, "before the silence of one counts")
+			w.speak(time.Second, append(mine, theirs[:3]...)...)
+			w.wantKinds(t, "when it does", "theirs3 unreachable")
+		})
+	}
+}
+
+// A base is forgotten when its Node is deleted, whoever served it.
+func TestABaseOfAnotherControllerWhoseNodeIsDeleted(t *testing.T) {
+	w := newWorld()
+	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
+	w.ServedElsewhere("a", true)
+	w.pass(10 * time.Minute)
+	if _, known := w.Get("a"); !known {
+		t.Fatal("it is forgotten while another controller serves it")
+	}
+	w.Doubt("a")
+	w.pass(time.Minute)
+	if _, known := w.Get("a"); known {
+		t.Error("it stays known")
+	}
+}
