@@ -109,7 +109,7 @@ type Options struct {
 	// A Lease holds 4 s at least.
 	TimeScale int
 
-	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are served; empty
+	// MetricsAddr and HealthAddr are where /metrics, and /healthz, /readyz and /tunnelz, are served; empty
 	// leaves them out. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool

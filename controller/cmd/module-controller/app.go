@@ -112,7 +112,7 @@ func flags() []cli.Flag {
 		&cli.IntFlag{Name: "time-scale", EnvVars: []string{"TIME_SCALE"}, Value: 1, Usage: "divide every period by this `NUMBER`, 1 to 20: for tests of long outages"},
 		text("kubeconfig", "KUBECONFIG", "", "`FILE` that reaches the Kubernetes API (default: the cluster that this runs in)"),
 		text("metrics-addr", "METRICS_ADDR", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
-		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz and /readyz; empty: none"),
+		text("health-addr", "HEALTH_ADDR", ":8081", "`ADDRESS` that serves /healthz, /readyz and /tunnelz; empty: none"),
 		&cli.BoolFlag{Name: "profiling", EnvVars: []string{"PROFILING"}, Usage: "serve /debug/pprof beside the metrics"},
 		text("log-level", "LOG_LEVEL", "info", "`LEVEL`: debug, info, warn or error"),
 		text("log-format", "LOG_FORMAT", "text", "`FORMAT`: text or json"),
