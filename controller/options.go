@@ -37,7 +37,8 @@ type Options struct {
 	// HTTP is the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil leaves it out.
 	HTTP *HTTPOptions
 	// BaseNetworks are CIDRs in which a base may name any address [BASE_NETWORKS]. Otherwise a base
-	// over HTTP has the address that it speaks from, and no base is on loopback or link-local.
+	// over HTTP has the address that it speaks from, and no base is on loopback or link-local. A base over
+	// MQTT must name an address in BaseNetworks if there are any.
 	BaseNetworks string
 	// MaxBases is how many bases are known at most [MAX_BASES]; 0 means 20,000.
 	MaxBases int

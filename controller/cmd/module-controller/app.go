@@ -72,7 +72,7 @@ func flags() []cli.Flag {
 		text("http-tunnel-tls-cert", "HTTP_TUNNEL_TLS_CERT", "", "`FILE` with the certificate for heartbeats over HTTPS (default: plain HTTP)"),
 		text("http-tunnel-tls-key", "HTTP_TUNNEL_TLS_KEY", "", "`FILE` with its key"),
 		text("http-tunnel-client-ca", "HTTP_TUNNEL_CLIENT_CA", "", "`FILE` with the authority of the bases' certificates; a base must show one of its identity (default: none is asked for)"),
-		text("base-networks", "BASE_NETWORKS", "", "`CIDRS`, separated by commas, in which a base may name any address (default: over HTTP the one that it speaks from; never loopback or link-local)"),
+		text("base-networks", "BASE_NETWORKS", "", "`CIDRS`, separated by commas, in which a base may name any address, and over MQTT must (default: over HTTP the one that it speaks from; never loopback or link-local)"),
 		&cli.IntFlag{Name: "max-bases", EnvVars: []string{"MAX_BASES"}, Value: base.DefaultMaxBases, Usage: "`NUMBER` of bases that are known at most"},
 		&cli.BoolFlag{Name: "enable-module-deployment-controller", EnvVars: []string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER", "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE"}, Usage: "set the replicas of peer Deployments, and answer bases that ask for their baseline"},
 		&cli.BoolFlag{Name: "enable-module-view", EnvVars: []string{"ENABLE_MODULE_VIEW"}, Usage: "keep a Module for each module Pod, for kubectl get module"},
