@@ -285,7 +285,7 @@ func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejectio
 	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
 	one := rejection{cmp.Or(from.Identity, from.IP), reason}
 	if reason == tunnel.TooManyOfAddress { // one line for the address, not for each identity
-		one.identity = from.Peer
+		one.from = from.Peer
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
@@ -69,6 +70,7 @@ type Controller struct {
 	chatter        *rate.Limiter
 	reach          reach
 	networks       tunnel.Networks // in which a base may name any address
+	serving        atomic.Bool     // the tunnels run
 }
 
 // New prepares a controller: it checks the options, and listens where logs and exec are served,
@@ -217,6 +219,8 @@ func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
 // serveBases runs what needs the cluster's state: the tunnels come last, so that nothing is heard
 // before it can be acted on.
 func (c *Controller) serveBases(ctx context.Context) error {
+	c.serving.Store(true)
+	defer c.serving.Store(false)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.nodeReconciler.Start(ctx) })
 	group.Go(func() error { return c.sweep(ctx) })
@@ -265,18 +269,32 @@ func (c *Controller) sees(key tunnel.Key) bool {
 	}
 }
 
-// Ready says whether the controller sees the cluster and a tunnel, or why not.
+// Ready returns nil if the controller has read the Kubernetes API and serves bases, or else an error that says
+// what is missing. It does not depend on the MQTT broker: a controller that is not ready gets no heartbeats over
+// HTTP, and blocks the rollout of its own Deployment, while the broker is unavailable. See Connected.
 func (c *Controller) Ready() error {
-	switch {
-	case !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced():
+	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errors.New("the Kubernetes API has not been read yet")
-	case c.mqtt != nil && c.mqtt.Trouble() != nil:
-		return fmt.Errorf("the MQTT tunnel: %w", c.mqtt.Trouble())
 	}
 	select {
 	case <-c.pods.Ready():
-		return nil
 	default:
 		return errors.New("the pod controller has not started yet")
 	}
+	if !c.serving.Load() {
+		return errors.New("the tunnels have not started yet")
+	}
+	return nil
+}
+
+// Connected returns nil if the controller is ready and connected to the MQTT broker, if it has one. Otherwise it
+// returns an error that says what is missing.
+func (c *Controller) Connected() error {
+	if err := c.Ready(); err != nil || c.mqtt == nil {
+		return err
+	}
+	if err := c.mqtt.Trouble(); err != nil {
+		return fmt.Errorf("the MQTT tunnel: %w", err)
+	}
+	return nil
 }

@@ -9,7 +9,7 @@
 //	parts.go       what it may have: logs and exec, reports, peer Deployments, baselines, Modules
 //	bases.go       what bases say, and what it sets off
 //	newcomers.go   bases that asked what to install, and have not come yet
-//	serve.go       metrics, /healthz, /readyz
+//	serve.go       metrics, /healthz, /readyz, /tunnelz
 //
 // The packages below internal do the work; see ARCHITECTURE.md for how they depend on each other.
 package controller

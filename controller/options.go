@@ -37,7 +37,8 @@ type Options struct {
 	// HTTP is the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil leaves it out.
 	HTTP *HTTPOptions
 	// BaseNetworks are CIDRs in which a base may name any address [BASE_NETWORKS]. Otherwise a base
-	// over HTTP has the address that it speaks from, and no base is on loopback or link-local.
+	// over HTTP has the address that it speaks from, and no base is on loopback or link-local. A base over
+	// MQTT must name an address in BaseNetworks if there are any.
 	BaseNetworks string
 	// MaxBases is how many bases are known at most [MAX_BASES]; 0 means 20,000.
 	MaxBases int
@@ -112,7 +113,7 @@ type Options struct {
 	// A Lease holds 4 s at least.
 	TimeScale int
 
-	// MetricsAddr and HealthAddr are where /metrics, and /healthz and /readyz, are served; empty
+	// MetricsAddr and HealthAddr are where /metrics, and /healthz, /readyz and /tunnelz, are served; empty
 	// leaves them out. Profiling adds /debug/pprof to the metrics.
 	MetricsAddr, HealthAddr string
 	Profiling               bool

@@ -17,15 +17,6 @@ import (
 // servers listens at once, so that a port that is taken stops the start, and returns what serves
 // there until its context ends.
 func (c *Controller) servers() ([]func(context.Context) error, error) {
-	health := http.NewServeMux()
-	health.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	health.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := c.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
-	})
 	show := http.NewServeMux()
 	show.Handle("/metrics", c.Metrics())
 	if c.opts.Profiling {
@@ -38,7 +29,7 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 	for _, s := range []struct {
 		what, addr string
 		handler    http.Handler
-	}{{"health", c.opts.HealthAddr, health}, {"metrics", c.opts.MetricsAddr, show}} {
+	}{{"health", c.opts.HealthAddr, c.health()}, {"metrics", c.opts.MetricsAddr, show}} {
 		if s.addr == "" {
 			continue
 		}
@@ -50,6 +41,26 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 		serve = append(serve, func(ctx context.Context) error { return serveUntil(ctx, l, s.handler) })
 	}
 	return serve, nil
+}
+
+// health serves the state of the controller.
+func (c *Controller) health() http.Handler {
+	health := http.NewServeMux()
+	health.HandleFunc("/healthz", answer(func() error { return nil }))
+	health.HandleFunc("/readyz", answer(c.Ready))
+	health.HandleFunc("/tunnelz", answer(c.Connected))
+	return health
+}
+
+// answer answers with the error of a check, or with ok.
+func answer(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
 }
 
 // connections are how many health and metrics have open at once, each: some probes and scrapers.

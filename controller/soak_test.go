@@ -195,7 +195,7 @@ func newSoak(t *testing.T) *soak {
 		if w.c.http.Addr() == "" {
 			return errors.New("the HTTP tunnel does not listen")
 		}
-		return w.c.Ready()
+		return w.c.Connected()
 	})
 	w.good = w.connect("good")
 	return w

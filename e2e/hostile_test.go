@@ -161,10 +161,10 @@ func still(ctx context.Context, namespace string) (map[string]podState, error) {
 // has changed.
 func unaffected(ctx context.Context, t *testing.T, namespace string, before map[string]podState) {
 	t.Helper()
-	answer, status, err := shared.AskController(ctx, "health", "/readyz")
+	answer, status, err := shared.AskController(ctx, "health", "/tunnelz")
 	must(t, err)
 	if status != http.StatusOK {
-		t.Errorf("the controller is not ready: %s", answer)
+		t.Errorf("the controller is not ready or not connected: %s", answer)
 	}
 	after, err := still(ctx, namespace)
 	must(t, err)

@@ -216,7 +216,7 @@ func (s *settings) ours() {
 	s.healthEvery, s.listEvery = time.Second, 2*time.Second
 	s.controller = v1alpha1.Controller{
 		Command: []string{filepath.Join(s.bin, box.ControllerProgram)},
-		Ready:   &v1alpha1.ControllerReady{HTTP: "/readyz"},
+		Ready:   &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 		Env: map[string]string{
 			"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}", "IS_CLUSTER": "{{gt .Replicas 1}}",
 			"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}", "MQTT_USERNAME": "{{.BrokerUser}}",

@@ -120,7 +120,7 @@ func (p *process) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ask(ctx, "http://"+addr+"/readyz")
+	return ask(ctx, "http://"+addr+"/tunnelz")
 }
 
 // kill ends it as a crash would, and waits until it is gone.

@@ -65,7 +65,7 @@ func TestOurProgramAsACommand(t *testing.T) {
 	}
 	b := up(t, "ours", v1alpha1.Controller{
 		Command: []string{filepath.Join(programs, box.ControllerProgram)}, Env: ours,
-		Files: map[string]string{"mark": "replica {{.Index}} of {{.Replicas}}"}, Ready: &v1alpha1.ControllerReady{HTTP: "/readyz"},
+		Files: map[string]string{"mark": "replica {{.Index}} of {{.Replicas}}"}, Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 	})
 	for _, args := range [][]string{
 		{"scenario", "run", filepath.Join(catalogue, "rolling-update-one-base.yaml")},

@@ -28,9 +28,9 @@ const (
 	slowBodies, slowBody = 1200, 1 << 20
 	// packetSize is close to the largest packet that MQTT allows.
 	packets, packetSize = 2, 250 << 20
-	// identities is how many bases one address claims to be. maxBases keeps the load on the API server low.
-	identities, maxBases = 20_000, 200
-	honest               = 10
+	// identities is how many bases one address claims to be. maxPerAddress keeps the load on the API server low.
+	identities, maxBases, maxPerAddress = 20_000, 200, 100
+	honest                              = 10
 	// The addresses of the clients. All are loopback addresses.
 	slowAddr, greedyAddr = "127.0.0.3", "127.0.0.2"
 )
@@ -41,8 +41,10 @@ func TestMemory(t *testing.T) {
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	c := controller(t, "memory", broker.addr, map[string]string{
 		"ENV": env, "IS_CLUSTER": "false", "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "MAX_BASES": fmt.Sprint(maxBases),
+		"MAX_BASES_PER_ADDRESS": fmt.Sprint(maxPerAddress),
 	})
 	c.ready(t)
+	t.Cleanup(func() { t.Logf("the controller used %d MiB of memory at most", peakMemory(t, c)>>20) })
 	heart, err := c.logged(`msg="receiving heartbeats over HTTP" addr=`)
 	must(t, err)
 	bases := make([]*honestBase, honest)
@@ -79,7 +81,6 @@ func TestMemory(t *testing.T) {
 	t.Logf("namespace %s has a module on each base", ns)
 
 	most := peakMemory(t, c)
-	t.Logf("the controller used %d MiB of memory at most", most>>20)
 	if most > memoryLimit {
 		t.Errorf("the controller used %d MiB of memory, more than %d MiB", most>>20, memoryLimit>>20)
 	}

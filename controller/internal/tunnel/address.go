@@ -41,24 +41,64 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// Check returns the address that a base names as Kubernetes writes it, or ErrAddress. peer is where
-// the message came from: the base's address is that, or lies in the networks. An invalid peer, as
-// over MQTT, says nothing. Addresses that only this machine or this link has are those of the
-// networks alone.
+// providers are addresses at which cloud providers serve metadata, credentials and the like to machines.
+var providers = Networks{
+	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
+	netip.MustParsePrefix("169.254.170.0/24"),       // AWS, to containers
+	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS
+	netip.MustParsePrefix("100.100.100.200/32"),     // Alibaba Cloud
+	netip.MustParsePrefix("168.63.129.16/32"),       // Azure
+	netip.MustParsePrefix("fd20:ce::254/128"),       // Google Cloud
+	netip.MustParsePrefix("192.0.0.192/32"),         // Oracle Cloud
+	netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
+	netip.MustParsePrefix("fd00:42::42/128"),        // Scaleway
+}
+
+// thisNetwork has addresses that are no destinations [RFC 1122, 3.2.1.3].
+var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
+
+// nat64 is translated to IPv4 [RFC 6052, 2.1].
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// translated returns the IPv4 address to which a is translated, or a.
+func translated(a netip.Addr) netip.Addr {
+	if !nat64.Contains(a) {
+		return a
+	}
+	b := a.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
+}
+
+// Check returns the address that a base names as Kubernetes writes it, or ErrAddress. The address must be in the
+// networks, or be the peer, from which the message came. An invalid peer is not compared. Addresses of loopback
+// and of a link are allowed only in the networks, and addresses of cloud providers never.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
 		return "", fmt.Errorf("%w: localIP %.80q is no IP address", ErrAddress, named)
 	}
 	a = a.Unmap()
+	target := translated(a)
 	switch {
+	case providers.contain(target):
+		return "", fmt.Errorf("%w: localIP %s is an address of a cloud provider's services, which no base has", ErrAddress, a)
 	case n.contain(a):
-	case a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || !a.IsGlobalUnicast():
+	case target.IsLoopback() || !target.IsGlobalUnicast() || thisNetwork.Contains(target):
 		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it", ErrAddress, a)
 	case peer.IsValid() && a != peer:
 		return "", fmt.Errorf("%w: localIP %s is not the address %s that the message came from; BASE_NETWORKS can allow it", ErrAddress, a, peer)
 	}
 	return a.String(), nil
+}
+
+// CheckUnproven is Check for a message that proves no address, as over MQTT: if there are networks, the address
+// must be in them.
+func (n Networks) CheckUnproven(named string) (string, error) {
+	ip, err := n.Check(named, netip.Addr{})
+	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
+		return "", fmt.Errorf("%w: localIP %s is in none of BASE_NETWORKS; add the network of the base", ErrAddress, ip)
+	}
+	return ip, err
 }
 
 // ReasonOf is the reason to reject a message that has not been understood.

@@ -357,10 +357,11 @@ func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info,
 	if info.Tunnel != tunnel.MQTT && info.Tunnel != tunnel.HTTP {
 		return info, fmt.Errorf("there is no tunnel %q", info.Tunnel)
 	}
-	ip, err := networks.Check(info.IP, netip.Addr{})
-	if err != nil && info.Tunnel == tunnel.HTTP {
+	var err error
+	if info.Tunnel == tunnel.HTTP {
+		info.IP, err = networks.Check(info.IP, netip.Addr{}) // the heartbeats have proved it
 		return info, err
 	}
-	info.IP = ip
+	info.IP, _ = networks.CheckUnproven(info.IP) // empty if no base can have it
 	return info, nil
 }

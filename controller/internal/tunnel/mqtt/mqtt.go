@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,7 @@ type Options struct {
 	ClientID string
 	// Env is the environment in topics; it is written in lower case, as bases do (protocol 2.3).
 	Env string
-	// Networks are those in which a base may name an address that it could not have otherwise.
+	// Networks are those in which a base must name its address; without any, it names what it likes.
 	Networks tunnel.Networks
 	// TLS returns the configuration of the next connection to an ssl:// broker. Nil verifies the broker
 	// with the authorities of the system.
@@ -210,7 +209,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 		}
 		h.Identity = from.Identity // generations A and B say it in the topic only
 		if h.IP != "" {
-			if h.IP, err = t.opts.Networks.Check(h.IP, netip.Addr{}); err != nil {
+			if h.IP, err = t.opts.Networks.CheckUnproven(h.IP); err != nil {
 				break
 			}
 		}

@@ -251,12 +251,16 @@ func TestIdentitiesInTopics(t *testing.T) {
 	h.want(t, ": heart rejected: beyond-limits")
 }
 
-// The address of a base is told as Kubernetes writes it.
+// The address of a base is told as Kubernetes writes it. It must be in the networks, if there are any.
 func TestAddressesOverMQTT(t *testing.T) {
-	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "", "127.0.0.1": "rejected", "010.1.2.3": "rejected"} {
+	networks, err := tunnel.ParseNetworks("10.0.0.0/8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "", "127.0.0.1": "rejected", "010.1.2.3": "rejected", "192.168.1.1": "rejected"} {
 		got := "rejected"
 		h := &addresses{newHearing(), &got}
-		reason, _ := New(Options{}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart", []byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
+		reason, _ := New(Options{Networks: networks}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart", []byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
 		if got != want || (reason == tunnel.WrongAddress) != (want == "rejected") {
 			t.Errorf("%q is told as %q (%s), want %q", ip, got, reason, want)
 		}

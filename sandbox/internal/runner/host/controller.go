@@ -142,7 +142,7 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 		Dir:         string(c.Dir),
 		LogFile:     c.Dir.Log(i.Name),
 		Metrics:     "http://" + i.Metrics + "/metrics",
-		Ready:       answers("http://" + i.Health + "/readyz"),
+		Ready:       answers("http://" + i.Health + "/tunnelz"),
 		StopTimeout: stopTime,
 	}, nil
 }

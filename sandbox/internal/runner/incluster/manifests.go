@@ -47,6 +47,8 @@ const (
 	metricsAPIAddr = ":10260"
 	// podName is the variable with the name of the Pod.
 	podName = "POD_NAME"
+	// startFailures, one a second, is more than the broker is ever unavailable in a sandbox: the Pod is not restarted for it.
+	startFailures = 24 * 60 * 60
 	// gracePeriod in seconds is the moment that it needs to give up its Leases.
 	gracePeriod = 5
 )
@@ -225,7 +227,12 @@ func deployment(s Settings) (*appsv1.Deployment, error) {
 	if s.Image != "" {
 		c.Image, c.ImagePullPolicy = s.Image, corev1.PullIfNotPresent
 	}
-	c.ReadinessProbe.PeriodSeconds = 1 // somebody is waiting
+	c.ReadinessProbe.PeriodSeconds = 1 // up waits for it
+	// A Pod becomes Ready after the controller has connected to the broker for the first time. Later it does not
+	// depend on the broker.
+	c.StartupProbe = c.ReadinessProbe.DeepCopy()
+	c.StartupProbe.HTTPGet.Path = "/tunnelz"
+	c.StartupProbe.FailureThreshold = startFailures
 	settings := map[string]string{
 		"ENV":                   s.Env,
 		"MQTT_BROKER":           s.Broker.Host,

@@ -94,6 +94,10 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 		t.Errorf("variables of the manifests are gone: %v", before)
 	}
 	c := d.Spec.Template.Spec.Containers[0]
+	// A Pod becomes Ready after the controller has connected to the broker.
+	if start, ready := c.StartupProbe, c.ReadinessProbe; start == nil || start.HTTPGet.Path != "/tunnelz" || ready.HTTPGet.Path != "/readyz" || start.FailureThreshold < 3600 {
+		t.Errorf("startup probe %v, readiness probe %v", start, ready)
+	}
 	if *d.Spec.Replicas != 2 || c.Image != ImageName || c.ImagePullPolicy != corev1.PullNever {
 		t.Errorf("%d replicas of %s, pulled %s", *d.Spec.Replicas, c.Image, c.ImagePullPolicy)
 	}
