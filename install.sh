@@ -14,8 +14,14 @@ Installs koupsandbox, without root, and undoes that again:
   --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
   --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
 
-The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR.
-It needs curl or wget, tar, gzip, and sha256sum, shasum or openssl.
+The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR. In addition:
+
+  KOUPSANDBOX_CACHE=DIR            keep the archive in DIR; an archive from DIR is verified again
+  KOUPSANDBOX_ALLOW_HTTP=1         allow a mirror with an http:// URL
+  KOUPSANDBOX_SKIP_ATTESTATION=1   do not verify the attestation, for a release that you built yourself
+
+It needs curl or GNU Wget, tar, gzip, and sha256sum, shasum or openssl. If gh or cosign is installed, it
+verifies that the release workflow on GitHub built the archive.
 TEXT
 }
 
@@ -23,6 +29,7 @@ version=
 version=${KOUPSANDBOX_VERSION:-$version}
 dir=${KOUPSANDBOX_DIR:-${HOME:-}/.local}
 mirror=${KOUPSANDBOX_MIRROR:-https://github.com/koupleless/koupsandbox/releases/download}
+cache=${KOUPSANDBOX_CACHE:-}
 uninstall=false
 
 # What is installed: a folder with everything, links to files in it, and the list of folders that were made.
@@ -105,10 +112,33 @@ esac
 for tool in tar gzip; do
   has "$tool" || fail "$tool is missing: install it"
 done
+protocols='=https'
+case $mirror in
+  https://*) ;;
+  http://*)
+    [ "${KOUPSANDBOX_ALLOW_HTTP:-}" = 1 ] || fail "the mirror $mirror does not use https: name an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"
+    protocols='=http,https'
+    ;;
+  *) fail "the mirror $mirror is not an https:// URL" ;;
+esac
+# fetch URL FILE: downloads a file. It follows redirects to https only.
 if has curl; then
-  fetch() { curl -fsSL --retry 2 -o "$2" "$1"; }
+  fetch() { curl -fsSL --proto "$protocols" --proto-redir '=https' --retry 2 -o "$2" "$1"; }
 elif has wget; then
-  fetch() { wget -q -O "$2" "$1"; }
+  case $(wget --version 2>/dev/null) in
+    'GNU Wget 1'*) ;;
+    *) fail "this wget follows redirects to http: install curl or GNU Wget 1" ;;
+  esac
+  fetch() {
+    from=$1
+    for _ in 1 2 3 4 5 6; do
+      if said=$(LC_ALL=C wget -nv -S --tries=2 --max-redirect=0 -O "$2" "$from" 2>&1); then return 0; fi
+      from=$(echo "$said" | awk 'tolower($1) == "location:" {to = $2} END {print to}')
+      case $from in https://*) ;; *) break ;; esac
+    done
+    echo "$said" >&2
+    return 1
+  }
 else
   fail "curl is missing, and wget too: install one of them"
 fi
@@ -137,6 +167,31 @@ clean_up() {
   rm -rf "$work" ${fresh:+"$fresh"}
   remove_empty "$made_now"
 }
+# verify checks the attestation of the archive with gh or cosign.
+verify() {
+  workflow=https://github.com/koupleless/koupsandbox/.github/workflows/release.yml@refs/tags/$version
+  if [ "${KOUPSANDBOX_SKIP_ATTESTATION:-}" = 1 ]; then
+    echo "The attestation of $name.tar.gz was not verified: KOUPSANDBOX_SKIP_ATTESTATION is set. The checksum is right."
+    return
+  elif has gh && gh attestation verify --help >/dev/null 2>&1; then
+    tool=gh
+    attested() { gh attestation verify "$1" --bundle "$2" --repo koupleless/koupsandbox --cert-identity "$workflow"; }
+  elif has cosign && cosign verify-blob-attestation --help 2>&1 | grep -q -e --new-bundle-format; then
+    tool=cosign
+    attested() {
+      cosign verify-blob-attestation --new-bundle-format --bundle "$2" --type slsaprovenance1 --certificate-identity "$workflow" \
+        --certificate-oidc-issuer https://token.actions.githubusercontent.com "$1"
+    }
+  else
+    echo "The attestation of $name.tar.gz was not verified: install gh or cosign for that. The checksum is right."
+    return
+  fi
+  fetch "$url/attestation.json" "$work/attestation.json" ||
+    fail "$url/attestation.json cannot be fetched; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
+  said=$(attested "$work/archive" "$work/attestation.json" 2>&1) ||
+    fail "$tool does not confirm that the release workflow of koupsandbox built $name.tar.gz; nothing was changed. Do not use this mirror. $said"
+  echo "$tool has verified the attestation of $name.tar.gz."
+}
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -144,9 +199,21 @@ url=$mirror/$version
 fetch "$url/checksums.txt" "$work/checksums.txt" || fail "$url/checksums.txt cannot be fetched: is there a release $version, and does the network reach it? --mirror names another place"
 wanted=$(awk -v name="$name.tar.gz" '$2 == name || $2 == "*" name {print $1}' "$work/checksums.txt")
 [ -n "$wanted" ] || fail "the release $version has no $name.tar.gz"
-fetch "$url/$name.tar.gz" "$work/archive" || fail "$url/$name.tar.gz cannot be fetched whole; nothing was changed"
-got=$(sum "$work/archive" | awk '{print $1}')
+got=''
+if [ -n "$cache" ] && [ -f "$cache/$name.tar.gz" ]; then
+  cp "$cache/$name.tar.gz" "$work/archive"
+  got=$(sum "$work/archive" | awk '{print $1}')
+fi
+if [ "$got" != "$wanted" ]; then
+  [ -z "$got" ] || echo "$cache/$name.tar.gz has the checksum $got, and $wanted is right: it is fetched again."
+  fetch "$url/$name.tar.gz" "$work/archive" || fail "$url/$name.tar.gz cannot be fetched whole; nothing was changed"
+  got=$(sum "$work/archive" | awk '{print $1}')
+fi
 [ "$got" = "$wanted" ] || fail "$name.tar.gz has the checksum $got, and $wanted is right: nothing was changed. Try again, or another --mirror"
+verify
+if [ -n "$cache" ]; then
+  { mkdir -p "$cache" && cp "$work/archive" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/$name.tar.gz"; } || fail "$cache cannot be written to; nothing was changed"
+fi
 
 # make_folder PATH: makes a folder with those above it, and prints which it has made.
 make_folder() {

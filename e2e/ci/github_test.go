@@ -159,7 +159,7 @@ func (r *runner) run(s step, scope map[string]string) map[string]string {
 		must(r.t, os.WriteFile(file(name), nil, 0o600))
 		cmd.Env = append(cmd.Env, name+"="+file(name))
 	}
-	cmd.Env = append(cmd.Env, "HOME="+r.temp, "GITHUB_ACTIONS=true", "CI=true", "RUNNER_TEMP="+r.temp, "GITHUB_WORKSPACE="+r.workspace,
+	cmd.Env = append(cmd.Env, "HOME="+r.temp, "GITHUB_ACTIONS=true", "CI=true", "RUNNER_TEMP="+r.temp, "GITHUB_WORKSPACE="+r.workspace, allowHTTP, skipAttestation,
 		"PATH="+strings.Join(append(slices.Clone(r.path), os.Getenv("PATH")), ":"))
 	for name, value := range r.env {
 		cmd.Env = append(cmd.Env, name+"="+value)

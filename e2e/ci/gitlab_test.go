@@ -98,7 +98,7 @@ func (j job) run(t *testing.T, folder, home string) (log string, failed bool) {
 	shell := func(lines []string) error {
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", strings.Join(lines, "\n"))
 		cmd.Dir = folder
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CI=true"}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CI=true", allowHTTP, skipAttestation}
 		for name, value := range j.Variables {
 			cmd.Env = append(cmd.Env, name+"="+strings.ReplaceAll(value, "/tmp/koupsandbox-$CI_JOB_ID", home))
 		}
@@ -113,7 +113,7 @@ func (j job) run(t *testing.T, folder, home string) (log string, failed bool) {
 	return log, err != nil
 }
 
-// The job of the template runs scenarios and leaves reports; the second time nothing is downloaded.
+// The job of the template runs scenarios and leaves reports; the second time the archive comes from the cache.
 func TestGitLab(t *testing.T) {
 	release, folder, home := serve(t), workspace(t), shortFolder(t)
 	inputs := map[string]string{"version": version, "mirror": release.mirror, "scenarios": "scenarios/release.yaml", "report": "out"}
@@ -126,7 +126,7 @@ func TestGitLab(t *testing.T) {
 		t.Errorf("downloads (-want +got):\n%s", diff)
 	}
 	for what, path := range map[string]string{"the JUnit report": j.Artifacts.Reports["junit"], "the reports": j.Artifacts.Paths[0] + "report.html",
-		"what is cached": j.Cache.Paths[0] + "lib/koupsandbox/koupsandbox"} {
+		"the cached archive": j.Cache.Paths[0] + folderName()} {
 		if !exists(filepath.Join(folder, path)) {
 			t.Errorf("%s, %s, is not there", what, path)
 		}
@@ -138,13 +138,14 @@ func TestGitLab(t *testing.T) {
 
 	// A runner with another folder gets the cache.
 	moved := workspace(t)
-	must(t, os.Rename(filepath.Join(folder, ".koupsandbox"), filepath.Join(moved, ".koupsandbox")))
+	must(t, os.Mkdir(filepath.Join(moved, ".koupsandbox"), 0o750))
+	must(t, os.Rename(filepath.Join(folder, j.Cache.Paths[0]), filepath.Join(moved, j.Cache.Paths[0])))
 	inputs["scenarios"] = "'my own/lossy.yaml'"
 	log, failed = readTemplate(t).job(t, inputs).run(t, moved, home)
 	if !failed || !strings.Contains(log, "✗ lossy") {
 		t.Errorf("the job failed: %t\n%s", failed, log)
 	}
-	if diff := cmp.Diff([]string(nil), release.downloads()); diff != "" {
+	if diff := cmp.Diff([]string{"install.sh", "checksums.txt"}, release.downloads()); diff != "" {
 		t.Errorf("downloads, with a cache (-want +got):\n%s", diff)
 	}
 	if got := fmt.Sprint(names(t, filepath.Join(moved, "out"))); got != fmt.Sprint(reports) {

@@ -28,20 +28,21 @@ func TestRecipe(t *testing.T) {
 		t.Errorf("the recipes differ (-en +zh):\n%s", diff)
 	}
 	release, home := serve(t), shortFolder(t)
-	script := strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", release.mirror).Replace(english)
+	script := strings.NewReplacer("v0.1.0", version, "https://github.com/koupleless/koupsandbox/releases/download", release.mirror, "--proto '=https' ", "").Replace(english)
 	cached := "" // as a runner with another folder gets it
-	for _, downloads := range [][]string{{"install.sh", "checksums.txt", folderName()}, nil} {
+	for _, downloads := range [][]string{{"install.sh", "checksums.txt", folderName()}, {"install.sh", "checksums.txt"}} {
 		folder := workspace(t)
 		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "broken-release.yaml")))
 		must(t, os.RemoveAll(filepath.Join(folder, "scenarios", "controller-restart.yaml")))
-		before, programs := names(t, folder), filepath.Join(folder, ".koupsandbox")
+		before, cache := names(t, folder), filepath.Join(folder, ".koupsandbox", "cache")
 		if cached != "" {
-			must(t, os.Rename(cached, programs))
+			must(t, os.Mkdir(filepath.Dir(cache), 0o750))
+			must(t, os.Rename(cached, cache))
 		}
-		cached = programs
+		cached = cache
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
 		cmd.Dir = folder
-		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, allowHTTP, skipAttestation}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s\n%s", err, script, out)
 		}

@@ -26,6 +26,9 @@ const (
 	root = "../.."
 	// version of the release that is served.
 	version = "v9.8.7"
+	// allowHTTP and skipAttestation let install.sh install a release of the test's own server.
+	allowHTTP       = "KOUPSANDBOX_ALLOW_HTTP=1"
+	skipAttestation = "KOUPSANDBOX_SKIP_ATTESTATION=1"
 )
 
 var must = check.Must

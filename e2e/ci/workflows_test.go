@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 var (
@@ -67,5 +69,34 @@ func TestWorkflowsMayDoLittle(t *testing.T) {
 	}
 	if len(files) < 2 {
 		t.Errorf("only %d workflows were looked at", len(files))
+	}
+}
+
+// A release is a draft until it was tried, and the job that publishes it compares the files of the draft with the files
+// that were tried.
+func TestAReleaseIsTriedBeforeItIsPublic(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
+	must(t, err)
+	var workflow struct {
+		Jobs map[string]struct {
+			Needs string
+			Steps []step
+		}
+	}
+	must(t, yaml.Unmarshal(text, &workflow))
+	for name, job := range workflow.Jobs {
+		if want := map[string]string{"draft": "build", "try": "draft", "publish": "try"}[name]; job.Needs != want {
+			t.Errorf("job %s needs %q, want %q", name, job.Needs, want)
+		}
+		for _, s := range job.Steps {
+			create, publish := strings.Contains(s.Run, "gh release create"), strings.Contains(s.Run, "--draft=false")
+			if create && !strings.Contains(s.Run, " --draft ") || (create || publish) && name != map[bool]string{true: "draft", false: "publish"}[create] ||
+				publish && !strings.Contains(s.Run, "diff -r tried draft\n") {
+				t.Errorf("job %s runs: %s", name, s.Run)
+			}
+		}
+	}
+	if len(workflow.Jobs) != 4 {
+		t.Errorf("%d jobs; want build, draft, try and publish", len(workflow.Jobs))
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -20,7 +22,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +83,7 @@ type installer struct {
 	shell []string
 	dir   string // what --dir is
 	path  string
+	env   []string // more variables, which precede those of command
 }
 
 func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
@@ -88,7 +93,10 @@ func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
 	check.Must(i.t, err)
 	args = append(append(append([]string{}, i.shell[1:]...), script), args...)
 	cmd := exec.CommandContext(ctx, shell, args...)
-	cmd.Env = []string{"PATH=" + i.path, "HOME=" + i.t.TempDir(), "KOUPSANDBOX_DIR=" + i.dir, "TMPDIR=" + i.t.TempDir()}
+	if i.env == nil {
+		i.env = []string{"KOUPSANDBOX_ALLOW_HTTP=1", "KOUPSANDBOX_SKIP_ATTESTATION=1"}
+	}
+	cmd.Env = append(slices.Clone(i.env), "PATH="+i.path, "HOME="+i.t.TempDir(), "KOUPSANDBOX_DIR="+i.dir, "TMPDIR="+i.t.TempDir())
 	return cmd
 }
 
@@ -154,6 +162,20 @@ func each(t *testing.T, test func(t *testing.T, i installer)) {
 	}
 }
 
+// pathOf returns a PATH with these tools only, and what install.sh always needs.
+func pathOf(t *testing.T, tools ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, tool := range append(tools, "uname", "sed", "cat", "readlink", "mktemp", "rm", "awk", "dirname", "mkdir", "rmdir") {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Skipf("%s is not installed", tool)
+		}
+		check.Must(t, os.Symlink(path, filepath.Join(folder, tool)))
+	}
+	return folder
+}
+
 func TestInstallsAndUndoesIt(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
 	each(t, func(t *testing.T, i installer) {
@@ -216,13 +238,7 @@ func TestInstallRefuses(t *testing.T) {
 	// only leaves a machine with nothing but these tools.
 	only := func(tools ...string) func(t *testing.T, i *installer) string {
 		return func(t *testing.T, i *installer) string {
-			folder := t.TempDir()
-			for _, tool := range append(tools, "uname", "sed", "cat", "readlink", "mktemp", "rm", "awk", "dirname", "mkdir", "rmdir") {
-				path, err := exec.LookPath(tool)
-				check.Must(t, err)
-				check.Must(t, os.Symlink(path, filepath.Join(folder, tool)))
-			}
-			i.path = folder
+			i.path = pathOf(t, tools...)
 			return url
 		}
 	}
@@ -258,10 +274,18 @@ func TestInstallRefuses(t *testing.T) {
 		"a folder of others":    {there("lib/koupsandbox/x"), nil, "lib/koupsandbox is there, and was not made by this script"},
 		"their folder undone":   {there("lib/koupsandbox/x"), []string{"--uninstall"}, "was not installed by this script, so it is left alone"},
 		"nothing to undo":       {nil, []string{"--uninstall"}, "nothing is installed in "},
-		"no version":            {nil, []string{"--version", ""}, "--version needs a value"},
-		"an odd version":        {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
-		"an odd argument":       {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
-		"a file for a folder":   {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
+		"a mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
+			"does not use https: name an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"},
+		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil, "the mirror /srv/mirror is not an https:// URL"},
+		"a wget that follows all redirects": {func(t *testing.T, i *installer) string {
+			i.path = pathOf(t, "gzip", "tar", "sha256sum")
+			script(t, i.path, "wget", "exit 1")
+			return url
+		}, nil, "this wget follows redirects to http: install curl or GNU Wget 1"},
+		"no version":          {nil, []string{"--version", ""}, "--version needs a value"},
+		"an odd version":      {nil, []string{"--version", "1.2.3"}, "1.2.3 is no version: it begins with v"},
+		"an odd argument":     {nil, []string{"--prefix"}, "there is no argument --prefix; see: sh install.sh --help"},
+		"a file for a folder": {func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil, "cannot be written to: choose another folder with --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(t *testing.T, i installer) {
@@ -340,5 +364,197 @@ func TestInstallIsInterrupted(t *testing.T) {
 		if diff := cmp.Diff(before, i.tree()); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
+	})
+}
+
+// script puts a program into a directory.
+func script(t *testing.T, folder, name, text string) {
+	t.Helper()
+	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700)) //nolint:gosec // it is executed
+}
+
+// Redirects to https are followed, and redirects to http are not.
+func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
+	var mu sync.Mutex
+	asked := 0
+	plain := mirror(t, "v1.2.3")
+	counted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		relay(t, w, plain+r.URL.Path)
+	}))
+	t.Cleanup(counted.Close)
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, archive := r.URL.Path, strings.HasSuffix(r.URL.Path, ".tar.gz")
+		switch {
+		case strings.HasPrefix(path, "/to-http/") && archive:
+			http.Redirect(w, r, counted.URL+strings.TrimPrefix(path, "/to-http"), http.StatusFound)
+			return
+		case strings.HasPrefix(path, "/to-https/") && archive:
+			http.Redirect(w, r, "https://"+r.Host+"/served"+strings.TrimPrefix(path, "/to-https"), http.StatusFound)
+			return
+		case strings.HasPrefix(path, "/for-ever/"):
+			http.Redirect(w, r, "https://"+r.Host+path, http.StatusFound)
+			return
+		}
+		_, file, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		relay(t, w, plain+"/"+file)
+	}))
+	t.Cleanup(secure.Close)
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	put(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
+	put(t, authority+".wgetrc", "ca_certificate = "+authority+"\n")
+	for _, tool := range []string{"curl", "wget"} {
+		t.Run(tool, func(t *testing.T) {
+			each(t, func(t *testing.T, i installer) {
+				i.path = pathOf(t, "gzip", "tar", "sha256sum", "mv", "cp", "ln", "chmod", tool)
+				i.env = []string{"CURL_CA_BUNDLE=" + authority, "WGETRC=" + authority + ".wgetrc"}
+				before := i.tree()
+				for from, want := range map[string]string{"to-http": ".tar.gz cannot be fetched whole; nothing was changed", "for-ever": "checksums.txt cannot be fetched"} {
+					out, code := i.run("--mirror", secure.URL+"/"+from, "--version", "v1.2.3")
+					if code != 1 || !strings.Contains(out, want) {
+						t.Errorf("%s: exit status %d, want 1 and %q:\n%s", from, code, want, out)
+					}
+				}
+				if diff := cmp.Diff(before, i.tree()); diff != "" {
+					t.Errorf("(-before +after):\n%s", diff)
+				}
+				i.must("--mirror", secure.URL+"/to-https", "--version", "v1.2.3")
+				i.env = append(i.env, "KOUPSANDBOX_ALLOW_HTTP=1") // that is for the mirror, and not for where it leads to
+				if out, code := i.run("--mirror", secure.URL+"/to-http", "--version", "v1.2.3"); code != 1 {
+					t.Errorf("exit status %d:\n%s", code, out)
+				}
+				i.must("--mirror", plain, "--version", "v1.2.3")
+			})
+		})
+	}
+	if asked > 0 {
+		t.Errorf("the server without TLS was asked %d times", asked)
+	}
+}
+
+// The attestation of the archive is verified by gh or cosign, if one of them is installed.
+func TestInstallVerifiesTheAttestation(t *testing.T) {
+	plain := mirror(t, "v1.2.3", "v1.3.0")
+	each(t, func(t *testing.T, i installer) {
+		folder, url := t.TempDir(), plain
+		i.path, i.env = folder+":"+os.Getenv("PATH"), []string{"KOUPSANDBOX_ALLOW_HTTP=1"}
+		refuses := func(what, want string) {
+			t.Helper()
+			before := i.tree()
+			if out, code := i.run("--mirror", url, "--version", "v1.3.0"); code != 1 || !strings.Contains(out, want) {
+				t.Errorf("%s: exit status %d, want 1 and %q:\n%s", what, code, want, out)
+			}
+			if diff := cmp.Diff(before, i.tree()); diff != "" {
+				t.Errorf("%s (-before +after):\n%s", what, diff)
+			}
+		}
+		says := func(what, version, want string) {
+			t.Helper()
+			if out, code := i.run("--mirror", url, "--version", version); code != 0 || strings.Count(out, want) != 1 {
+				t.Errorf("%s: exit status %d, want 0 and %q:\n%s", what, code, want, out)
+			}
+		}
+		old := "exit 1" // an earlier version, without attestations
+		script(t, folder, "gh", old)
+		script(t, folder, "cosign", old)
+		says("without a tool", "v1.2.3", "was not verified: install gh or cosign for that. The checksum is right.\n")
+
+		log := filepath.Join(t.TempDir(), "log")
+		answers := func(tool, answer string) {
+			script(t, folder, tool, `case "$*" in *--help*) echo "--new-bundle-format"; exit 0;; esac; printf '%s ' "$@" >`+"'"+log+"'; "+answer)
+		}
+		answers("gh", "exit 0")
+		refuses("no attestation", "/v1.3.0/attestation.json cannot be fetched; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1")
+		url = attestedMirror(t, plain)
+		says("gh confirms", "v1.3.0", "gh has verified the attestation of koupsandbox_v1.3.0_")
+		const workflow = "https://github.com/koupleless/koupsandbox/.github/workflows/release.yml@refs/tags/v1.3.0"
+		wants := func(tool string, args ...string) {
+			t.Helper()
+			got, err := os.ReadFile(log)
+			check.Must(t, err)
+			for _, want := range append(args, "/archive ", "/attestation.json ") {
+				if !strings.Contains(string(got), want) {
+					t.Errorf("%s was called with %q; want %q", tool, got, want)
+				}
+			}
+		}
+		wants("gh", "attestation verify ", "--repo koupleless/koupsandbox ", "--cert-identity "+workflow+" ", "--bundle ")
+		answers("gh", "echo the digest differs; exit 1")
+		refuses("gh does not confirm", "gh does not confirm that the release workflow of koupsandbox built koupsandbox_v1.3.0_")
+		refuses("gh does not confirm", "the digest differs")
+		script(t, folder, "gh", old)
+		answers("cosign", "exit 0")
+		says("cosign confirms", "v1.3.0", "cosign has verified the attestation of koupsandbox_v1.3.0_")
+		wants("cosign", "verify-blob-attestation ", "--certificate-identity "+workflow+" ", "--certificate-oidc-issuer https://token.actions.githubusercontent.com ")
+		answers("cosign", "exit 1")
+		refuses("cosign does not confirm", "cosign does not confirm that the release workflow")
+		i.env = append(i.env, "KOUPSANDBOX_SKIP_ATTESTATION=1")
+		says("skipped", "v1.3.0", "was not verified: KOUPSANDBOX_SKIP_ATTESTATION is set.")
+	})
+}
+
+// attestedMirror serves what another mirror has, and an attestation of each release.
+func attestedMirror(t *testing.T, url string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/attestation.json") {
+			_, _ = w.Write([]byte("{}"))
+			return
+		}
+		relay(t, w, url+r.URL.Path)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// relay answers with what a server of the test has at a URL.
+func relay(t *testing.T, w http.ResponseWriter, url string) {
+	answer, err := http.Get(url) //nolint:noctx,gosec // a server of this test
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = answer.Body.Close() }()
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body)
+}
+
+// An archive in the cache is verified again, and fetched again if it is another.
+func TestInstallVerifiesACachedArchive(t *testing.T) {
+	each(t, func(t *testing.T, i installer) {
+		release := mirror(t, "v1.2.3")
+		asked := make(chan string, 10)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked <- filepath.Ext(r.URL.Path)
+			relay(t, w, release+r.URL.Path)
+		}))
+		t.Cleanup(server.Close)
+		cache := filepath.Join(t.TempDir(), "a cache")
+		i.env = []string{"KOUPSANDBOX_ALLOW_HTTP=1", "KOUPSANDBOX_SKIP_ATTESTATION=1", "KOUPSANDBOX_CACHE=" + cache}
+		installs := func(what string, want ...string) {
+			t.Helper()
+			i.must("--mirror", server.URL, "--version", "v1.2.3")
+			var got []string
+			for range len(asked) {
+				got = append(got, <-asked)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: downloads (-want +got):\n%s", what, diff)
+			}
+			if out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output(); string(out) != "koupsandbox v1.2.3\n" {
+				t.Errorf("%s: it says %q (%v)", what, out, err)
+			}
+		}
+		installs("without an archive", ".txt", ".gz")
+		installs("with it", ".txt")
+		kept, err := filepath.Glob(filepath.Join(cache, "*"))
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("the cache has %v (%v)", kept, err)
+		}
+		put(t, kept[0], "tampered with")
+		installs("with another one", ".txt", ".gz")
+		installs("repaired", ".txt")
 	})
 }
