@@ -22,7 +22,7 @@ import (
 func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 	env, broker := environment(), startBroker(t, "127.0.0.1:0")
 	c := controller(t, "both-tunnels", broker.addr, map[string]string{
-		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "TIME_SCALE": "4",
+		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8,198.18.0.0/15", "TIME_SCALE": "4",
 	})
 	c.ready(t)
 	start(t, "over-mqtt", "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", "over-mqtt", "--heartbeat-interval", "2s")
@@ -57,7 +57,7 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 	// A controller that starts while the broker is unavailable serves bases over HTTP too.
 	c.end()
 	c = controller(t, "both-tunnels", broker.addr, map[string]string{
-		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8", "TIME_SCALE": "4",
+		"ENV": env, "ENABLE_HTTP_TUNNEL": "true", "BASE_NETWORKS": "127.0.0.0/8,198.18.0.0/15", "TIME_SCALE": "4",
 	})
 	c.ready(t)
 	startBroker(t, broker.addr)

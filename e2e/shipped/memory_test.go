@@ -24,8 +24,8 @@ import (
 const (
 	// memoryLimit is a quarter of the memory limit in deployment.yaml.
 	memoryLimit = 256 << 20
-	// slowBodies is how many connections send a body slowly, slowBody how long they say that it is.
-	slowBodies, slowBody = 1200, 1 << 20
+	// slowBodies is how many connections send a body of each size slowly. The controller accepts the smaller size.
+	slowBodies, smallBody, largeBody = 1200, 64 << 10, 1 << 20
 	// packetSize is close to the largest packet that MQTT allows.
 	packets, packetSize = 2, 250 << 20
 	// identities is how many bases one address claims to be. maxPerAddress keeps the load on the API server low.
@@ -54,21 +54,38 @@ func TestMemory(t *testing.T) {
 	eventually(t, "the first bases are Ready", func(ctx context.Context) error { return allReady(ctx, env, honest/2) })
 
 	load, ctx := errgroup.WithContext(t.Context())
-	for range slowBodies {
-		load.Go(func() error { return sendSlowBody(ctx, heart) })
-	}
 	load.Go(func() error { return sendLargePackets(ctx, broker.addr, env) })
+	slow, enough := context.WithCancel(ctx)
+	defer enough()
+	for i := range 2 * slowBodies {
+		load.Go(func() error { return sendSlowBody(slow, heart, []int{smallBody, largeBody}[i%2]) })
+	}
 	must(t, claimIdentities(ctx, heart))
 	for i := honest / 2; i < honest; i++ {
 		bases[i] = newHonestBase(t, env, heart, i)
 	}
-	eventually(t, "the controller rejects the large packets", func(ctx context.Context) error {
-		return c.counted(ctx, "module_controller_rejected_messages_total", map[string]string{"kind": "heart", "reason": "oversized"}, packets)
-	})
-	must(t, load.Wait())
+	for _, want := range []struct {
+		kind, reason string
+		n            float64
+		logged       string
+	}{
+		{"heart", "oversized", packets, "base=large kind=heart reason=oversized"},
+		{"heartbeat", "oversized", slowBodies / 2, ""}, // others are among the connections that are closed
+		{"connection", "too-many", slowBodies / 2, "closed a connection from " + slowAddr},
+		{"heartbeat", "too-many-of-address", identities - maxPerAddress, "bases of the address " + greedyAddr},
+	} {
+		eventually(t, "the controller counts "+want.kind+" "+want.reason, func(ctx context.Context) error {
+			return c.counted(ctx, "module_controller_rejected_messages_total", map[string]string{"kind": want.kind, "reason": want.reason}, want.n)
+		})
+		if !strings.Contains(c.output(), want.logged) {
+			t.Errorf("the controller did not log %q", want.logged)
+		}
+	}
 	for _, b := range bases {
 		b.answered(t)
 	}
+	enough()
+	must(t, load.Wait())
 	eventually(t, "all bases are Ready", func(ctx context.Context) error {
 		for i := range bases {
 			if err := nodeReady(ctx, fmt.Sprintf("vnode.honest-%d", i)); err != nil {
@@ -127,20 +144,20 @@ func dialFrom(ip string) func(context.Context, string, string) (net.Conn, error)
 	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).DialContext
 }
 
-// sendSlowBody sends all but the last byte of a heartbeat, and waits until the controller ends the connection.
-func sendSlowBody(ctx context.Context, addr string) error {
+// sendSlowBody sends all but the last byte of a heartbeat, and waits until the controller ends the connection, or ctx
+// ends.
+func sendSlowBody(ctx context.Context, addr string, size int) error {
 	conn, err := dialFrom(slowAddr)(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("sending a slow body: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }() // the controller closes it
-	_, err = fmt.Fprintf(conn, "POST /heartbeat HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", addr, slowBody, strings.Repeat(" ", slowBody-1))
+	_, err = fmt.Fprintf(conn, "POST /heartbeat HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", addr, size, strings.Repeat(" ", size-1))
 	if err == nil {
-		_, err = io.Copy(io.Discard, conn)
+		_, _ = io.Copy(io.Discard, conn) // the controller may reset the connection
 	}
-	_ = err // the controller may reset the connection
-	return ctx.Err()
+	return nil
 }
 
 // claimIdentities sends a heartbeat of each of many bases from one address. The controller may refuse them.
