@@ -1,11 +1,15 @@
 package shipped
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -68,6 +72,88 @@ func TestBasesOverHTTPWithoutABroker(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// While the messages of bases arrive late, module_controller_tunnel_behind is 1, and Nodes stay Ready.
+func TestLateMessages(t *testing.T) {
+	env, broker := environment(), startBroker(t, "127.0.0.1:0")
+	relay := startRelay(t, broker.addr)
+	c := controller(t, "late", relay.addr, map[string]string{"ENV": env})
+	c.ready(t)
+	start(t, "heard", "fakebase", nil, "--mqtt", "tcp://"+broker.addr, "--env", env, "--identity", "heard")
+	eventually(t, "the base is Ready", func(ctx context.Context) error { return allReady(ctx, env, 1) })
+	behind := func(want float64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("module_controller_tunnel_behind is %v", want), func(ctx context.Context) error {
+			m, err := c.metrics(ctx)
+			if err == nil && m.Sum("module_controller_tunnel_behind", nil) != want {
+				err = errors.New("it is not")
+			}
+			return err
+		})
+	}
+	// The controller measures the delay by messages to itself, on the topic of baselines. The base has an answer there too.
+	eventually(t, "the controller hears itself", func(context.Context) error { return relay.heard("/base/baseline", 3) })
+	relay.delay.Lock()
+	behind(1)
+	eventually(t, "the reason is counted", func(ctx context.Context) error {
+		return c.counted(ctx, "module_controller_blindness_total", map[string]string{"reason": "ControllerBehind"}, 1)
+	})
+	relay.delay.Unlock()
+	behind(0)
+	must(t, allReady(t.Context(), env, 1))
+}
+
+// relay forwards connections to a broker. While delay is locked, it holds back what the broker sends.
+type relay struct {
+	addr  string
+	delay sync.RWMutex
+
+	mu   sync.Mutex
+	from bytes.Buffer // what the broker has sent
+}
+
+func startRelay(t *testing.T, broker string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	r := &relay{addr: l.Addr().String()}
+	t.Cleanup(func() { _ = l.Close() }) // the connections end with the controller
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", broker)
+			if err != nil {
+				_ = conn.Close() // the controller connects again
+				continue
+			}
+			go func() { _, _ = io.Copy(to, conn); _ = to.Close() }() // either side may end first
+			go func() { _, _ = io.Copy(io.MultiWriter(r, conn), to); _ = conn.Close() }()
+		}
+	}()
+	return r
+}
+
+// Write takes what the broker sends, and blocks while it is held back.
+func (r *relay) Write(p []byte) (int, error) {
+	r.delay.RLock()
+	defer r.delay.RUnlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.from.Write(p)
+}
+
+// heard reports an error unless the broker has sent a text n times.
+func (r *relay) heard(text string, n int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := bytes.Count(r.from.Bytes(), []byte(text)); found < n {
+		return fmt.Errorf("the broker has sent %q %d times", text, found)
+	}
+	return nil
 }
 
 // Readiness probes that hang on one base do not delay those of other bases.
