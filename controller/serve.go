@@ -92,9 +92,6 @@ func (c *Controller) gauges() {
 			return float64(c.registry.Unobserved()[reason])
 		})
 	}
-	c.metrics.Gauge("module_controller_bases_of_one_address", "Largest number of bases that speak from one address over HTTP.", nil, func() float64 {
-		return float64(c.registry.Crowded())
-	})
 	c.metrics.Gauge("module_controller_other_controllers", "Other controllers of the environment that renew their Leases.", nil, func() float64 {
 		return float64(c.nodeReconciler.Others())
 	})

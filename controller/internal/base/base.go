@@ -1,6 +1,7 @@
 package base
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -93,9 +94,9 @@ type record struct {
 	// elsewhere is true while another controller serves the base. heardHere is true once the base has spoken here.
 	elsewhere, heardHere bool
 
-	peer     string    // the address from which its last heartbeat came; empty if that is not known
-	source   string    // key of Registry.sources
-	lostAt   time.Time // when it was served here last, or this controller could not look who serves it
+	peer     string       // the address from which its last heartbeat came; empty if that is not known
+	source   netip.Prefix // key of Registry.sources
+	lostAt   time.Time    // when it was served here last, or this controller could not look who serves it
 	lastSeen time.Time
 	came     time.Time // when it spoke for the first time, or its Node was made; zero if that is not known
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -116,8 +117,8 @@ type Registry struct {
 	awake  awake
 	sights map[tunnel.Key]*sight
 	// budgets are by the group of bases, sources counts bases by the source of their heartbeats.
-	budgets  map[string]*budget
-	sources  map[string]int
+	budgets  map[netip.Prefix]budget
+	sources  map[netip.Prefix]int
 	newBases *rate.Limiter
 }
 
@@ -147,7 +148,7 @@ func NewRegistry(opts Options) *Registry {
 	}
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
-		budgets: map[string]*budget{}, sources: map[string]int{}, newBases: newBases(opts),
+		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: newBases(opts),
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -26,20 +27,10 @@ func newBases(opts Options) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(float64(burst)/opts.Speed.Of(newBasesIn).Seconds()), burst)
 }
 
-// source returns what counts as one address: an IPv4 address, or the IPv6 network from which one host chooses its
-// addresses. It is empty if the address is not known.
-func source(address string) string {
-	const ofOneHost = 64
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return ""
-	}
-	ip = ip.Unmap().WithZone("")
-	prefix, err := ip.Prefix(min(ip.BitLen(), ofOneHost))
-	if err != nil {
-		return ""
-	}
-	return prefix.String()
+// source returns what counts as one address; the zero Prefix if the address is not known.
+func source(address string) netip.Prefix {
+	ip, _ := netip.ParseAddr(address) // an invalid address has no source
+	return door.Host(ip)
 }
 
 // room returns why a base that is not known is refused; empty if it is accepted. The caller holds the lock.
@@ -65,27 +56,17 @@ func (r *Registry) setPeer(b *record, address string) {
 	if r.sources[b.source]--; r.sources[b.source] <= 0 {
 		delete(r.sources, b.source)
 	}
-	if b.source = key; key != "" {
+	if b.source = key; key.IsValid() {
 		r.sources[key]++
 	}
 }
 
 // group returns the group of bases among which the silence of a base is evaluated: the source of the base if that
-// has a crowd of bases, else empty. So bases that are invented at one address do not outweigh the others.
+// has a crowd of bases, else the zero Prefix. So bases that are invented at one address do not outweigh the others.
 // The caller holds the lock.
-func (r *Registry) group(b *record) string {
+func (r *Registry) group(b *record) netip.Prefix {
 	if r.sources[b.source] > crowd {
 		return b.source
 	}
-	return ""
-}
-
-// Crowded returns the largest number of bases that speak from one address over HTTP.
-func (r *Registry) Crowded() (most int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range r.sources {
-		most = max(most, n)
-	}
-	return most
+	return netip.Prefix{}
 }

@@ -2,6 +2,7 @@ package base
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -40,23 +41,23 @@ func (r *Registry) Sweep() Swept {
 		found.News = append(found.News, News{Blind: ControllerSuspended, Lasted: slept})
 		changes = append(changes, r.wokenUp(now, slept)...)
 	}
-	for key, all := range r.byTunnel() {
+	for key, bases := range r.byTunnel() {
 		s := r.sights[key]
 		if s == nil {
 			s = &sight{}
 			r.sights[key] = s
 		}
 		down, news := s.look(r.opts.Sees(key), now, r.opts.Speed.Of(tellAfter))
-		bases := slices.DeleteFunc(slices.Clone(all), func(b *record) bool { return !b.isObserved() })
 		late := false
 		if !down {
+			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
 			var more []News
 			late, more = s.behind(r.opts.Behind(key), now, r.opts.Mass.AtMost)
 			news = append(news, more...)
 		}
 		switch {
 		case down:
-			changes = append(changes, r.blind(all, s, now)...)
+			changes = append(changes, r.blind(bases, s, now)...)
 		case late:
 			r.hearOut(bases, now)
 			found.Probes = r.ask(bases, true, now, found.Probes)
@@ -195,16 +196,21 @@ func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
 		came []time.Time
 		all  int
 	}
-	groups := map[string]*members{}
+	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 } // it speaks every 10 s otherwise
+	if !slices.ContainsFunc(bases, silence) {
+		return nil
+	}
+	groups := map[netip.Prefix]*members{}
 	for _, b := range bases {
-		g := groups[r.group(b)]
+		group := r.group(b)
+		g := groups[group]
 		if g == nil {
 			g = &members{}
-			groups[r.group(b)] = g
+			groups[group] = g
 		}
 		g.all++
 		switch {
-		case b.silence(now) >= r.opts.UnreachableAfter/2: // it speaks every 10 s otherwise
+		case silence(b):
 			g.list = append(g.list, silent{identity: b.info.Identity, heard: b.heard(), last: b.lastSeen, came: b.came})
 		case !b.came.IsZero():
 			g.came = append(g.came, b.came)
@@ -241,11 +247,11 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 		return nil
 	}
 	slices.SortFunc(dead, func(a, b *record) int { return a.heard().Compare(b.heard()) })
-	acting, all := r.opts.Acting(), map[string]int{}
+	acting, all := r.opts.Acting(), map[netip.Prefix]int{}
 	for _, b := range r.bases {
 		all[r.group(b)]++
 	}
-	maps.DeleteFunc(r.budgets, func(group string, _ *budget) bool { return all[group] == 0 })
+	maps.DeleteFunc(r.budgets, func(group netip.Prefix, _ budget) bool { return all[group] == 0 })
 	for _, b := range dead {
 		if !acting {
 			b.lostAt = now
@@ -255,12 +261,11 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 			continue
 		}
 		group := r.group(b)
-		if r.budgets[group] == nil {
-			r.budgets[group] = &budget{}
-		}
-		if b.owned && !r.budgets[group].take(r.opts.Deletions, all[group], now, r.opts.Speed) {
+		left := r.budgets[group]
+		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.Speed) {
 			continue
 		}
+		r.budgets[group] = left
 		r.remove(b.info.Identity)
 		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, Silent: true})
 	}

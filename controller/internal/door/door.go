@@ -231,15 +231,15 @@ func (c *conn) Close() error {
 // remotePrefix returns the address of a peer as Use has it. It is invalid if the address is not that of
 // an IP network.
 func remotePrefix(a net.Addr) netip.Prefix {
+	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid one is no host
+	return Host(parsed.Addr())
+}
+
+// Host returns what counts as one host: an IPv4 address, or the network from which one host may choose its IPv6
+// addresses. It returns the zero Prefix for an invalid address.
+func Host(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
-	parsed, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := parsed.Addr().Unmap().WithZone("")
-	p, err := ip.Prefix(min(ip.BitLen(), ofOneHost))
-	if err != nil {
-		return netip.Prefix{}
-	}
+	ip = ip.Unmap().WithZone("")
+	p, _ := ip.Prefix(min(ip.BitLen(), ofOneHost)) // an invalid address has none
 	return p
 }

@@ -37,19 +37,10 @@ func (r *Reconciler) watchOver() {
 	}
 }
 
-// reportOthers logs when a controller that does not share its bases finds other controllers in its
-// environment, and when they have ended.
+// reportOthers logs when a controller that does not share its bases finds other controllers in its environment.
 func (r *Reconciler) reportOthers() {
-	if r.opts.Cluster {
-		return
-	}
 	others := strings.Join(r.member.renewing(), ", ")
-	switch {
-	case others == r.reported:
-		return
-	case others == "":
-		r.opts.Logger.Info("no other controller renews its lease in this environment any more", "env", r.opts.Env, "controllers", r.reported)
-	default:
+	if !r.opts.Cluster && others != "" && others != r.reported {
 		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
 			"give this controller an ENV of its own, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)

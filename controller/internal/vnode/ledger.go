@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -159,7 +160,7 @@ func (r *Reconciler) forgetLedgers(ctx context.Context) {
 // on the Leases are by clocks that may have been set since. So it deletes nothing in its first ledgerKept.
 func (r *Reconciler) forgetOld(ctx context.Context) error {
 	leases := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	before, now := r.notes, r.opts.Clock.Now()
+	before, now := merged(nil, r.notes), r.opts.Clock.Now()
 	r.notes = map[string]seenLease{}
 	forget := func(obj runtime.Object) error {
 		l, is := obj.(*coordinationv1.Lease)
@@ -182,11 +183,8 @@ func (r *Reconciler) forgetOld(ctx context.Context) error {
 	pages := pager.New(pager.SimplePageFunc(func(o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) }))
 	for _, selector := range []string{labels.Component + "=" + labels.VnodeLease + "," + labels.Env + "=" + labelValue(r.opts.Env), ledgerLeases(r.opts.Env)} {
 		if err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, forget); err != nil {
-			for name, seen := range before { // what was not listed is not new in the next turn
-				if _, listed := r.notes[name]; !listed {
-					r.notes[name] = seen
-				}
-			}
+			maps.Copy(before, r.notes) // the next turn knows what was not listed
+			r.notes = before
 			return err
 		}
 	}

@@ -286,9 +286,6 @@ func (m *Member) release(ctx context.Context) error {
 	m.mu.Lock()
 	lease, acted := m.lease, m.term > 0
 	m.renewed, m.lease = time.Time{}, nil
-	if m.process != nil {
-		defer m.process.end()
-	}
 	m.mu.Unlock()
 	if !acted {
 		return nil
