@@ -8,10 +8,13 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // File is a file in PEM form, and the setting that names it.
@@ -31,7 +34,24 @@ type Source struct {
 	content []byte  // of all files, which config was made of
 	stamps  []stamp // of the files when they were read last
 	read    time.Time
-	failure string // of the last read; empty if it succeeded
+}
+
+// SelfSigned returns a certificate for hosts that lasts a year.
+func SelfSigned(hosts ...string) (tls.Certificate, error) {
+	var ips []net.IP
+	var names []string
+	for _, host := range hosts[1:] {
+		if ip := net.ParseIP(host); ip != nil {
+			ips = append(ips, ip)
+		} else {
+			names = append(names, host)
+		}
+	}
+	cert, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 // stamp shows whether a file has changed. It is zero if there is no file.
@@ -59,14 +79,11 @@ func (s *Source) Config() *tls.Config {
 	if !s.changed() {
 		return s.config
 	}
-	before, failure := s.config, s.failure
-	s.failure = ""
+	before := s.config
 	if err := s.load(); err != nil {
-		if s.failure = err.Error(); s.failure != failure {
-			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
-		}
+		s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
 	} else if s.config != before {
-		s.logger.Info("certificates were read again", "files", s.paths())
+		s.logger.Info("certificates were read again", "files", s.files)
 	}
 	return s.config
 }
@@ -79,19 +96,10 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-func (s *Source) paths() (paths []string) {
-	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
-		if f.Path != "" {
-			paths = append(paths, f.Path)
-		}
-	}
-	return paths
-}
-
 func (s *Source) stat() (stamps []stamp) {
-	for _, path := range s.paths() {
+	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
 		var one stamp
-		if info, err := os.Stat(path); err == nil {
+		if info, err := os.Stat(f.Path); err == nil {
 			one = stamp{info.ModTime().UnixNano(), info.Size()}
 		}
 		stamps = append(stamps, one)

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -102,11 +101,14 @@ func New(opts Options) (*Server, error) {
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New("the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
 	case opts.CertFile == "":
-		pair, err := selfSigned(opts.Hosts)
+		if len(opts.Hosts) == 0 {
+			opts.Hosts = []string{"localhost", "127.0.0.1"}
+		}
+		pair, err := certfile.SelfSigned(opts.Hosts...)
 		if err != nil {
 			return nil, err
 		}
-		template.Certificates = []tls.Certificate{*pair}
+		template.Certificates = []tls.Certificate{pair}
 	}
 	certs, err := certfile.Open(template, certfile.Files{
 		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile}, Key: certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
@@ -121,30 +123,6 @@ func New(opts Options) (*Server, error) {
 	}
 	s.listener = tls.NewListener(door.Bound(l, connections), certs.Server())
 	return s, nil
-}
-
-func selfSigned(hosts []string) (*tls.Certificate, error) {
-	if len(hosts) == 0 {
-		hosts = []string{"localhost", "127.0.0.1"}
-	}
-	var ips []net.IP
-	var names []string
-	for _, h := range hosts[1:] {
-		if ip := net.ParseIP(h); ip != nil {
-			ips = append(ips, ip)
-		} else {
-			names = append(names, h)
-		}
-	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
-	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
-	}
-	return &pair, nil
 }
 
 // Addr is where the server listens; its port belongs in the daemonEndpoints of every Node.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/door"
@@ -54,13 +53,9 @@ func New(opts Options) (*Server, error) {
 		NextProtos: []string{"http/1.1"},
 	}
 	if opts.CertFile == "" {
-		cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
+		pair, err := certfile.SelfSigned("module-controller")
 		if err != nil {
-			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
-		}
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
+			return nil, err
 		}
 		template.Certificates = []tls.Certificate{pair}
 	}

@@ -2,11 +2,17 @@ package mqtt
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/url"
 
+	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/eclipse/paho.mqtt.golang/packets"
+	"golang.org/x/net/proxy"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // packetLimiter limits the packets of MQTT 3.1.1 that are read from a connection. The library allocates
@@ -22,6 +28,19 @@ type packetLimiter struct {
 	header []byte // of the current packet, what is not read yet
 	pass   int    // bytes of the current packet that follow the header
 	skip   int    // bytes of the current packet that are discarded after that
+}
+
+// dial connects to the broker as the library does, and limits the packets that the library reads.
+func dial(broker *url.URL, o paho.ClientOptions) (conn net.Conn, err error) {
+	if broker.Scheme == "ssl" {
+		conn, err = (&tls.Dialer{NetDialer: o.Dialer, Config: o.TLSConfig}).Dial("tcp", broker.Host)
+	} else {
+		conn, err = proxy.FromEnvironmentUsing(o.Dialer).Dial("tcp", broker.Host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newPacketLimiter(conn, arklet.MaxPayload), nil
 }
 
 func newPacketLimiter(c net.Conn, limit int) *packetLimiter {
