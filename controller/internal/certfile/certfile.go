@@ -4,11 +4,11 @@ package certfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -19,6 +19,18 @@ import (
 
 // File is a file in PEM form, and the setting that names it.
 type File struct{ Setting, Path string }
+
+// read returns nothing for a file without a path.
+func (f File) read() ([]byte, error) {
+	if f.Path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.Setting, err)
+	}
+	return data, nil
+}
 
 // Files are the files of one TLS configuration. A file without a path is left out. Cert and Key go together.
 type Files struct{ Cert, Key, CA File }
@@ -36,18 +48,9 @@ type Source struct {
 	read    time.Time
 }
 
-// SelfSigned returns a certificate for hosts that lasts a year.
-func SelfSigned(hosts ...string) (tls.Certificate, error) {
-	var ips []net.IP
-	var names []string
-	for _, host := range hosts[1:] {
-		if ip := net.ParseIP(host); ip != nil {
-			ips = append(ips, ip)
-		} else {
-			names = append(names, host)
-		}
-	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
+// SelfSigned returns a certificate of the host module-controller that lasts a year.
+func SelfSigned() (tls.Certificate, error) {
+	cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
 	}
@@ -116,19 +119,11 @@ func (s *Source) changed() bool {
 // load reads the files, and replaces the configuration if their content is another one.
 func (s *Source) load() error {
 	s.stamps, s.read = s.stat(), time.Now()
-	var cert, key, ca []byte
-	for _, f := range []struct {
-		File
-		into *[]byte
-	}{{s.files.Cert, &cert}, {s.files.Key, &key}, {s.files.CA, &ca}} {
-		if f.Path == "" {
-			continue
-		}
-		data, err := os.ReadFile(f.Path)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", f.Setting, err)
-		}
-		*f.into = data
+	cert, errCert := s.files.Cert.read()
+	key, errKey := s.files.Key.read()
+	ca, errCA := s.files.CA.read()
+	if err := cmp.Or(errCert, errKey, errCA); err != nil {
+		return err
 	}
 	content := bytes.Join([][]byte{cert, key, ca}, []byte{0})
 	if s.config != nil && bytes.Equal(content, s.content) {

@@ -24,11 +24,6 @@ type Limits struct {
 	Evicted func(address netip.Prefix, connections, bytes int)
 }
 
-// Bound returns a listener with at most the given number of open connections.
-func Bound(l net.Listener, connections int) net.Listener {
-	return Limit(l, Limits{Connections: connections})
-}
-
 // Limit returns a listener with limits. A new connection above the limit replaces the oldest connection
 // of the address that has the most connections. So a new address always gets a connection, and clients
 // that share an address with a greedy client have time until that client has used up its share again.

@@ -52,11 +52,9 @@ type Options struct {
 	// Addr is where to listen, host:port; empty means DefaultAddr.
 	Addr string
 	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
-	// Empty makes a self-signed one for Hosts that lasts a year: right for an API server that does not
+	// Empty makes a self-signed one that lasts a year: right for an API server that does not
 	// verify kubelets.
 	CertFile, KeyFile string
-	// Hosts are the names and addresses of the self-signed certificate; empty means localhost.
-	Hosts []string
 	// ClientCAFile holds the authorities in PEM form that sign the certificates of callers, above
 	// all the API server's --kubelet-client-certificate; it is read again as CertFile is. Required:
 	// nobody is served without a certificate.
@@ -101,10 +99,7 @@ func New(opts Options) (*Server, error) {
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New("the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
 	case opts.CertFile == "":
-		if len(opts.Hosts) == 0 {
-			opts.Hosts = []string{"localhost", "127.0.0.1"}
-		}
-		pair, err := certfile.SelfSigned(opts.Hosts...)
+		pair, err := certfile.SelfSigned()
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +116,7 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(door.Bound(l, connections), certs.Server())
+	s.listener = tls.NewListener(door.Limit(l, door.Limits{Connections: connections}), certs.Server())
 	return s, nil
 }
 

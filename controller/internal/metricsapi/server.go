@@ -53,7 +53,7 @@ func New(opts Options) (*Server, error) {
 		NextProtos: []string{"http/1.1"},
 	}
 	if opts.CertFile == "" {
-		pair, err := certfile.SelfSigned("module-controller")
+		pair, err := certfile.SelfSigned()
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.opts.Logger.Info("serving the metrics API", "addr", s.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
-	listener := tls.NewListener(door.Bound(s.listener, connections), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
+	listener := tls.NewListener(door.Limit(s.listener, door.Limits{Connections: connections}), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the metrics API on %s: %w", s.Addr(), err)
 	}

@@ -19,14 +19,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages.
+// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages. A connection that was
+// closed counts as a message too.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
+	kindConnection    = "connection"
 )
-
-// kindConnection is the kind of a connection that was closed, in the place of a message.
-const kindConnection = "connection"
 
 func (t *Tunnel) routes() http.Handler {
 	mux := http.NewServeMux() // answers other methods with 405

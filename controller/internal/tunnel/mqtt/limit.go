@@ -83,14 +83,10 @@ func (l *packetLimiter) next() error {
 	if err != nil {
 		return err
 	}
-	if remaining > maxRemaining {
-		return fmt.Errorf("the broker sent a packet of %d bytes, which MQTT does not allow", remaining)
-	}
-	length := int(remaining) //nolint:gosec // at most maxRemaining
-	l.pass, l.skip = length, 0
-	if length > l.limit {
-		if first>>4 != packets.Publish {
-			return fmt.Errorf("the broker sent a packet of type %d with %d bytes; the maximum is %d", first>>4, length, l.limit)
+	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // it is not more
+	if l.pass > l.limit {
+		if first>>4 != packets.Publish || remaining > maxRemaining {
+			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, which is too much", first>>4, remaining)
 		}
 		topic, err := l.in.Peek(2)
 		if err != nil {
@@ -100,8 +96,8 @@ func (l *packetLimiter) next() error {
 		if qos := first >> 1 & 3; qos > 0 {
 			beforePayload += 2 // the packet identifier
 		}
-		l.pass = min(length, beforePayload+l.limit+1)
-		l.skip = length - l.pass
+		l.pass = min(l.pass, beforePayload+l.limit+1)
+		l.skip = int(remaining) - l.pass //nolint:gosec // at most maxRemaining
 	}
 	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // it is not negative
 	return nil
