@@ -150,3 +150,24 @@ func TestABaselineThatFailsFillsNoLog(t *testing.T) {
 		t.Errorf("said in %d lines", n)
 	}
 }
+
+// Connections that are closed since their address has too many, or sends too much, are counted, and logged once an
+// hour for each address.
+func TestClosedConnectionsAreReported(t *testing.T) {
+	var log bytes.Buffer
+	l, _ := newListener(t, &log)
+	log.Reset()
+	for range 3 {
+		for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+			l.Rejected(tunnel.Origin{Tunnel: tunnel.HTTP, IP: ip}, "connection", tunnel.TooMany, errors.New("closed a connection from "+ip))
+		}
+	}
+	if diff := cmp.Diff(map[string]string{`{kind="connection",reason="too-many"}`: "6"}, rejected(t, l.Controller)); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+		if n := strings.Count(log.String(), "closed a connection from "+ip); n != 1 {
+			t.Errorf("%s is logged %d times, want once:\n%s", ip, n, log.String())
+		}
+	}
+}

@@ -74,7 +74,7 @@ func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
-	if err := server.Serve(door.Bound(l, connections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(door.Limit(l, door.Limits{Connections: connections})); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
 	}
 	return nil

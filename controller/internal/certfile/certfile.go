@@ -4,6 +4,7 @@ package certfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -12,10 +13,24 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 )
 
 // File is a file in PEM form, and the setting that names it.
 type File struct{ Setting, Path string }
+
+// read returns nothing for a file without a path.
+func (f File) read() ([]byte, error) {
+	if f.Path == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(f.Path)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", f.Setting, err)
+	}
+	return data, nil
+}
 
 // Files are the files of one TLS configuration. A file without a path is left out. Cert and Key go together.
 type Files struct{ Cert, Key, CA File }
@@ -31,7 +46,15 @@ type Source struct {
 	content []byte  // of all files, which config was made of
 	stamps  []stamp // of the files when they were read last
 	read    time.Time
-	failure string // of the last read; empty if it succeeded
+}
+
+// SelfSigned returns a certificate of the host module-controller that lasts a year.
+func SelfSigned() (tls.Certificate, error) {
+	cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 // stamp shows whether a file has changed. It is zero if there is no file.
@@ -59,14 +82,11 @@ func (s *Source) Config() *tls.Config {
 	if !s.changed() {
 		return s.config
 	}
-	before, failure := s.config, s.failure
-	s.failure = ""
+	before := s.config
 	if err := s.load(); err != nil {
-		if s.failure = err.Error(); s.failure != failure {
-			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
-		}
+		s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
 	} else if s.config != before {
-		s.logger.Info("certificates were read again", "files", s.paths())
+		s.logger.Info("certificates were read again", "files", s.files)
 	}
 	return s.config
 }
@@ -79,19 +99,10 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-func (s *Source) paths() (paths []string) {
-	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
-		if f.Path != "" {
-			paths = append(paths, f.Path)
-		}
-	}
-	return paths
-}
-
 func (s *Source) stat() (stamps []stamp) {
-	for _, path := range s.paths() {
+	for _, f := range []File{s.files.Cert, s.files.Key, s.files.CA} {
 		var one stamp
-		if info, err := os.Stat(path); err == nil {
+		if info, err := os.Stat(f.Path); err == nil {
 			one = stamp{info.ModTime().UnixNano(), info.Size()}
 		}
 		stamps = append(stamps, one)
@@ -108,19 +119,11 @@ func (s *Source) changed() bool {
 // load reads the files, and replaces the configuration if their content is another one.
 func (s *Source) load() error {
 	s.stamps, s.read = s.stat(), time.Now()
-	var cert, key, ca []byte
-	for _, f := range []struct {
-		File
-		into *[]byte
-	}{{s.files.Cert, &cert}, {s.files.Key, &key}, {s.files.CA, &ca}} {
-		if f.Path == "" {
-			continue
-		}
-		data, err := os.ReadFile(f.Path)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", f.Setting, err)
-		}
-		*f.into = data
+	cert, errCert := s.files.Cert.read()
+	key, errKey := s.files.Key.read()
+	ca, errCA := s.files.CA.read()
+	if err := cmp.Or(errCert, errKey, errCA); err != nil {
+		return err
 	}
 	content := bytes.Join([][]byte{cert, key, ca}, []byte{0})
 	if s.config != nil && bytes.Equal(content, s.content) {

@@ -95,7 +95,8 @@ func TestFilesThatChange(t *testing.T) {
 	same := source.Config()
 	s.write("ca.crt", second.cert)
 	is("a new authority", first, second)
-	if source.Config() == same || source.Config() != source.Config() {
+	changed := source.Config()
+	if changed == same || source.Config() != changed {
 		t.Error("a configuration is made for each connection, or not again after a change")
 	}
 	s.write("tls.crt", second.cert)

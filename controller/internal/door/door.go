@@ -19,22 +19,9 @@ type Limits struct {
 	// Bytes is the maximum number of bytes that all connections hold together; see Hold. 0 means no
 	// limit.
 	Bytes int
-	// Evicted is called after a connection was closed because a limit was exceeded. Use is what the
-	// address of that connection used before. Evicted may be nil. It may be called concurrently.
-	Evicted func(Use)
-}
-
-// Use is what one address uses of the limits.
-type Use struct {
-	// Address is an IPv4 address, or an IPv6 network of 64 bits: one host can use any address of it.
-	Address     netip.Prefix
-	Connections int
-	Bytes       int
-}
-
-// Bound returns a listener with at most the given number of open connections.
-func Bound(l net.Listener, connections int) net.Listener {
-	return Limit(l, Limits{Connections: connections})
+	// Evicted is called when a connection is closed because a limit is exceeded. Its arguments are the address
+	// of that connection, and what the address used before. It must not block; nil means nothing is called.
+	Evicted func(address netip.Prefix, connections, bytes int)
 }
 
 // Limit returns a listener with limits. A new connection above the limit replaces the oldest connection
@@ -62,8 +49,21 @@ func Keep(c net.Conn) {
 // most bytes, the connection that holds the most. The connection is one that Limit accepted, or TLS over
 // it; other connections are ignored.
 func Hold(c net.Conn, n int) {
-	if own := limited(c); own != nil {
-		own.listener.hold(own, n)
+	own := limited(c)
+	if own == nil {
+		return
+	}
+	l := own.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own.place == nil {
+		return
+	}
+	own.held += n
+	l.open[own.address].held += n
+	l.held += n
+	for l.limits.Bytes > 0 && l.held > l.limits.Bytes {
+		l.evict(l.largest())
 	}
 }
 
@@ -108,47 +108,19 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, evicted, use := l.add(c)
-	l.close(evicted, use)
-	return own, nil
-}
-
-// add adds a connection, and removes another one if the limit is reached. Evicted is nil if no connection
-// was removed.
-func (l *limitListener) add(c net.Conn) (own, evicted *conn, use Use) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= l.limits.Connections {
-		evicted = l.oldest()
-		use = l.evict(evicted)
+		l.evict(l.oldest())
 	}
 	l.accepted++
-	own = &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr()), number: l.accepted}
+	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr()), number: l.accepted}
 	if l.open[own.address] == nil {
 		l.open[own.address] = &client{connections: list.New()}
 	}
 	own.place = l.open[own.address].connections.PushBack(own)
 	l.all++
-	return own, evicted, use
-}
-
-// hold changes what a connection holds, and closes connections until the limit is met.
-func (l *limitListener) hold(c *conn, n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c.place == nil {
-		return
-	}
-	c.held += n
-	l.open[c.address].held += n
-	l.held += n
-	for l.limits.Bytes > 0 && l.held > l.limits.Bytes {
-		evicted := l.largest()
-		use := l.evict(evicted)
-		l.mu.Unlock()
-		l.close(evicted, use)
-		l.mu.Lock()
-	}
+	return own, nil
 }
 
 // oldest returns the oldest connection of the address that has the most connections. Of several such
@@ -181,22 +153,14 @@ func (l *limitListener) largest() (found *conn) {
 	return found
 }
 
-// evict removes a connection and returns what its address used before. The caller holds the lock.
-func (l *limitListener) evict(c *conn) Use {
+// evict closes a connection. The caller holds the lock.
+func (l *limitListener) evict(c *conn) {
 	of := l.open[c.address]
-	use := Use{c.address, of.connections.Len(), of.held}
+	connections, bytes := of.connections.Len(), of.held
 	l.remove(c)
-	return use
-}
-
-// close closes a connection that was evicted; nil does nothing.
-func (l *limitListener) close(evicted *conn, use Use) {
-	if evicted == nil {
-		return
-	}
-	_ = evicted.Conn.Close() // its data is given up
+	_ = c.Conn.Close() // its data is given up
 	if l.limits.Evicted != nil {
-		l.limits.Evicted(use)
+		l.limits.Evicted(c.address, connections, bytes)
 	}
 }
 
@@ -228,8 +192,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns the address of a peer as Use has it. It is invalid if the address is not that of
-// an IP network.
+// remotePrefix returns the IPv4 address of a peer, or its IPv6 network of 64 bits, of which one host can use any
+// address. It is invalid for an address of another kind.
 func remotePrefix(a net.Addr) netip.Prefix {
 	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid one is no host
 	return Host(parsed.Addr())

@@ -142,8 +142,8 @@ func TestPlaces(t *testing.T) {
 // connection. Other addresses lose none, however little room is left.
 func TestBytes(t *testing.T) {
 	var evicted []string
-	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(u Use) {
-		evicted = append(evicted, fmt.Sprintf("%s %d %d", u.Address, u.Connections, u.Bytes))
+	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000, Evicted: func(address netip.Prefix, connections, bytes int) {
+		evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
 	}})
 	honest, honestConn := h.come("192.0.2.1:1")
 	small, smallConn := h.come("203.0.113.7:1")

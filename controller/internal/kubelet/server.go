@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -53,11 +52,9 @@ type Options struct {
 	// Addr is where to listen, host:port; empty means DefaultAddr.
 	Addr string
 	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
-	// Empty makes a self-signed one for Hosts that lasts a year: right for an API server that does not
+	// Empty makes a self-signed one that lasts a year: right for an API server that does not
 	// verify kubelets.
 	CertFile, KeyFile string
-	// Hosts are the names and addresses of the self-signed certificate; empty means localhost.
-	Hosts []string
 	// ClientCAFile holds the authorities in PEM form that sign the certificates of callers, above
 	// all the API server's --kubelet-client-certificate; it is read again as CertFile is. Required:
 	// nobody is served without a certificate.
@@ -102,11 +99,11 @@ func New(opts Options) (*Server, error) {
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New("the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
 	case opts.CertFile == "":
-		pair, err := selfSigned(opts.Hosts)
+		pair, err := certfile.SelfSigned()
 		if err != nil {
 			return nil, err
 		}
-		template.Certificates = []tls.Certificate{*pair}
+		template.Certificates = []tls.Certificate{pair}
 	}
 	certs, err := certfile.Open(template, certfile.Files{
 		Cert: certfile.File{Setting: "KUBELET_TLS_CERT", Path: opts.CertFile}, Key: certfile.File{Setting: "KUBELET_TLS_KEY", Path: opts.KeyFile},
@@ -119,32 +116,8 @@ func New(opts Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(door.Bound(l, connections), certs.Server())
+	s.listener = tls.NewListener(door.Limit(l, door.Limits{Connections: connections}), certs.Server())
 	return s, nil
-}
-
-func selfSigned(hosts []string) (*tls.Certificate, error) {
-	if len(hosts) == 0 {
-		hosts = []string{"localhost", "127.0.0.1"}
-	}
-	var ips []net.IP
-	var names []string
-	for _, h := range hosts[1:] {
-		if ip := net.ParseIP(h); ip != nil {
-			ips = append(ips, ip)
-		} else {
-			names = append(names, h)
-		}
-	}
-	cert, key, err := certutil.GenerateSelfSignedCertKey(hosts[0], ips, names)
-	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a serving certificate for the kubelet API: %w", err)
-	}
-	return &pair, nil
 }
 
 // Addr is where the server listens; its port belongs in the daemonEndpoints of every Node.

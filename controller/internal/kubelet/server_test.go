@@ -160,7 +160,7 @@ func TestWhatIsNotThere(t *testing.T) {
 
 func TestServingCertificates(t *testing.T) {
 	t.Run("its own", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.CertFile, o.KeyFile = "", ""; o.Hosts = []string{"module-controller", "127.0.0.1"} })
+		w := newWorld(t, func(o *Options) { o.CertFile, o.KeyFile = "", "" })
 		client := w.authority.client("kube-apiserver")
 		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
 			t.Errorf("answered %d %q, error %v", status, text, err)

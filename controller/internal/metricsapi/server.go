@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 	"github.com/koupleless/koupsandbox/controller/internal/door"
@@ -54,13 +53,9 @@ func New(opts Options) (*Server, error) {
 		NextProtos: []string{"http/1.1"},
 	}
 	if opts.CertFile == "" {
-		cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
+		pair, err := certfile.SelfSigned()
 		if err != nil {
-			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
-		}
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("making a serving certificate for the metrics API: %w", err)
+			return nil, err
 		}
 		template.Certificates = []tls.Certificate{pair}
 	}
@@ -110,7 +105,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.opts.Logger.Info("serving the metrics API", "addr", s.Addr().String())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // closing listeners has no error worth a word
 	defer stop()
-	listener := tls.NewListener(door.Bound(s.listener, connections), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
+	listener := tls.NewListener(door.Limit(s.listener, door.Limits{Connections: connections}), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.tls})
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the metrics API on %s: %w", s.Addr(), err)
 	}

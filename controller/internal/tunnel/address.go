@@ -41,8 +41,10 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// providers are addresses at which cloud providers serve metadata, credentials and the like to machines.
-var providers = Networks{
+// never are addresses that no base has. Most are those at which cloud providers serve metadata and credentials to
+// machines.
+var never = Networks{
+	netip.MustParsePrefix("0.0.0.0/8"),              // no destinations [RFC 1122, 3.2.1.3]
 	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
 	netip.MustParsePrefix("169.254.170.0/24"),       // AWS, to containers
 	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS
@@ -53,9 +55,6 @@ var providers = Networks{
 	netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
 	netip.MustParsePrefix("fd00:42::42/128"),        // Scaleway
 }
-
-// thisNetwork has addresses that are no destinations [RFC 1122, 3.2.1.3].
-var thisNetwork = netip.MustParsePrefix("0.0.0.0/8")
 
 // nat64 is translated to IPv4 [RFC 6052, 2.1].
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -71,7 +70,7 @@ func translated(a netip.Addr) netip.Addr {
 
 // Check returns the address that a base names as Kubernetes writes it, or ErrAddress. The address must be in the
 // networks, or be the peer, from which the message came. An invalid peer is not compared. Addresses of loopback
-// and of a link are allowed only in the networks, and addresses of cloud providers never.
+// and of a link are allowed only in the networks, and those in never are refused.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
@@ -80,10 +79,10 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a = a.Unmap()
 	target := translated(a)
 	switch {
-	case providers.contain(target):
-		return "", fmt.Errorf("%w: localIP %s is an address of a cloud provider's services, which no base has", ErrAddress, a)
+	case never.contain(target):
+		return "", fmt.Errorf("%w: localIP %s is one that no base has: it is reserved, or belongs to a cloud provider", ErrAddress, a)
 	case n.contain(a):
-	case target.IsLoopback() || !target.IsGlobalUnicast() || thisNetwork.Contains(target):
+	case target.IsLoopback() || !target.IsGlobalUnicast():
 		return "", fmt.Errorf("%w: localIP %s is no address of a base in a network; BASE_NETWORKS can allow it", ErrAddress, a)
 	case peer.IsValid() && a != peer:
 		return "", fmt.Errorf("%w: localIP %s is not the address %s that the message came from; BASE_NETWORKS can allow it", ErrAddress, a, peer)

@@ -106,7 +106,6 @@ func TestAFloodOfBodies(t *testing.T) {
 			_, _ = c.Write(body)
 		}()
 	}
-	// Each body that is complete but for one byte takes between 64 and 128 KiB.
 	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allBodies/maxBody; {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allBodies/maxBody)
@@ -139,7 +138,7 @@ func TestADecodedBodyIsReleased(t *testing.T) {
 	}
 	body := `{"identity":"a"}` + strings.Repeat(" ", maxBody/2)
 	evicted := 0
-	l = door.Limit(l, door.Limits{Connections: 100, Bytes: 2 * maxBody, Evicted: func(door.Use) { evicted++ }})
+	l = door.Limit(l, door.Limits{Connections: 100, Bytes: maxBody, Evicted: func(netip.Prefix, int, int) { evicted++ }})
 	defer func() { _ = l.Close() }()
 	tn := New(Options{}, newHandler())
 	for range 10 {

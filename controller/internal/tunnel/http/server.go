@@ -19,14 +19,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages.
+// The paths that bases post to (protocol 4.1), which are also the kinds of rejected messages. A connection that was
+// closed counts as a message too.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
+	kindConnection    = "connection"
 )
-
-// kindConnection is the kind of a connection that was closed, in the place of a message.
-const kindConnection = "connection"
 
 func (t *Tunnel) routes() http.Handler {
 	mux := http.NewServeMux() // answers other methods with 405
@@ -160,9 +159,11 @@ var errTooLarge = fmt.Errorf("body larger than %d KiB", maxBody>>10)
 // request that waits holds only the message. If the body cannot be read, receive answers the request and
 // ok is false. err is an error of decode.
 func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string, decode func([]byte) (M, error)) (m M, ok bool, err error) {
-	body := &heldBody{conn: connOf(r)}
-	defer body.release()
-	if err := body.read(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
+	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
+	defer func() { door.Hold(body.conn, -body.size) }()
+	data, err := io.ReadAll(body)
+	if err != nil {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}
 		switch _, large := errors.AsType[*http.MaxBytesError](err); {
 		case large:
@@ -175,50 +176,32 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 	}
 	// The time for reading is over, and the answer may take longer. In tests there may be no such time.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	m, err = decode(body.bytes)
+	m, err = decode(data)
 	return m, true, err
 }
 
-// heldBody is a request body whose memory counts as held by its connection.
+// heldBody is a request body. What is read of it counts as held by its connection.
 type heldBody struct {
-	conn  net.Conn
-	bytes []byte
+	io.Reader
+	conn net.Conn // nil in tests without a server
+	size int
 }
 
-// read is io.ReadAll, and counts the memory that it allocates.
-func (b *heldBody) read(from io.Reader) error {
-	for {
-		if before := cap(b.bytes); len(b.bytes) == before {
-			b.bytes = slices.Grow(b.bytes, 512)
-			door.Hold(b.conn, cap(b.bytes)-before)
-		}
-		n, err := from.Read(b.bytes[len(b.bytes):cap(b.bytes)])
-		b.bytes = b.bytes[:len(b.bytes)+n]
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+func (b *heldBody) Read(into []byte) (int, error) {
+	n, err := b.Reader.Read(into)
+	b.size += n
+	door.Hold(b.conn, n)
+	return n, err
 }
-
-func (b *heldBody) release() { door.Hold(b.conn, -cap(b.bytes)) }
 
 // connKey is the key of a request's connection in its context.
 type connKey struct{}
 
-// connOf returns the connection of a request; nil if no server accepted it.
-func connOf(r *http.Request) net.Conn {
-	c, _ := r.Context().Value(connKey{}).(net.Conn)
-	return c
-}
-
 // evicted counts a connection that was closed in favor of another one.
-func (t *Tunnel) evicted(u door.Use) {
-	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: u.Address.Addr().String(), At: time.Now()}
+func (t *Tunnel) evicted(address netip.Prefix, connections, bytes int) {
+	from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 	t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-		"too many connections or too large bodies: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", u.Address, u.Connections, u.Bytes))
+		"too many connections or too large bodies: closed a connection from %s, which had %d connections with %d bytes, the most of all addresses", address, connections, bytes))
 }
 
 func (t *Tunnel) refuse(w http.ResponseWriter, from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {

@@ -2,7 +2,6 @@
 //
 //	mqtt.go            what bases say, and what they are told
 //	connection.go      one connection after the other
-//	dial.go            connects to the broker
 //	limit.go           limits the packets that are read
 //	unacknowledged.go  bounds what is on its way to a broker that is behind
 //	echo.go            tells how late this controller hears what bases say

@@ -2,11 +2,17 @@ package mqtt
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/url"
 
+	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/eclipse/paho.mqtt.golang/packets"
+	"golang.org/x/net/proxy"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
 // packetLimiter limits the packets of MQTT 3.1.1 that are read from a connection. The library allocates
@@ -22,6 +28,19 @@ type packetLimiter struct {
 	header []byte // of the current packet, what is not read yet
 	pass   int    // bytes of the current packet that follow the header
 	skip   int    // bytes of the current packet that are discarded after that
+}
+
+// dial connects to the broker as the library does, and limits the packets that the library reads.
+func dial(broker *url.URL, o paho.ClientOptions) (conn net.Conn, err error) {
+	if broker.Scheme == "ssl" {
+		conn, err = (&tls.Dialer{NetDialer: o.Dialer, Config: o.TLSConfig}).Dial("tcp", broker.Host)
+	} else {
+		conn, err = proxy.FromEnvironmentUsing(o.Dialer).Dial("tcp", broker.Host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newPacketLimiter(conn, arklet.MaxPayload), nil
 }
 
 func newPacketLimiter(c net.Conn, limit int) *packetLimiter {
@@ -64,14 +83,10 @@ func (l *packetLimiter) next() error {
 	if err != nil {
 		return err
 	}
-	if remaining > maxRemaining {
-		return fmt.Errorf("the broker sent a packet of %d bytes, which MQTT does not allow", remaining)
-	}
-	length := int(remaining) //nolint:gosec // at most maxRemaining
-	l.pass, l.skip = length, 0
-	if length > l.limit {
-		if first>>4 != packets.Publish {
-			return fmt.Errorf("the broker sent a packet of type %d with %d bytes; the maximum is %d", first>>4, length, l.limit)
+	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // it is not more
+	if l.pass > l.limit {
+		if first>>4 != packets.Publish || remaining > maxRemaining {
+			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, which is too much", first>>4, remaining)
 		}
 		topic, err := l.in.Peek(2)
 		if err != nil {
@@ -81,8 +96,8 @@ func (l *packetLimiter) next() error {
 		if qos := first >> 1 & 3; qos > 0 {
 			beforePayload += 2 // the packet identifier
 		}
-		l.pass = min(length, beforePayload+l.limit+1)
-		l.skip = length - l.pass
+		l.pass = min(l.pass, beforePayload+l.limit+1)
+		l.skip = int(remaining) - l.pass //nolint:gosec // at most maxRemaining
 	}
 	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // it is not negative
 	return nil
