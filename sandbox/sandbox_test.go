@@ -491,3 +491,62 @@ func TestAutoIsResolved(t *testing.T) {
 		})
 	}
 }
+
+// No command reads from, connects to or changes a sandbox in a folder of another user: a run record there could name a
+// process of this user, and a socket could belong to a program of that user.
+func TestAFolderOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root can give a folder away")
+	}
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	supervisor := supervise.New(supervise.Options{Dir: dir.Run()})
+	if err := supervisor.Start(t.Context(), supervise.Spec{Name: "mine", Path: "sleep", Args: []string{"600"}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := supervisor.Kill("mine"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := state.WriteFile(dir.Config(), []byte("kind: Sandbox\n")); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(string(dir), "daemon.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			t.Error("a command has connected")
+			_ = conn.Close()
+		}
+	}()
+	for _, folder := range []string{string(dir), o.Home} {
+		if err := os.Chown(folder, 54321, 54321); err != nil {
+			t.Fatal(err)
+		}
+		_, upErr := sandbox.Up(t.Context(), o)
+		_, downErr := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", Force: func(error) {}})
+		_, openErr := sandbox.Open(t.Context(), o.Home, "koup")
+		_, inspectErr := sandbox.Inspect(t.Context(), o.Home, "koup", false)
+		for name, err := range map[string]error{"Up": upErr, "Down": downErr, "Open": openErr, "Inspect": inspectErr} {
+			if err == nil || !strings.Contains(err.Error(), "the folder "+folder+" belongs to the user 54321") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if all, err := sandbox.List(t.Context(), o.Home); len(all) > 0 || folder == o.Home && err == nil {
+			t.Errorf("List: %v, %v", all, err)
+		}
+		if err := os.Chown(string(dir), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := supervisor.Status(t.Context(), nil); len(status) != 1 || status[0].State != supervise.Running {
+		t.Errorf("the process that the run record names: %+v", status)
+	}
+}
