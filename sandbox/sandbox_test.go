@@ -31,7 +31,11 @@ import (
 // it is started by: koupsandbox is the daemon, koup-controlplane fails
 // or never gets ready. A sandbox that works is for the tests with real programs.
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
+	program := filepath.Base(os.Args[0])
+	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram { // TestChildrenHaveACleanEnvironment reads it
+		_ = os.WriteFile(os.Args[0]+".environ", []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	}
+	switch program {
 	case "koupsandbox":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -489,6 +493,32 @@ func TestAutoIsResolved(t *testing.T) {
 				t.Errorf("notes %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// Neither the daemon nor a component gets settings or secrets from the environment of the command.
+func TestChildrenHaveACleanEnvironment(t *testing.T) {
+	poison := map[string]string{
+		"METRICS_API_ADDR": ":10260", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x", "AWS_SECRET_ACCESS_KEY": "s",
+		"KUBE_FEATURE_WatchListClient": "false", "KOUPSANDBOX_BROKER_PASSWORD": "p", "KUBECONFIG": "/theirs",
+	}
+	for name, value := range poison {
+		t.Setenv(name, value)
+	}
+	o := bench(t, false)
+	if _, err := sandbox.Up(t.Context(), o); err == nil {
+		t.Fatal("up went well")
+	}
+	for _, path := range []string{o.Programs.Daemon, o.Programs.ControlPlane} {
+		text, err := os.ReadFile(path + ".environ")
+		if err != nil || !strings.Contains(string(text), "PATH=") {
+			t.Errorf("the environment of %s: %q, %v", path, text, err)
+		}
+		for name := range poison {
+			if strings.Contains("\n"+string(text), "\n"+name+"=") {
+				t.Errorf("%s has %s", path, name)
+			}
+		}
 	}
 }
 
