@@ -18,6 +18,9 @@ const statusTime = 5 * time.Second
 // wrapped, says that there is no sandbox of the name.
 func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error) {
 	dir := state.Home(home).Dir(name)
+	if err := dir.CheckOwner(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	if path := dir.SocketPath(); path != "" {

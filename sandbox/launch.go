@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
@@ -123,6 +124,7 @@ func launchDetached(ctx context.Context, dir state.Dir, o Options) (*process, er
 	defer func() { _ = read.Close() }() // nothing was written to it
 	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
 		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller, "--base", o.Programs.Base)
+	cmd.Env = supervise.DaemonEnviron(os.Environ(), daemon.EffectiveProvider(o.Config) == v1alpha1.ProviderExisting)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()

@@ -286,6 +286,9 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 // koupsandbox has brought up is an error; Down takes it down all the same.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
+	if err := dir.CheckOwner(); err != nil {
+		return nil, err
+	}
 	client, status, err := reach(ctx, dir)
 	switch {
 	case err != nil:

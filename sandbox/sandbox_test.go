@@ -31,7 +31,11 @@ import (
 // it is started by: koupsandbox is the daemon, koup-controlplane fails
 // or never gets ready. A sandbox that works is for the tests with real programs.
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
+	program := filepath.Base(os.Args[0])
+	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram { // TestChildrenHaveACleanEnvironment reads it
+		_ = os.WriteFile(os.Args[0]+".environ", []byte(strings.Join(os.Environ(), "\n")), 0o600)
+	}
+	switch program {
 	case "koupsandbox":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -489,5 +493,90 @@ func TestAutoIsResolved(t *testing.T) {
 				t.Errorf("notes %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// Neither the daemon nor a component gets settings or secrets from the environment of the command.
+func TestChildrenHaveACleanEnvironment(t *testing.T) {
+	poison := map[string]string{
+		"METRICS_API_ADDR": ":10260", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x", "AWS_SECRET_ACCESS_KEY": "s",
+		"KUBE_FEATURE_WatchListClient": "false", "KOUPSANDBOX_BROKER_PASSWORD": "p", "KUBECONFIG": "/theirs",
+	}
+	for name, value := range poison {
+		t.Setenv(name, value)
+	}
+	o := bench(t, false)
+	if _, err := sandbox.Up(t.Context(), o); err == nil {
+		t.Fatal("up went well")
+	}
+	for _, path := range []string{o.Programs.Daemon, o.Programs.ControlPlane} {
+		text, err := os.ReadFile(path + ".environ")
+		if err != nil || !strings.Contains(string(text), "PATH=") {
+			t.Errorf("the environment of %s: %q, %v", path, text, err)
+		}
+		for name := range poison {
+			if strings.Contains("\n"+string(text), "\n"+name+"=") {
+				t.Errorf("%s has %s", path, name)
+			}
+		}
+	}
+}
+
+// No command reads from, connects to or changes a sandbox in a folder of another user: a run record there could name a
+// process of this user, and a socket could belong to a program of that user.
+func TestAFolderOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root can give a folder away")
+	}
+	o := bench(t, false)
+	dir := state.Home(o.Home).Dir("koup")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	supervisor := supervise.New(supervise.Options{Dir: dir.Run()})
+	if err := supervisor.Start(t.Context(), supervise.Spec{Name: "mine", Path: "sleep", Args: []string{"600"}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := supervisor.Kill("mine"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := state.WriteFile(dir.Config(), []byte("kind: Sandbox\n")); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(string(dir), "daemon.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			t.Error("a command has connected")
+			_ = conn.Close()
+		}
+	}()
+	for _, folder := range []string{string(dir), o.Home} {
+		if err := os.Chown(folder, 54321, 54321); err != nil {
+			t.Fatal(err)
+		}
+		_, upErr := sandbox.Up(t.Context(), o)
+		_, downErr := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", Force: func(error) {}})
+		_, openErr := sandbox.Open(t.Context(), o.Home, "koup")
+		_, inspectErr := sandbox.Inspect(t.Context(), o.Home, "koup", false)
+		for name, err := range map[string]error{"Up": upErr, "Down": downErr, "Open": openErr, "Inspect": inspectErr} {
+			if err == nil || !strings.Contains(err.Error(), "the folder "+folder+" belongs to the user 54321") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if all, err := sandbox.List(t.Context(), o.Home); len(all) > 0 || folder == o.Home && err == nil {
+			t.Errorf("List: %v, %v", all, err)
+		}
+		if err := os.Chown(string(dir), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status := supervisor.Status(t.Context(), nil); len(status) != 1 || status[0].State != supervise.Running {
+		t.Errorf("the process that the run record names: %+v", status)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
@@ -40,7 +42,9 @@ func (p Programs) Versions(ctx context.Context) Versions {
 			if path == "" {
 				return nil
 			}
-			out, _ := exec.CommandContext(ctx, path, argument).Output() // one that cannot say it has no version
+			cmd := exec.CommandContext(ctx, path, argument)
+			cmd.Env = supervise.ComponentEnviron(os.Environ())
+			out, _ := cmd.Output() // one that cannot say it has no version
 			if m := pattern.FindStringSubmatch(string(out)); m != nil {
 				for i, to := range into {
 					*to = m[i+1]

@@ -270,7 +270,8 @@ type Controller struct {
 	// Replicas is how many of its processes share the bases, 1 to 9.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"` // each is a process, and watches all Pods anew
 	// Env are environment variables for the controller's process, in addition to those that the
-	// sandbox sets; with Command, to those of up. Default: none.
+	// sandbox sets. With Command, the process also gets PATH, HOME and a few other variables of up, such as those of the
+	// language and the time zone. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
 	// APIView puts a proxy between controllers on this machine and the API server, which disturbs what
 	// they see when a scenario or koupsandbox api says so. Scenarios that disturb it ask for it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
@@ -25,11 +26,21 @@ type Client struct {
 	rpc       rpc.Client
 }
 
-// NewClient returns a client for the daemon that listens on the unix socket.
+// NewClient returns a client for the daemon that listens on the unix socket. It talks only to processes of this
+// process' user and of root.
 func NewClient(socket string) *Client {
 	var d net.Dialer
 	c := &Client{transport: http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := d.DialContext(ctx, "unix", socket)
+			if err != nil {
+				return nil, err
+			}
+			if uid, err := peerUID(conn); err != nil || !trusted(uid, os.Geteuid()) {
+				return nil, errors.Join(fmt.Errorf("the process that listens on %s runs as user %d, and not as this one", socket, uid), err, conn.Close())
+			}
+			return conn, nil
+		},
 	}}
 	c.rpc = rpc.Client{Transport: &c.transport, Unreachable: ErrUnreachable}
 	return c

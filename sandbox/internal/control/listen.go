@@ -33,7 +33,7 @@ func Server(s Service) *http.Server {
 	return &http.Server{
 		Handler: ownersOnly(Handler(s), os.Geteuid()), ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			uid, err := caller(c)
+			uid, err := peerUID(c)
 			return context.WithValue(ctx, callerKey{}, known{uid, err})
 		},
 	}
@@ -53,7 +53,7 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 		switch {
 		case !ok || who.err != nil:
 			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden, "the system does not say who calls the daemon of the sandbox (%v): call it by its socket", who.err))
-		case who.uid != owner && who.uid != 0:
+		case !trusted(who.uid, owner):
 			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden, "the sandbox is that of the user %d, and not yours, %d: bring up one of your own", owner, who.uid))
 		default:
 			next.ServeHTTP(w, r)
@@ -61,8 +61,12 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 	})
 }
 
-// caller is the user at the other end of a connection of a unix socket.
-func caller(c net.Conn) (uid int, err error) {
+// trusted reports whether a process of the user uid may be the peer of one of the user owner.
+func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
+
+// peerUID returns the user at the other end of a connection of a unix socket: of the process that has connected, or for
+// a client of the process that listens.
+func peerUID(c net.Conn) (uid int, err error) {
 	unixConn, ok := c.(*net.UnixConn)
 	if !ok {
 		return 0, fmt.Errorf("%T is no connection of a unix socket", c)

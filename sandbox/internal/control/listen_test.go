@@ -1,13 +1,16 @@
 package control_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -21,11 +24,17 @@ const (
 	somebody = 54321
 	// callEnv names a socket that this program calls in place of the tests, and prints what came of it.
 	callEnv = "CONTROL_TEST_SOCKET"
+	// listenEnv names a socket on which this program listens in place of the tests.
+	listenEnv = "CONTROL_TEST_LISTEN"
 )
 
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(callEnv); socket != "" {
 		fmt.Print(call(context.Background(), socket))
+		return
+	}
+	if socket := os.Getenv(listenEnv); socket != "" {
+		listen(socket)
 		return
 	}
 	os.Exit(m.Run())
@@ -81,6 +90,23 @@ func serve(t *testing.T) string {
 	return path
 }
 
+// asSomebody prepares the test's program for another user.
+func asSomebody(t *testing.T, folder string, uid uint32) *exec.Cmd {
+	t.Helper()
+	program, err := os.ReadFile("/proc/self/exe") // the folder of the test's program may be closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(folder, "call")
+	if err := os.WriteFile(copied, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(copied)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return cmd
+}
+
 // The user of the daemon is served; another one cannot open the socket, and is refused in words if it
 // can be opened all the same.
 func TestOnlyItsUserMayCall(t *testing.T) {
@@ -90,17 +116,8 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 	path := serve(t)
 	as := func(uid uint32) string {
 		t.Helper()
-		program, err := os.ReadFile("/proc/self/exe") // the folder of the test's program may be closed
-		if err != nil {
-			t.Fatal(err)
-		}
-		copied := filepath.Join(filepath.Dir(path), "call")
-		if err := os.WriteFile(copied, program, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(copied)
-		cmd.Env, cmd.Dir = []string{callEnv + "=" + path}, "/"
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		cmd := asSomebody(t, filepath.Dir(path), uid)
+		cmd.Env = []string{callEnv + "=" + path}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("calling as %d: %v\n%s", uid, err, out)
@@ -118,5 +135,61 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers to the test, to root, and twice to somebody (-want +got):\n%s", diff)
+	}
+}
+
+// A client does not talk to a process of another user.
+func TestAClientChecksWhoListens(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root can run a process as another user")
+	}
+	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cmd := asSomebody(t, folder, somebody)
+	cmd.Env = []string{listenEnv + "=" + filepath.Join(folder, "s")}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	lines.Scan() // it listens
+	client := control.NewClient(filepath.Join(folder, "s"))
+	defer client.Close()
+	_, err = client.Status(t.Context(), false)
+	if err == nil || !strings.Contains(err.Error(), "runs as user 54321, and not as this one") {
+		t.Errorf("error: %v", err)
+	}
+	if lines.Scan() { // the end of the connection, without a word
+		t.Errorf("the listener has read %q", lines.Text())
+	}
+}
+
+// listen prints "ready", and then the first line that a client sends.
+func listen(path string) {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("ready")
+	conn, err := l.Accept()
+	if err != nil {
+		panic(err)
+	}
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		fmt.Println(lines.Text())
 	}
 }

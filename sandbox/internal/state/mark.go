@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"sigs.k8s.io/yaml"
@@ -21,8 +23,11 @@ const (
 
 // Owned tells whether there is a folder that koupsandbox has made: from its first moment it bears a
 // mark. A folder that is empty is nobody's, and can be taken. Any other gives ErrForeign, wrapped:
-// nothing in it may be changed.
+// nothing in it may be changed. A folder of another user gives the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
+	if err := d.CheckOwner(); err != nil {
+		return false, err
+	}
 	info, err := os.Stat(string(d))
 	switch {
 	case errors.Is(err, os.ErrPermission):
@@ -45,15 +50,29 @@ func (d Dir) Owned() (bool, error) {
 	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d, ErrForeign)
 }
 
-// checkOwner refuses a folder of another user, who could open it again: root may change it all the same,
-// and others where everybody may write.
-func (d Dir) checkOwner() error {
-	info, err := os.Stat(string(d))
-	if err != nil {
-		return fmt.Errorf("looking for the owner of the state folder: %w", err)
+// CheckOwner returns an error if another user owns the folder or its home. That user could read the files of the
+// sandbox, or provide a kubeconfig, a socket and run records that make this user run programs. Call CheckOwner
+// before you read anything from the folder. A folder that does not exist is fine.
+func (d Dir) CheckOwner() error {
+	if err := Home(filepath.Dir(string(d))).CheckOwner(); err != nil {
+		return err
 	}
-	if at, ok := info.Sys().(*syscall.Stat_t); ok && int(at.Uid) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to the user %d, who could read what is in it: choose another --home, or make it yours", d, at.Uid)
+	return checkOwner(string(d), os.Geteuid())
+}
+
+// CheckOwner returns an error if a user other than this one or root owns the home.
+func (h Home) CheckOwner() error { return checkOwner(string(h), os.Geteuid(), 0) }
+
+func checkOwner(folder string, users ...int) error {
+	info, err := os.Stat(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the owner of the folder: %w", err)
+	}
+	if at, ok := info.Sys().(*syscall.Stat_t); ok && !slices.Contains(users, int(at.Uid)) {
+		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace what is in it: choose another --home, or make it yours", folder, at.Uid)
 	}
 	return nil
 }

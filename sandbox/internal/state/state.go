@@ -29,6 +29,9 @@ func (h Home) Dir(name string) Dir { return Dir(filepath.Join(string(h), name)) 
 
 // Names lists the sandboxes that have a folder, sorted.
 func (h Home) Names() ([]string, error) {
+	if err := h.CheckOwner(); err != nil {
+		return nil, err
+	}
 	entries, err := os.ReadDir(string(h))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -104,7 +107,7 @@ func (d Dir) Create() error {
 	}
 	err := os.MkdirAll(string(d), 0o700)
 	if err == nil {
-		if err := d.checkOwner(); err != nil {
+		if err := d.CheckOwner(); err != nil { // another user may have made it in the meantime
 			return err
 		}
 		err = d.mark()

@@ -96,6 +96,42 @@ func TestAFolderOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
+// A folder of another user is refused although it has the mark, and so is every folder in the home of another user.
+func TestCheckOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT TESTED: only root can give a folder away")
+	}
+	home := state.Home(t.TempDir())
+	dir := home.Dir("a")
+	if err := dir.Create(); err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{string(dir), string(home)} {
+		if err := os.Chown(folder, 54321, 54321); err != nil {
+			t.Fatal(err)
+		}
+		want := "the folder " + folder + " belongs to the user 54321"
+		_, owned := dir.Owned()
+		for name, err := range map[string]error{"CheckOwner": dir.CheckOwner(), "Owned": owned, "Create": dir.Create(), "Remove": dir.Remove(false)} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+		if dir.Used() {
+			t.Error("it is used")
+		}
+		if err := os.Chown(string(dir), 0, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names, err := home.Names(); err == nil {
+		t.Errorf("the names in the home of another user are %v", names)
+	}
+	if err := state.Home(t.TempDir()).Dir("none").CheckOwner(); err != nil {
+		t.Errorf("a folder that does not exist: %v", err)
+	}
+}
+
 func TestRemove(t *testing.T) {
 	for _, keepLogs := range []bool{false, true} {
 		home := state.Home(t.TempDir())

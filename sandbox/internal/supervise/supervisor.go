@@ -28,7 +28,7 @@ type Spec struct {
 	Path string
 	// Args follow the program's name.
 	Args []string
-	// Env is added to the environment of this process, as KEY=value; the last one wins.
+	// Env is added to the variables of ComponentEnviron, as KEY=value; the last one wins.
 	Env []string
 	// Dir to run in; empty means that of this process.
 	Dir string
@@ -168,7 +168,7 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 func launch(spec Spec) (*run, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir = spec.Dir
-	cmd.Env = append(cmd.Environ(), spec.Env...)
+	cmd.Env = append(ComponentEnviron(os.Environ()), spec.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	r := &run{startedAt: time.Now(), group: spec.Group, done: make(chan struct{})}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
@@ -101,7 +102,7 @@ func evidence(f *Failure, r result) *Failure {
 func (s *Stage) shell(ctx context.Context, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
 	cmd.Dir = s.o.Folder
-	cmd.Env = append(ordinary(os.Environ()), "KUBECONFIG="+s.o.Kubeconfig, "NAMESPACE="+s.o.Namespace, "GROUP="+s.o.Group)
+	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+s.o.Kubeconfig, "NAMESPACE="+s.o.Namespace, "GROUP="+s.o.Group)
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		cmd.Env = append(cmd.Env, name+"="+a.Env[name])
 	}
@@ -123,19 +124,6 @@ func (s *Stage) shell(ctx context.Context, a *v1alpha1.Script) (result, error) {
 		return r, fmt.Errorf("running the script: %w", err)
 	}
 	return r, nil
-}
-
-// ordinary are the variables of an environment that a script is given: those that say where programs
-// are, who and where the user is, and in which language. No other reaches it: passwords and keys are
-// kept in variables.
-func ordinary(environ []string) (kept []string) {
-	for _, variable := range environ {
-		name, _, _ := strings.Cut(variable, "=")
-		if slices.Contains([]string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "LANG", "LANGUAGE"}, name) || strings.HasPrefix(name, "LC_") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
 }
 
 // limited keeps the first bytes that are written to it.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"html"
 	"log/slog"
 	"net"
 	"os"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/board"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 const (
@@ -179,10 +182,16 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 		return fmt.Errorf("opening the port of the board: %w", err)
 	}
 	o.Listener = listener
+	var folder string
+	if o.Sandbox != nil {
+		folder = filepath.Dir(o.Sandbox.Kubeconfig)
+	}
+	var redirect string // the path of the redirect file
+	defer func() { _ = os.Remove(redirect) }()
 	opened := 0
 	o.Opened = func(url string) {
 		if opened++; opened == 1 {
-			s.tellBoard(c, url)
+			redirect = s.tellBoard(c, folder, url)
 		} else if c.String(outputFlag) != formatJSON {
 			say(s.Err, "For another browser: %s\n", url)
 		}
@@ -198,8 +207,9 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	return b.Start(c.Context)
 }
 
-// tellBoard prints the address, and opens it.
-func (s *commands) tellBoard(c *cli.Context, url string) {
+// tellBoard prints the address, and opens it. It returns the path of the redirect file, which is in folder; it is
+// empty if no browser was opened.
+func (s *commands) tellBoard(c *cli.Context, folder, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
 		_ = s.print(formatJSON, map[string]string{"url": url}) // a map of texts can be written
 	} else {
@@ -207,20 +217,44 @@ func (s *commands) tellBoard(c *cli.Context, url string) {
 		say(s.Err, "The address opens the board in one browser. Ctrl-C ends it.\n")
 	}
 	if !c.Bool(noOpenFlag) && s.Screen {
-		openBrowser(context.WithoutCancel(c.Context), url)
+		var err error
+		if redirect, err = openBrowser(context.WithoutCancel(c.Context), folder, url); err != nil {
+			say(s.Err, "The browser was not opened: %v\n", err)
+		}
 	}
+	return redirect
 }
 
-// openBrowser has the desktop open an address, if there is one. Who has none opens it by hand.
-func openBrowser(ctx context.Context, url string) {
+// redirectPage is the content of a redirect file; %s is the address of the board.
+const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title><meta http-equiv="refresh" content="0; url=%s">`
+
+// openBrowser opens the address in a browser, if this machine has a desktop. The address has a token, and every local
+// user can read the arguments of a process. So the browser gets the path of a file that redirects to the address, and
+// that only this user can read. The file is in folder, or among the temporary files if folder is empty.
+func openBrowser(ctx context.Context, folder, url string) (redirect string, err error) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
-		return
+		return "", nil
 	}
-	cmd := exec.CommandContext(ctx, program, url)
-	if err := cmd.Start(); err == nil {
-		go func() { _ = cmd.Wait() }() // the browser's own business
+	page := fmt.Appendf(nil, redirectPage, html.EscapeString(url))
+	if folder != "" {
+		redirect = filepath.Join(folder, "board.html")
+		err = state.WriteFile(redirect, page)
+	} else if f, createErr := os.CreateTemp("", "koupsandbox-*.html"); createErr != nil { // 0600
+		err = createErr
+	} else {
+		redirect = f.Name()
+		_, err = f.Write(page)
+		err = errors.Join(err, f.Close())
 	}
+	if err != nil {
+		return redirect, err
+	}
+	cmd := exec.CommandContext(ctx, program, redirect)
+	if err := cmd.Start(); err == nil { // many machines have no such program
+		go func() { _ = cmd.Wait() }() // the result does not matter
+	}
+	return redirect, nil
 }

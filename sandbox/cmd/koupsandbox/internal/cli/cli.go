@@ -16,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 // Exit codes.
@@ -213,6 +214,9 @@ func target(c *cli.Context) (folder, name string, err error) {
 		return "", "", usageError{fmt.Errorf("--name %q %w", name, err)}
 	}
 	folder, err = home(c)
+	if err == nil {
+		err = state.Home(folder).Dir(name).CheckOwner()
+	}
 	return folder, name, err
 }
 

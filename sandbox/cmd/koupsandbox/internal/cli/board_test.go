@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The token of the board is in no argument of a process, but in a file that only its user can read. Each use replaces
+// the file.
+func TestOpenBrowser(t *testing.T) {
+	bin, folder := t.TempDir(), t.TempDir()
+	pipe := filepath.Join(bin, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"xdg-open", "open"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho \"$@\" > "+pipe+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	t.Setenv("DISPLAY", ":0")
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, in := range []string{folder, folder, ""} {
+		url := `http://127.0.0.1:1/?a="b"&c#token=secret-` + time.Now().String()
+		redirect, err := openBrowser(t.Context(), in, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments, err := os.ReadFile(pipe) // blocks until the program has started
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(string(arguments)); got != redirect || in != "" && filepath.Dir(redirect) != in {
+			t.Errorf("with folder %q the arguments are %q, and the file is %q", in, got, redirect)
+		}
+		page, err := os.ReadFile(redirect)
+		if want := `content="0; url=` + strings.NewReplacer("&", "&amp;", `"`, "&#34;").Replace(url) + `">`; err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("the page is %s (%v), and lacks %s", page, err, want)
+		}
+		if info, err := os.Stat(redirect); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the file: %v, %v", info, err)
+		}
+	}
+}
+
+// Without a desktop no browser is opened, and no file is written.
+func TestOpenBrowserWithoutADesktop(t *testing.T) {
+	if _, err := os.Stat("/Applications"); err == nil {
+		t.Skip("macOS has one")
+	}
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
+	folder := t.TempDir()
+	if redirect, err := openBrowser(t.Context(), folder, "http://127.0.0.1:1"); redirect != "" || err != nil {
+		t.Errorf("%q, %v", redirect, err)
+	}
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("files: %v, %v", entries, err)
+	}
+}
