@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/shirou/gopsutil/v4/process"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
@@ -123,4 +129,58 @@ func killDaemon(t *testing.T, b *box.Box) {
 // leaseOf returns the Lease of a Node that is gone, as a controller keeps it.
 func leaseOf(meta metav1.ObjectMeta) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{HolderIdentity: &meta.Name, LeaseDurationSeconds: ptr.To[int32](40)}}
+}
+
+// In an existing cluster the controller has a ServiceAccount with the permissions of the manifests, and not the
+// permissions of the user. down removes the ServiceAccount.
+func TestTheControllerHasItsOwnPermissions(t *testing.T) {
+	b, spec := theirs(t)
+	must(t, b.Up(t.Context(), spec))
+	private(t, b, "module-controller.kubeconfig", "module-controller.token")
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "module-controller.kubeconfig"))
+	must(t, err)
+	controller, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	review, err := controller.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	must(t, err)
+	user := review.Status.UserInfo.Username
+	if !strings.HasPrefix(user, "system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
+		t.Errorf("the controller is %s", user)
+	}
+	_, err = controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	_, secrets := controller.CoreV1().Secrets(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+	_, namespaces := controller.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{})
+	_, leases := controller.CoordinationV1().Leases(metav1.NamespaceSystem).List(t.Context(), metav1.ListOptions{})
+	for what, err := range map[string]error{"list Secrets": secrets, "create a Namespace": namespaces, "list Leases of kube-system": leases} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("the controller may %s: %v", what, err)
+		}
+	}
+	running := false
+	list, err := process.Processes()
+	must(t, err)
+	for _, p := range list {
+		environ, err := p.Environ()
+		if err == nil && slices.Contains(environ, "KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig")) {
+			running = true
+		}
+	}
+	if !running {
+		t.Error("no process has this kubeconfig")
+	}
+	must(t, b.Down(t.Context()))
+	of := metav1.ListOptions{LabelSelector: "koupsandbox.io/sandbox"}
+	accounts, err := client.CoreV1().ServiceAccounts("").List(t.Context(), of)
+	must(t, err)
+	roles, err := client.RbacV1().ClusterRoles().List(t.Context(), of)
+	must(t, err)
+	bindings, err := client.RbacV1().ClusterRoleBindings().List(t.Context(), of)
+	must(t, err)
+	if len(accounts.Items)+len(roles.Items)+len(bindings.Items) > 0 {
+		t.Errorf("down has left %v, %v, %v", accounts.Items, roles.Items, bindings.Items)
+	}
+	if _, err := controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("the token is valid after down")
+	}
 }

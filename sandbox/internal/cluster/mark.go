@@ -15,6 +15,8 @@ const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
+	// SandboxLabel is a label of objects in a cluster that others use too. Its value is state.Dir.Label.
+	SandboxLabel = "koupsandbox.io/sandbox"
 )
 
 // The entries of the mark's data.

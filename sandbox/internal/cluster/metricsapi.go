@@ -65,6 +65,7 @@ func (m MetricsAPI) register(ctx context.Context, client dynamic.Interface) erro
 		client dynamic.ResourceInterface
 		object *unstructured.Unstructured
 	}{{client.Resource(services).Namespace(service.GetNamespace()), service}, {client.Resource(apiServices), api}} {
+		Own(o.object, "")
 		if _, err := create(ctx, o.client, o.object); err != nil {
 			return fmt.Errorf("creating %s %s: %w", o.object.GetKind(), o.object.GetName(), err)
 		}
@@ -133,7 +134,7 @@ func removeMetricsAPI(ctx context.Context, client dynamic.Interface) error {
 		{client.Resource(services).Namespace(metav1.NamespaceSystem), service.GetName()},
 		{client.Resource(services).Namespace(service.GetNamespace()), service.GetName()},
 	} {
-		if err := RemoveOurs(ctx, o.client, o.name); err != nil {
+		if err := RemoveOurs(ctx, o.client, o.name, ""); err != nil {
 			return fmt.Errorf("removing the metrics API (%s): %w", o.name, err)
 		}
 	}

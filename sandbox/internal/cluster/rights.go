@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,77 +12,69 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/controller/apiwait"
-	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
 // namespacePoll is how often to look for a namespace that a fresh API server
 // makes by itself, moments after it is ready.
 const namespacePoll = 20 * time.Millisecond
 
-// Granted is an object that was not there before.
-type Granted struct {
-	resource        schema.GroupVersionResource
-	namespace, name string
-	uid             types.UID
-}
-
-func (o Granted) client(c dynamic.Interface) dynamic.ResourceInterface {
-	if o.namespace == "" {
-		return c.Resource(o.resource)
-	}
-	return c.Resource(o.resource).Namespace(o.namespace)
-}
-
-// Grant creates what a controller outside the cluster needs, and returns
-// what was created. What is there already is left as it is: in the sandbox's own
-// cluster it is the same, in another it is not ours to change.
-func Grant(ctx context.Context, c *Cluster) ([]Granted, error) {
-	objects, err := deploy.Objects()
-	if err != nil {
-		return nil, err
-	}
+// Grant creates objects that a controller outside the cluster needs, and waits until their namespaces exist. Objects that
+// exist already are left as they are: in the sandbox's own cluster they are the same, and in another one they belong to
+// another user. owner is the value of SandboxLabel; it is empty in a cluster of the sandbox's own.
+func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+		return fmt.Errorf("making a client of the cluster: %w", err)
 	}
-	var made []Granted
 	for _, object := range objects {
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
-		o := Granted{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
-		created, err := create(ctx, o.client(client), object)
-		switch {
-		case apierrors.IsAlreadyExists(err):
-			continue
-		case err != nil:
-			return made, fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+		Own(object, owner)
+		_, err := create(ctx, clientOf(client, object), object)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		o.uid = created.GetUID()
-		made = append(made, o)
 	}
-	return made, nil
+	return nil
 }
 
-// create creates an object, waiting for its namespace until ctx ends.
-func create(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// clientOf returns the client for objects like this one.
+func clientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
+	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // right for the kinds of our manifests
+	if namespace := object.GetNamespace(); namespace != "" {
+		return c.Resource(resource).Namespace(namespace)
+	}
+	return c.Resource(resource)
+}
+
+// Own gives an object the labels of the sandbox that makes it. owner is the value of SandboxLabel, or empty.
+func Own(object *unstructured.Unstructured, owner string) {
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[ManagedBy] = MarkName
+	if owner != "" {
+		labels[SandboxLabel] = owner
+	}
 	object.SetLabels(labels)
+}
 
+// Owned reports whether an object has the labels that Own gives with owner.
+func Owned(object metav1.Object, owner string) bool {
+	return object.GetLabels()[ManagedBy] == MarkName && object.GetLabels()[SandboxLabel] == owner
+}
+
+// create creates an object, waiting for its namespace until ctx ends.
+func create(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var created *unstructured.Unstructured
 	var last error
 	err := wait.PollUntilContextCancel(ctx, namespacePoll, true, func(ctx context.Context) (bool, error) {
-		created, last = client.Create(ctx, object, metav1.CreateOptions{})
+		created, last = client.Create(ctx, object, metav1.CreateOptions{FieldManager: MarkName})
 		if apierrors.IsNotFound(last) {
 			return false, nil
 		}
@@ -93,54 +86,38 @@ func create(ctx context.Context, client dynamic.ResourceInterface, object *unstr
 	return created, err
 }
 
-// Revoke removes what Grant created, if it is still the same.
-func Revoke(ctx context.Context, c *Cluster, made []Granted) error {
+// Revoke removes the objects that a Grant with the same owner has created, the last one first.
+func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
 		return fmt.Errorf("making a client of the cluster: %w", err)
 	}
 	var errs []error
-	for _, o := range made {
-		err := o.client(client).Delete(ctx, o.name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.uid))})
-		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("removing %s %s: %w", o.resource.Resource, o.name, err))
+	for _, object := range slices.Backward(objects) {
+		if err := RemoveOurs(ctx, clientOf(client, object), object.GetName(), owner); err != nil {
+			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// RevokeLabelled removes what a Grant of an earlier process created, by its label.
-func RevokeLabelled(ctx context.Context, c *Cluster) error {
-	objects, err := deploy.Objects()
-	if err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(c.Config)
-	if err != nil {
-		return fmt.Errorf("making a client of the cluster: %w", err)
-	}
-	var errs []error
-	for _, object := range objects {
-		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-		o := Granted{resource: resource, namespace: object.GetNamespace(), name: object.GetName()}
-		if err := RemoveOurs(ctx, o.client(client), o.name); err != nil {
-			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), o.name, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// RemoveOurs deletes an object that bears the sandbox's label. One that does not bear it stays, and one
-// that is not there is fine.
-func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name string) error {
+// RemoveOurs deletes an object that is Owned by owner. Another one stays, and one that does not exist is fine. A
+// CustomResourceDefinition stays too if another field manager has applied it since: the objects of that user would be
+// deleted with it.
+func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	there, err := client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && there.GetLabels()[ManagedBy] == MarkName {
+	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
 		err = client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
+}
+
+// shared reports whether a field manager other than the sandbox has written an object; its status does not count.
+func shared(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }
 
 // NewClient returns a client of the cluster for many objects: protobuf costs a fraction

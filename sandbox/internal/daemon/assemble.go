@@ -248,7 +248,9 @@ func (a *assembly) runner(s *running, gateway *traffic.Gateway) (ControllerRunne
 			return nil, nil, err
 		}
 		r, steps = inside, more
-		if !away(a.config, c) {
+		if away(a.config, c) {
+			admit = "" // the Deployment brings its permissions
+		} else {
 			needs = append(needs, imageLoaded)
 		}
 	case len(controller.Command) > 0:
@@ -306,7 +308,11 @@ func (a *assembly) inside(gateway *traffic.Gateway) (*incluster.Runner, []graph.
 		if a.external == nil {
 			return nil, nil, errNoBroker
 		}
-		o.Image, o.ClientIDPrefix = a.config.Spec.Controller.Image, a.clientIDPrefix
+		label, err := d.o.Dir.Label()
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Image, o.ClientIDPrefix, o.Owner = a.config.Spec.Controller.Image, a.clientIDPrefix, label
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(a.external) }
 	}
 	r, err := incluster.NewRunner(o)

@@ -156,19 +156,19 @@ func forgetKind(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) er
 	return errors.Join(err, kind.Forget(ctx, o))
 }
 
-func newExisting(dir state.Dir, config *v1alpha1.Sandbox) (*existing.Provider, error) {
+func newExisting(dir state.Dir, config *v1alpha1.Sandbox, log *slog.Logger) (*existing.Provider, error) {
 	owner, err := ownerOf(dir, config)
 	if err != nil {
 		return nil, err
 	}
 	c := config.Spec.Cluster
 	return existing.New(existing.Options{
-		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir,
+		Owner: owner, Kubeconfig: c.Kubeconfig, Context: c.Context, Consent: c.Consent, Env: config.Spec.Env, Dir: dir, Logger: log,
 	})
 }
 
 func openExisting(o clusterOptions) (Cluster, error) {
-	p, err := newExisting(o.dir, o.config)
+	p, err := newExisting(o.dir, o.config, o.log)
 	if err != nil {
 		return nil, err // as above
 	}
@@ -176,7 +176,7 @@ func openExisting(o clusterOptions) (Cluster, error) {
 }
 
 func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
-	p, err := newExisting(dir, config)
+	p, err := newExisting(dir, config, nil)
 	if err != nil {
 		return err
 	}
@@ -193,14 +193,15 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 		return err
 	}
 	label, err := dir.Label()
-	if err == nil {
-		err = pods.Remove(ctx, client, label)
+	if err != nil {
+		return err
 	}
+	err = pods.Remove(ctx, client, label)
 	if !marked {
 		return err
 	}
 	if inCluster(config) {
-		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config))
+		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
 	}
 	if err = errors.Join(err, p.Forget(ctx)); err != nil {
 		return err // the mark stays, so that it can be tried again

@@ -29,7 +29,7 @@ const (
 	// namespace is there in every cluster, so none has to be made or removed.
 	namespace    = metav1.NamespaceDefault
 	nameLabel    = "app.kubernetes.io/name"
-	sandboxLabel = "koupsandbox.io/sandbox"
+	sandboxLabel = cluster.SandboxLabel
 	container    = "program"
 	program      = "/fakebase"
 	// nobody is the user of the program, as in its image.

@@ -64,6 +64,9 @@ func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 // ControllerKubeconfig is the kubeconfig of the module controller.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
+// ControllerToken is the token of the module controller in an existing cluster, which its kubeconfig names.
+func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
+
 // Broker tells address and passwords of the broker, for bases from outside.
 func (d Dir) Broker() string { return d.file("broker.json") }
 

@@ -30,7 +30,11 @@ func (c *ControlPlane) ControllerKubeconfig() string {
 
 // Admit gives the module controller its rights, and writes its kubeconfig.
 func (c *ControlPlane) Admit(ctx context.Context) error {
-	if _, err := cluster.Grant(ctx, c.Cluster()); err != nil {
+	objects, err := deploy.Objects()
+	if err != nil {
+		return err
+	}
+	if err := cluster.Grant(ctx, c.Cluster(), objects, ""); err != nil {
 		return err
 	}
 	return c.tokenKubeconfig(c.ControllerKubeconfig(), c.url(apiserver), deploy.User)

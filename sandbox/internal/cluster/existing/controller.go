@@ -16,24 +16,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ControllerKubeconfig is the path of the kubeconfig with which the controller acts as the user:
-// only the user can say what else a cluster that is not ours should trust.
-func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.Kubeconfig() }
+// ControllerKubeconfig is the path of the kubeconfig that Admit writes.
+func (p *Provider) ControllerKubeconfig() string { return p.o.Dir.ControllerKubeconfig() }
 
-// Admit creates what the module controller needs.
-func (p *Provider) Admit(ctx context.Context) (err error) {
-	p.granted, err = cluster.Grant(ctx, p.Cluster())
-	return err
-}
-
-// Dismiss removes the Nodes and Leases that this sandbox has made, and the objects that Admit has created. bases are the
-// identities of the bases that the sandbox has started.
+// Dismiss removes the Nodes and Leases that this sandbox has made, and the objects that Admit has created, in this process
+// or in an earlier one. bases are the identities of the bases that the sandbox has started.
 func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	owner, err := p.owner(bases)
 	if err == nil {
 		err = owner.Remove(ctx, p.client)
 	}
-	return errors.Join(err, cluster.Revoke(ctx, p.Cluster(), p.granted))
+	return errors.Join(err, p.revoke(ctx))
+}
+
+// revoke removes the objects that Admit has created.
+func (p *Provider) revoke(ctx context.Context) error {
+	label, err := p.o.Dir.Label()
+	if err != nil {
+		return err
+	}
+	objects, err := accountObjects(label)
+	if err != nil {
+		return err
+	}
+	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
 // Sweep does nothing: what is in the cluster may be in use by others.
@@ -95,12 +101,6 @@ func (p *Provider) Adopted() bool { return false }
 
 // Nodes tells that the cluster's nodes are not ours.
 func (p *Provider) Nodes() (cluster.Nodes, bool) { return nil, false }
-
-// Guard has nothing to look after: what is in the cluster is not ours. It blocks until ctx ends.
-func (p *Provider) Guard(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
 
 // Part is empty: the cluster is no component of the sandbox.
 func (p *Provider) Part() component.Part { return component.None{} }

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -39,6 +42,8 @@ type Options struct {
 	Env string
 	// Dir is the state folder of the sandbox. Required by all methods except Down and Marked.
 	Dir state.Dir
+	// Logger of Guard. Default: nothing is logged.
+	Logger *slog.Logger
 }
 
 // Provider is a cluster that the user named. Run its Steps in order, then use Cluster; end with Down.
@@ -47,12 +52,16 @@ type Provider struct {
 	config  *rest.Config
 	client  kubernetes.Interface
 	version string
-	granted []cluster.Granted // by Admit
+
+	mu      sync.Mutex // guards the following fields
+	account string     // the ServiceAccount of the controllers; empty before Admit
+	renewAt time.Time  // when its token is to be renewed
 }
 
 // New reads the kubeconfig and finds the context in it. It does not call the cluster.
 func New(o Options) (*Provider, error) {
 	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Owner.Sandbox == "" {
 		return nil, errors.New("existing cluster: Owner is required")
 	}

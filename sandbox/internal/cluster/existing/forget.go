@@ -2,7 +2,6 @@ package existing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
@@ -19,11 +18,5 @@ func (p *Provider) Marked(ctx context.Context) (bool, error) {
 }
 
 // Forget removes what a sandbox has made in a cluster with its mark, when its daemon has ended without removing it: the
-// recorded Nodes and Leases, and the objects with the label of the sandbox. The mark stays, for Down.
-func (p *Provider) Forget(ctx context.Context) error {
-	owner, err := p.owner(nil)
-	if err == nil {
-		err = owner.Remove(ctx, p.client)
-	}
-	return errors.Join(err, cluster.RevokeLabelled(ctx, p.Cluster()))
-}
+// recorded Nodes and Leases, and the objects of Admit. The mark stays, for Down.
+func (p *Provider) Forget(ctx context.Context) error { return p.Dismiss(ctx, nil) }

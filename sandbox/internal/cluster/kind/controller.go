@@ -32,7 +32,11 @@ func (p *Provider) ControllerKubeconfig() string { return p.dir().ControllerKube
 // administrator and acts as the user of its own rights, so it has no others, and the cluster signs
 // no certificate for it.
 func (p *Provider) Admit(ctx context.Context) error {
-	if _, err := cluster.Grant(ctx, p.Cluster()); err != nil {
+	objects, err := deploy.Objects()
+	if err != nil {
+		return err
+	}
+	if err := cluster.Grant(ctx, p.Cluster(), objects, ""); err != nil {
 		return err
 	}
 	config, err := clientcmd.LoadFromFile(p.o.Kubeconfig)

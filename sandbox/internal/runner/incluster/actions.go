@@ -216,7 +216,11 @@ func (c *Controller) deletePod(ctx context.Context, pod string, grace int64) err
 // Remove takes a controller that an earlier sandbox has left in its cluster out of it, and blocks
 // until its Pods have ended; one that no sandbox has made stays.
 func (c *Controller) Remove(ctx context.Context) error {
-	of := metav1.ListOptions{LabelSelector: cluster.ManagedBy + "=" + cluster.MarkName, FieldSelector: "metadata.name=" + name}
+	ours := cluster.ManagedBy + "=" + cluster.MarkName
+	if c.o.Owner != "" {
+		ours += "," + cluster.SandboxLabel + "=" + c.o.Owner
+	}
+	of := metav1.ListOptions{LabelSelector: ours, FieldSelector: "metadata.name=" + name}
 	foreground := metav1.DeletePropagationForeground // its Pods before itself
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{PropagationPolicy: &foreground}, of)
 	if err == nil {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -54,6 +55,8 @@ type Options struct {
 	// is there is left as it is unless a sandbox has made it, nothing of it leads to this machine, and
 	// no controller can be killed or paused.
 	Containers Containers
+	// Owner is the value of cluster.SandboxLabel of the objects: state.Dir.Label. Required without Containers.
+	Owner string
 	// Log gets every line that the Pods log, behind the Pod's name, each with one Write. Default:
 	// nobody gets them.
 	Log io.Writer
@@ -174,6 +177,16 @@ func (c *Controller) Ensure(ctx context.Context, s Settings) error {
 	clear(c.stopped)
 	c.mu.Unlock()
 	c.refresh()
+	for _, object := range objects {
+		cluster.Own(object, c.o.Owner)
+	}
+	if c.shared() { // before anything is applied
+		for _, object := range objects {
+			if _, err := c.theirs(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
 	for _, object := range objects {
 		if _, err := c.apply(ctx, object); err != nil {
 			return err

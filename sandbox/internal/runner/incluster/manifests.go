@@ -142,7 +142,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 		objects = append(objects, object)
 	}
 	for _, object := range objects {
-		own(object)
+		cluster.Own(object, "")
 	}
 	return objects, nil
 }
@@ -157,16 +157,6 @@ func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured
 	u.SetGroupVersionKind(kind)
 	unstructured.RemoveNestedField(u.Object, "status")
 	return u, nil
-}
-
-// own gives an object the sandbox's label.
-func own(object *unstructured.Unstructured) {
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[cluster.ManagedBy] = cluster.MarkName
-	object.SetLabels(labels)
 }
 
 // heartbeatService is a port of every node that leads to one controller alone: each of them must
@@ -184,7 +174,7 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 		},
 	})
 	if err == nil {
-		own(object)
+		cluster.Own(object, "")
 	}
 	return object, err
 }

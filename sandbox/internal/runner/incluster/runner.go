@@ -29,6 +29,8 @@ type RunnerOptions struct {
 	Env string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
 	ClientIDPrefix string
+	// Owner is the value of cluster.SandboxLabel of the objects: state.Dir.Label. Required without Own.
+	Owner string
 	// Broker says where the bases are; it is asked when controllers start. Required.
 	Broker func() (Broker, error)
 	// Own is what a cluster of this machine offers. nil = the cluster is the user's: its nodes pull
@@ -95,7 +97,7 @@ func NewRunner(o RunnerOptions) (*Runner, error) {
 		return nil, fmt.Errorf("opening the controller's log: %w", err)
 	}
 	r := &Runner{o: o, log: log, token: rand.Text()}
-	options := Options{Config: o.Config, Log: log, Changed: r.changed}
+	options := Options{Config: o.Config, Owner: o.Owner, Log: log, Changed: r.changed}
 	if o.Own != nil {
 		options.Containers = o.Own.Nodes
 	}

@@ -33,7 +33,7 @@ func (c *Controller) theirs(ctx context.Context, object *unstructured.Unstructur
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("looking for %s %s: %w", kind, object.GetName(), err)
-	case there.GetLabels()[cluster.ManagedBy] == cluster.MarkName:
+	case cluster.Owned(there, c.o.Owner):
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
 		return true, fmt.Errorf("%s %s/%s belongs to a module controller that this sandbox has not made; choose another cluster, or uninstall that controller first if nothing uses it",
@@ -55,7 +55,7 @@ func (c *Controller) Forget(ctx context.Context) error {
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
-		if err := cluster.RemoveOurs(ctx, c.api(object), object.GetName()); err != nil {
+		if err := cluster.RemoveOurs(ctx, c.api(object), object.GetName(), c.o.Owner); err != nil {
 			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
@@ -63,9 +63,9 @@ func (c *Controller) Forget(ctx context.Context) error {
 }
 
 // Forget removes what a sandbox whose daemon is gone has put into a cluster of the user's for its
-// controllers.
-func Forget(ctx context.Context, config *rest.Config) error {
-	c, err := New(Options{Config: config})
+// controllers. owner is that of Options.
+func Forget(ctx context.Context, config *rest.Config, owner string) error {
+	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {
 		return err
 	}

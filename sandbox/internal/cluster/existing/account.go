@@ -1,0 +1,182 @@
+package existing
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/controller/deploy"
+	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
+)
+
+const (
+	// accountNamespace is the namespace of the controller's ServiceAccount, which is that of the mark.
+	accountNamespace = cluster.MarkNamespace
+	// tokenTime is how long a token of the ServiceAccount is valid. It is renewed when a third of that is over.
+	tokenTime = time.Hour
+	// tokenCheck is the pause between two checks whether the token must be renewed.
+	tokenCheck = 30 * time.Second
+	// permissionPoll is the pause between two checks whether the API server knows the permissions of the ServiceAccount.
+	permissionPoll = 100 * time.Millisecond
+)
+
+// accountName returns the name of the ServiceAccount with which controllers on this machine use the cluster. Its roles
+// and bindings have the same name, which no other sandbox uses.
+func accountName(label string) string { return "koupsandbox-" + label }
+
+// accountObjects returns the ServiceAccount, and the permissions that the manifests of the controller list.
+func accountObjects(label string) ([]*unstructured.Unstructured, error) {
+	objects, err := deploy.Objects()
+	if err != nil {
+		return nil, err
+	}
+	name := accountName(label)
+	account := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": rbacv1.ServiceAccountKind}}
+	account.SetName(name)
+	account.SetNamespace(accountNamespace)
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "ClusterRole", "Role":
+			o.SetName(name)
+		case "ClusterRoleBinding", "RoleBinding":
+			o.SetName(name)
+			if err := unstructured.SetNestedField(o.Object, name, "roleRef", "name"); err != nil {
+				return nil, err
+			}
+			o.Object["subjects"] = []any{map[string]any{"kind": rbacv1.ServiceAccountKind, "name": name, "namespace": accountNamespace}}
+		}
+	}
+	return append([]*unstructured.Unstructured{account}, objects...), nil
+}
+
+// Admit creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of it. It blocks
+// until the API server accepts the token.
+func (p *Provider) Admit(ctx context.Context) error {
+	label, err := p.o.Dir.Label()
+	if err != nil {
+		return err
+	}
+	objects, err := accountObjects(label)
+	if err != nil {
+		return err
+	}
+	if err := cluster.Grant(ctx, p.Cluster(), objects, label); err != nil {
+		return err
+	}
+	if err := p.renewToken(ctx, accountName(label)); err != nil {
+		return err
+	}
+	if err := p.writeControllerKubeconfig(); err != nil {
+		return err
+	}
+	return p.tryAccount(ctx)
+}
+
+// renewToken writes a new token of the ServiceAccount to its file. Clients read the file again every minute.
+func (p *Provider) renewToken(ctx context.Context, account string) error {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenTime.Seconds()))}}
+	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err == nil {
+		err = state.WriteFile(p.o.Dir.ControllerToken(), []byte(response.Status.Token))
+	}
+	if err != nil {
+		return fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", accountNamespace, account, err)
+	}
+	now := time.Now().Round(0) // without the monotonic clock, which stops while a machine sleeps
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.account, p.renewAt = account, now.Add(response.Status.ExpirationTimestamp.Sub(now)/3)
+	return nil
+}
+
+// Guard renews the token of the controllers until ctx ends.
+func (p *Provider) Guard(ctx context.Context) error {
+	ticker := time.NewTicker(tokenCheck)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		p.mu.Lock()
+		account, due := p.account, p.account != "" && time.Now().Round(0).After(p.renewAt)
+		p.mu.Unlock()
+		if !due {
+			continue
+		}
+		if err := p.renewToken(ctx, account); err != nil && ctx.Err() == nil {
+			p.o.Logger.Warn("the token of the controllers was not renewed", "err", err)
+		}
+	}
+}
+
+// writeControllerKubeconfig writes a kubeconfig that has the cluster of the context, and the token file as its user.
+func (p *Provider) writeControllerKubeconfig() error {
+	raw, err := clientcmd.LoadFromFile(p.o.Dir.Kubeconfig())
+	if err == nil {
+		err = clientcmdapi.MinifyConfig(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("copying context %q for the controllers: %w", p.o.Context, err)
+	}
+	raw.AuthInfos = map[string]*clientcmdapi.AuthInfo{raw.Contexts[raw.CurrentContext].AuthInfo: {TokenFile: p.o.Dir.ControllerToken()}}
+	for _, c := range raw.Clusters { // the controllers do not inherit HTTPS_PROXY
+		request, err := http.NewRequest(http.MethodGet, c.Server, nil)
+		if err != nil {
+			return fmt.Errorf("context %q: reading the address of the API server: %w", p.o.Context, err)
+		}
+		if proxy, err := http.ProxyFromEnvironment(request); err == nil && proxy != nil && c.ProxyURL == "" {
+			c.ProxyURL = proxy.String()
+		}
+	}
+	if err := clientcmd.WriteToFile(*raw, p.ControllerKubeconfig()); err != nil {
+		return fmt.Errorf("writing the kubeconfig of the controllers: %w", err)
+	}
+	return os.Chmod(p.ControllerKubeconfig(), 0o600)
+}
+
+// tryAccount uses the kubeconfig of the controllers until the API server knows their permissions, or ctx ends.
+func (p *Provider) tryAccount(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", p.ControllerKubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig of the controllers: %w", err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client of the cluster: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, permissionPoll, true, func(ctx context.Context) (bool, error) {
+		_, last = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{Limit: 1})
+		if apierrors.IsForbidden(last) { // its caches learn of the bindings a moment later
+			return false, nil
+		}
+		return true, last
+	})
+	switch {
+	case apierrors.IsUnauthorized(last):
+		return fmt.Errorf("the API server of context %q accepts no token of a ServiceAccount (%w): run the controllers in the cluster, with koupsandbox fleet up", p.o.Context, last)
+	case last != nil:
+		err = last
+	}
+	if err != nil {
+		return fmt.Errorf("using the cluster as ServiceAccount %s/%s: %w", accountNamespace, p.account, err)
+	}
+	return nil
+}
