@@ -346,6 +346,9 @@ func (w *world) likeTheAPIServer() {
 		if err != nil {
 			return true, nil, err
 		}
+		if err := w.sameUID(stored.(*corev1.Pod), update.UID); err != nil {
+			return true, nil, err
+		}
 		pod := nextVersion(stored)
 		pod.Status = *update.Status.DeepCopy()
 		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
@@ -357,8 +360,8 @@ func (w *world) likeTheAPIServer() {
 			return true, nil, err
 		}
 		stored, err := w.api.Tracker().Get(gvr, p.GetNamespace(), p.GetName())
-		if err == nil && patch.Metadata.UID != "" && stored.(*corev1.Pod).UID != patch.Metadata.UID {
-			err = apierrors.NewConflict(gvr.GroupResource(), p.GetName(), errors.New("another UID"))
+		if err == nil {
+			err = w.sameUID(stored.(*corev1.Pod), patch.Metadata.UID)
 		}
 		return err != nil, nil, err
 	})
@@ -383,6 +386,18 @@ func (w *world) likeTheAPIServer() {
 		pod.DeletionGracePeriodSeconds = &grace
 		return true, nil, w.api.Tracker().Update(gvr, pod, d.Namespace)
 	})
+}
+
+// sameUID returns the error of the API server for a write to a Pod with another UID. Every write names a UID.
+func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
+	switch uid {
+	case "":
+		w.t.Errorf("a write to Pod %s has no UID", stored.Name)
+	case stored.UID:
+	default:
+		return apierrors.NewConflict(corev1.Resource("pods"), stored.Name, errors.New("another UID"))
+	}
+	return nil
 }
 
 func (w *world) hear() {
