@@ -22,6 +22,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -360,8 +361,10 @@ func (w *world) likeTheAPIServer() {
 			return true, nil, err
 		}
 		stored, err := w.api.Tracker().Get(gvr, p.GetNamespace(), p.GetName())
-		if err == nil {
-			err = w.sameUID(stored.(*corev1.Pod), patch.Metadata.UID)
+		if err == nil && w.sameUID(stored.(*corev1.Pod), patch.Metadata.UID) != nil {
+			err = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), p.GetName(), field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "uid"), patch.Metadata.UID, "field is immutable"),
+			})
 		}
 		return err != nil, nil, err
 	})
@@ -388,7 +391,7 @@ func (w *world) likeTheAPIServer() {
 	})
 }
 
-// sameUID returns the error of the API server for a write to a Pod with another UID. Every write names a UID.
+// sameUID returns the error of the API server for an update of a Pod with another UID. Every write names a UID.
 func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
 	switch uid {
 	case "":
