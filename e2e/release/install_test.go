@@ -258,6 +258,13 @@ func TestInstallRefuses(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
 		}), nil, name + " cannot be fetched whole; nothing was changed"},
+		"half of an archive by wget": {func(t *testing.T, i *installer) string {
+			i.path = pathOf(t, "gzip", "tar", "sha256sum", "wget")
+			return bad(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "100")
+				_, _ = w.Write([]byte("half"))
+			})(t, i)
+		}, nil, name + " cannot be fetched whole; nothing was changed"},
 		"no archive":      {bad(http.NotFound), nil, name + " cannot be fetched whole; nothing was changed"},
 		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt cannot be fetched: is there a release v9.9.9, and does the network reach it?"},
 		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "the release v1.2.3 has no " + name},

@@ -22,6 +22,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -346,6 +347,9 @@ func (w *world) likeTheAPIServer() {
 		if err != nil {
 			return true, nil, err
 		}
+		if err := w.sameUID(stored.(*corev1.Pod), update.UID); err != nil {
+			return true, nil, err
+		}
 		pod := nextVersion(stored)
 		pod.Status = *update.Status.DeepCopy()
 		return true, pod, w.api.Tracker().Update(gvr, pod, pod.Namespace)
@@ -357,8 +361,10 @@ func (w *world) likeTheAPIServer() {
 			return true, nil, err
 		}
 		stored, err := w.api.Tracker().Get(gvr, p.GetNamespace(), p.GetName())
-		if err == nil && patch.Metadata.UID != "" && stored.(*corev1.Pod).UID != patch.Metadata.UID {
-			err = apierrors.NewConflict(gvr.GroupResource(), p.GetName(), errors.New("another UID"))
+		if err == nil && w.sameUID(stored.(*corev1.Pod), patch.Metadata.UID) != nil {
+			err = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), p.GetName(), field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "uid"), patch.Metadata.UID, "field is immutable"),
+			})
 		}
 		return err != nil, nil, err
 	})
@@ -383,6 +389,18 @@ func (w *world) likeTheAPIServer() {
 		pod.DeletionGracePeriodSeconds = &grace
 		return true, nil, w.api.Tracker().Update(gvr, pod, d.Namespace)
 	})
+}
+
+// sameUID returns the error of the API server for an update of a Pod with another UID. Every write names a UID.
+func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
+	switch uid {
+	case "":
+		w.t.Errorf("a write to Pod %s has no UID", stored.Name)
+	case stored.UID:
+	default:
+		return apierrors.NewConflict(corev1.Resource("pods"), stored.Name, errors.New("another UID"))
+	}
+	return nil
 }
 
 func (w *world) hear() {

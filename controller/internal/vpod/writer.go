@@ -124,6 +124,9 @@ func (w *writer) preferDeletion(ctx context.Context, e *entry, pod *corev1.Pod, 
 		return err
 	}
 	written, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) { // the UID is immutable: another Pod has the name
+		return nil
+	}
 	if err != nil {
 		return ignoreNotFound(fmt.Errorf("writing the deletion cost of pod %s: %w", nameOf(pod), err))
 	}
