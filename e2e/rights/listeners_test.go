@@ -5,17 +5,20 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/google/go-cmp/cmp"
 	gopsutilnet "github.com/shirou/gopsutil/v4/net"
 	"k8s.io/client-go/tools/clientcmd"
@@ -25,31 +28,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// listener is a row of the table of SECURITY.md, as far as it can be seen.
+// listener is a row of the table of SECURITY.md.
 type listener struct{ Name, Process, Where string }
 
-// elsewhere are the words of the column "When" for what the sandbox of these tests has not.
-var elsewhere = regexp.MustCompile(`kind|container|PROFILING`)
+// row matches the rows whose process and address are in backquotes: a sandbox with the provider embedded has them. Of
+// the others, the address depends on the cluster.
+var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| [^|]+ \\| ([^|]+) \\|$")
 
-var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| ([^|]+) \\|")
-
-// table reads the listeners of a sandbox as this one from a page.
-func table(t *testing.T, page string) (list []listener) {
+// table reads the listeners from a page, and what each asks for.
+func table(t *testing.T, page string) (list []listener, asks map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	must(t, err)
+	asks = map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		if !elsewhere.MatchString(m[4]) {
-			list = append(list, listener{m[1], m[2], m[3]})
-		}
+		list = append(list, listener{m[1], m[2], m[3]})
+		asks[m[1]] = m[4]
 	}
 	if len(list) == 0 {
 		t.Fatalf("%s has no row of a listener", page)
 	}
-	return list
+	return list, asks
 }
 
-// What listens in a running sandbox is what the table lists, at the addresses that it says, both ways.
+// The listeners of a sandbox, of koupsandbox board and of fakebase --control are those of the table, at the addresses that
+// the table gives, and none is missing from it. A listener answers a request without credentials only if the table says
+// that it asks for nothing.
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
@@ -61,15 +65,26 @@ func TestListeners(t *testing.T) {
 		}
 	})
 	request(t)
-	want := table(t, "SECURITY.md")
-	if diff := cmp.Diff(want, table(t, "SECURITY-zh_CN.md")); diff != "" {
+	want, asks := table(t, "SECURITY.md")
+	chinese, _ := table(t, "SECURITY-zh_CN.md")
+	if diff := cmp.Diff(want, chinese); diff != "" {
 		t.Errorf("listeners (-SECURITY.md +SECURITY-zh_CN.md):\n%s", diff)
 	}
 	var got []listener
 	times := map[string]int{}
-	for _, l := range listening(t) {
-		if times[l.Name]++; !slices.Contains(got, l) { // each base has one
-			got = append(got, l)
+	for _, l := range append(listening(t), commands(t)...) {
+		if times[l.Name]++; times[l.Name] > 1 { // each base has one
+			continue
+		}
+		got = append(got, l.listener)
+		ask, ok := anonymous[l.Name]
+		if !ok {
+			t.Errorf("no request without credentials is known for %s", l.Name)
+			continue
+		}
+		answer, served := ask(t, l.addr)
+		if nothing := strings.HasPrefix(asks[l.Name], "nothing"); served != nothing {
+			t.Errorf("%s asks for %q, but answers a request without credentials with %s", l.Name, asks[l.Name], answer)
 		}
 	}
 	if times[arklet] != 1 || times[peers] != 1 {
@@ -83,8 +98,130 @@ func TestListeners(t *testing.T) {
 	}
 }
 
+// anonymous has, for each listener, a request without credentials. It returns the answer, and whether it was served.
+var anonymous = map[string]func(t *testing.T, addr string) (answer string, served bool){
+	"control socket": func(t *testing.T, addr string) (string, bool) {
+		info, err := os.Stat(addr) // unit tests call it as another user
+		must(t, err)
+		return info.Mode().String(), info.Mode().Perm() != 0o600
+	},
+	"broker": func(t *testing.T, addr string) (string, bool) {
+		c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("anonymous").SetAutoReconnect(false))
+		defer c.Disconnect(0)
+		token := c.Connect()
+		if !token.WaitTimeout(patience) {
+			t.Fatal("the broker does not answer")
+		}
+		return fmt.Sprint(token.Error()), token.Error() == nil
+	},
+	"gateway":                 func(t *testing.T, addr string) (string, bool) { return through(t, addr, "http://"+baseIP(t)+"/m") },
+	"view of the API":         get("https", "/api/v1/nodes"),
+	arklet:                    get("http", "/health"),
+	"web port of a base":      get("http", "/m"),
+	"etcd":                    get("https", "/version"),
+	peers:                     get("https", "/version"),
+	"kube-apiserver":          get("https", "/api/v1/nodes"),
+	"kube-controller-manager": get("https", "/metrics"),
+	"kube-scheduler":          get("https", "/metrics"),
+	"heartbeats over HTTP":    get("http", "/heartbeat"),
+	"kubelet API":             get("https", "/pods"),
+	"health":                  get("http", "/healthz"),
+	"metrics API":             get("https", "/apis/metrics.k8s.io/v1beta1/nodes"),
+	"metrics":                 get("http", "/metrics"),
+	board:                     get("http", "/api/history"),
+	control:                   get("http", "/bases"),
+}
+
+// get returns a function that sends a GET without credentials. A listener that ends the connection, or answers 401 or 403, does
+// not serve it.
+func get(scheme, path string) func(*testing.T, string) (string, bool) {
+	return func(t *testing.T, addr string) (string, bool) {
+		t.Helper()
+		return ask(t, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, scheme+"://"+addr+path) //nolint:gosec // it is the client that is not known
+	}
+}
+
+// through sends a GET through a proxy.
+func through(t *testing.T, proxy, target string) (string, bool) {
+	t.Helper()
+	return ask(t, &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, target)
+}
+
+func ask(t *testing.T, transport *http.Transport, target string) (string, bool) {
+	t.Helper()
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+	must(t, err)
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return err.Error(), false
+	}
+	defer func() { _ = answer.Body.Close() }() // the status is enough
+	return answer.Status, answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden
+}
+
+// The gateway refuses the ports of the sandbox itself, and every host that is no base.
+func TestTheGatewayLeadsToBasesOnly(t *testing.T) {
+	status, err := up.Status(t.Context(), false)
+	must(t, err)
+	health, err := lastAfter(shared.Log(box.ControllerProgram), healthAt)
+	must(t, err)
+	broker, err := shared.Broker()
+	must(t, err)
+	for _, target := range []string{"http://" + health + "/healthz", "http://" + broker.Addr + "/", "http://localhost/", "http://192.0.2.1/", "http://169.254.169.254/latest"} {
+		if answer, served := through(t, status.Gateway, target); served && !strings.HasPrefix(answer, "502") && !strings.HasPrefix(answer, "400") {
+			t.Errorf("the gateway answers a request to %s with %s", target, answer)
+		}
+	}
+}
+
+// socket is a listener that runs.
+type socket struct {
+	listener
+	addr string
+}
+
+// commands starts the commands that listen beside a sandbox, and lists their sockets.
+func commands(t *testing.T) (list []socket) {
+	t.Helper()
+	for name, cmd := range map[string]*exec.Cmd{
+		board:   shared.Command(t.Context(), "board", "--no-open"),
+		control: exec.CommandContext(t.Context(), filepath.Join(shared.Bin, "fakebase"), "--control", "127.0.0.1:0", "--mqtt", "tcp://127.0.0.1:1"),
+	} {
+		must(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill() // the test has what it needs
+			_ = cmd.Wait()
+		})
+		eventually(t, name+" listens", func(ctx context.Context) error {
+			sockets, err := gopsutilnet.ConnectionsPidWithContext(ctx, "tcp", int32(cmd.Process.Pid)) //nolint:gosec // a pid fits
+			if err != nil {
+				return err
+			}
+			for _, s := range sockets {
+				if s.Status == "LISTEN" {
+					list = append(list, socket{listener{name, filepath.Base(cmd.Path), s.Laddr.IP}, net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))})
+				}
+			}
+			if len(list) == 0 || list[len(list)-1].Name != name {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+	}
+	return list
+}
+
+// baseIP is the address of a base.
+func baseIP(t *testing.T) string {
+	t.Helper()
+	bases, err := up.Bases(t.Context(), "")
+	must(t, err)
+	return bases[0].IP
+}
+
 // listening lists the sockets on which processes of the sandbox listen.
-func listening(t *testing.T) (list []listener) {
+func listening(t *testing.T) (list []socket) {
 	t.Helper()
 	names := known(t)
 	processes, err := shared.Processes(t.Context())
@@ -95,13 +232,14 @@ func listening(t *testing.T) (list []listener) {
 		for _, s := range sockets {
 			switch {
 			case s.Family == unix && strings.HasPrefix(s.Laddr.IP, shared.Folder()):
-				list = append(list, listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")})
+				list = append(list, socket{listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")}, s.Laddr.IP})
 			case s.Status == "LISTEN":
-				name, ok := names[net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))]
+				addr := net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))
+				name, ok := names[addr]
 				if !ok {
-					name = byItsAnswer(t, p.Component, net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port)))
+					name = byItsAnswer(t, p.Component, addr)
 				}
-				list = append(list, listener{name, p.Component, s.Laddr.IP})
+				list = append(list, socket{listener{name, p.Component, s.Laddr.IP}, addr})
 			}
 		}
 	}
@@ -114,6 +252,9 @@ const unix = 1 // AF_UNIX
 const (
 	arklet = "arklet of a base"
 	peers  = "etcd, for other members"
+	// The listeners of commands.
+	board   = "web page of the board"
+	control = "control endpoint of a base"
 )
 
 // byItsAnswer tells by what a listener of a process answers which of those it is.
@@ -192,21 +333,12 @@ func known(t *testing.T) map[string]string {
 	return names
 }
 
-// request sends a request to a base through the gateway, whatever it answers: then the base has a web
-// port.
+// request sends a request to a base through the gateway, whatever the base answers: then the base has a web port.
 func request(t *testing.T) {
 	t.Helper()
-	bases, err := up.Bases(t.Context(), "")
-	must(t, err)
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
-	through := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: status.Gateway})}
-	defer through.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+bases[0].IP+"/m", nil)
-	must(t, err)
-	answer, err := (&http.Client{Transport: through}).Do(r)
-	must(t, err)
-	must(t, answer.Body.Close())
+	through(t, status.Gateway, "http://"+baseIP(t)+"/m")
 }
 
 // What stands before an address in the log of a controller.
