@@ -425,7 +425,10 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	}
 	if !elsewhere && !b.isObserved() {
 		now := r.opts.Clock.Now()
-		b.quietUntil, b.nextHealth = now, now
+		b.nextHealth = now
+		if b.quietUntil.Before(now) { // else its grace period lasts
+			b.quietUntil = now
+		}
 	}
 	b.elsewhere = elsewhere
 }

@@ -239,6 +239,21 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 	}
 }
 
+// A controller that starts waits for the Lease of its killed predecessor. Its bases keep their grace period.
+func TestTheGraceOutlivesTheTakeover(t *testing.T) {
+	w, _ := sightedWorld()
+	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
+	w.take()
+	w.ServedElsewhere("a", true)
+	w.pass(15 * time.Second)
+	w.ServedElsewhere("a", false)
+	w.Own("a", true)
+	w.pass(DefaultGrace + DefaultUnreachableAfter - 16*time.Second)
+	w.wantKinds(t, "within the grace period and the time that every base has")
+	w.pass(time.Second)
+	w.wantKinds(t, "after them", "a unreachable")
+}
+
 // A base is forgotten when its Node is deleted, whoever served it.
 func TestABaseOfAnotherControllerWhoseNodeIsDeleted(t *testing.T) {
 	w := newWorld()
