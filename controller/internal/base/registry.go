@@ -146,9 +146,10 @@ func NewRegistry(opts Options) *Registry {
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
 	}
+	burst := max(opts.MaxBases/2, 1)
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
-		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: newBases(opts),
+		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }

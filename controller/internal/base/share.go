@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -18,14 +16,9 @@ const DefaultMaxPerAddress = 1000
 // somebody invents bases there. Its bases form a group of their own when silence is evaluated.
 const crowd = 50
 
-// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many.
+// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many. The address and the
+// login of a base are not known there.
 const newBasesIn = 10 * time.Minute
-
-// newBases limits how fast new bases appear over MQTT, where the address and the login of a base are not known.
-func newBases(opts Options) *rate.Limiter {
-	burst := max(opts.MaxBases/2, 1)
-	return rate.NewLimiter(rate.Limit(float64(burst)/opts.Speed.Of(newBasesIn).Seconds()), burst)
-}
 
 // source returns what counts as one address; the zero Prefix if the address is not known.
 func source(address string) netip.Prefix {
