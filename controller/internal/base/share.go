@@ -40,15 +40,24 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// setPeer records the address from which a base speaks. The caller holds the lock.
-func (r *Registry) setPeer(b *record, address string) {
+// heardFrom records the address from which a base speaks. It changes only after UnreachableAfter without a heartbeat
+// from the address before: else whoever names the address of the base could take its place. The caller holds the lock.
+func (r *Registry) heardFrom(b *record, peer string) {
+	now := r.opts.Clock.Now()
+	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
+		return
+	}
+	b.peer, b.peerAt = peer, now
+	r.setSource(b, peer)
+}
+
+// setSource counts a base for an address. The caller holds the lock.
+func (r *Registry) setSource(b *record, address string) {
 	key := source(address)
 	if key == b.source {
 		return
 	}
-	if r.sources[b.source]--; r.sources[b.source] <= 0 {
-		delete(r.sources, b.source)
-	}
+	countDown(r.sources, b.source)
 	if b.source = key; key.IsValid() {
 		r.sources[key]++
 	}
