@@ -94,7 +94,8 @@ type record struct {
 	// elsewhere is true while another controller serves the base. heardHere is true once the base has spoken here.
 	elsewhere, heardHere bool
 
-	peer     string       // the address from which its last heartbeat came; empty if that is not known
+	peer     string // the address from which it speaks, and did at peerAt; empty if that is not known
+	peerAt   time.Time
 	source   netip.Prefix // key of Registry.sources
 	lostAt   time.Time    // when it was served here last, or this controller could not look who serves it
 	lastSeen time.Time

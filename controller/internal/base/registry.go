@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -146,9 +147,10 @@ func NewRegistry(opts Options) *Registry {
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
 	}
+	burst := max(opts.MaxBases/2, 1)
 	return &Registry{
 		opts: opts, bases: map[string]*record{}, hosts: map[string]int{}, sights: map[tunnel.Key]*sight{},
-		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: newBases(opts),
+		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{}, newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
 		awake: awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
 	}
 }
@@ -163,7 +165,7 @@ func (r *Registry) Adopt(info Info, came time.Time) {
 		b := r.add(info)
 		b.adopted, b.came, b.quietUntil = true, came, b.lastSeen.Add(r.grace(info.Tunnel))
 		if info.Tunnel == tunnel.HTTP {
-			r.setPeer(b, info.IP) // until it speaks
+			r.setSource(b, info.IP) // until it speaks
 		}
 	}
 	r.mu.Unlock()
@@ -185,16 +187,15 @@ func (r *Registry) remove(identity string) (known bool) {
 	b, known := r.bases[identity]
 	if known {
 		delete(r.bases, identity)
-		r.leave(b.info.HostName)
-		r.setPeer(b, "")
+		countDown(r.hosts, b.info.HostName)
+		r.setSource(b, "")
 	}
 	return known
 }
 
-// leave counts one base less that has a host name.
-func (r *Registry) leave(host string) {
-	if r.hosts[host]--; r.hosts[host] == 0 {
-		delete(r.hosts, host)
+func countDown[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] <= 0 {
+		delete(counts, key)
 	}
 }
 
@@ -244,15 +245,14 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 			return reason, nil, err
 		}
 		b = r.add(info)
-		b.came, b.heardHere, b.peer = b.lastSeen, true, from.Peer
-		r.setPeer(b, from.Peer)
+		b.came, b.heardHere = b.lastSeen, true
+		r.heardFrom(b, from.Peer)
 		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
 	default:
 		changes = r.touch(b)
-		b.peer = from.Peer
-		r.setPeer(b, from.Peer)
+		r.heardFrom(b, from.Peer)
 		if b.info != info {
-			r.leave(b.info.HostName)
+			countDown(r.hosts, b.info.HostName)
 			r.hosts[info.HostName]++
 			b.info = info
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
@@ -376,25 +376,18 @@ func changedNames(before, after []arklet.Biz) []string {
 		return m
 	}
 	old, fresh := index(before), index(after)
-	seen := map[string]bool{}
-	var names []string
-	add := func(name string) {
-		if !seen[name] {
-			seen[name] = true
-			names = append(names, name)
-		}
-	}
+	names := map[string]bool{}
 	for k, b := range fresh {
 		if o, ok := old[k]; !ok || !reflect.DeepEqual(o, b) {
-			add(k.Name)
+			names[k.Name] = true
 		}
 	}
 	for k := range old {
 		if _, ok := fresh[k]; !ok {
-			add(k.Name)
+			names[k.Name] = true
 		}
 	}
-	return names
+	return slices.Sorted(maps.Keys(names))
 }
 
 // Own says whether this controller serves the base. Others are asked for their health once, so that
@@ -425,7 +418,10 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	}
 	if !elsewhere && !b.isObserved() {
 		now := r.opts.Clock.Now()
-		b.quietUntil, b.nextHealth = now, now
+		b.nextHealth = now
+		if b.quietUntil.Before(now) { // else its grace period lasts
+			b.quietUntil = now
+		}
 	}
 	b.elsewhere = elsewhere
 }

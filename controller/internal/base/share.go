@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/koupleless/koupsandbox/controller/internal/door"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -18,14 +16,9 @@ const DefaultMaxPerAddress = 1000
 // somebody invents bases there. Its bases form a group of their own when silence is evaluated.
 const crowd = 50
 
-// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many.
+// newBasesIn is the time in which half of MaxBases may appear over MQTT after a burst of as many. The address and the
+// login of a base are not known there.
 const newBasesIn = 10 * time.Minute
-
-// newBases limits how fast new bases appear over MQTT, where the address and the login of a base are not known.
-func newBases(opts Options) *rate.Limiter {
-	burst := max(opts.MaxBases/2, 1)
-	return rate.NewLimiter(rate.Limit(float64(burst)/opts.Speed.Of(newBasesIn).Seconds()), burst)
-}
 
 // source returns what counts as one address; the zero Prefix if the address is not known.
 func source(address string) netip.Prefix {
@@ -47,15 +40,24 @@ func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// setPeer records the address from which a base speaks. The caller holds the lock.
-func (r *Registry) setPeer(b *record, address string) {
+// heardFrom records the address from which a base speaks. It changes only after UnreachableAfter without a heartbeat
+// from the address before: else whoever names the address of the base could take its place. The caller holds the lock.
+func (r *Registry) heardFrom(b *record, peer string) {
+	now := r.opts.Clock.Now()
+	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
+		return
+	}
+	b.peer, b.peerAt = peer, now
+	r.setSource(b, peer)
+}
+
+// setSource counts a base for an address. The caller holds the lock.
+func (r *Registry) setSource(b *record, address string) {
 	key := source(address)
 	if key == b.source {
 		return
 	}
-	if r.sources[b.source]--; r.sources[b.source] <= 0 {
-		delete(r.sources, b.source)
-	}
+	countDown(r.sources, b.source)
 	if b.source = key; key.IsValid() {
 		r.sources[key]++
 	}

@@ -160,6 +160,12 @@ func TestSomebodyElseEndsABase(t *testing.T) {
 	if reason, err := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
 		t.Errorf("deactivated from elsewhere: rejected as %q (%v), want %q", reason, err, tunnel.WrongAddress)
 	}
+	if reason, err := w.Heard(from("a", "10.0.0.9"), beat("1")); reason != "" { // a proxy may have several addresses
+		t.Errorf("a heartbeat from elsewhere: rejected as %q (%v)", reason, err)
+	}
+	if reason, _ := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress {
+		t.Errorf("deactivated after a heartbeat from there: rejected as %q, want %q", reason, tunnel.WrongAddress)
+	}
 	if w.Recognizes(from("a", "10.0.0.9")) {
 		t.Error("a baseline query from elsewhere counts as the base's")
 	}
@@ -171,7 +177,13 @@ func TestSomebodyElseEndsABase(t *testing.T) {
 		}
 	}
 	w.Adopt(Info{Identity: "adopted", Tunnel: tunnel.HTTP, IP: "198.18.0.1"}, time.Time{})
-	for _, o := range []tunnel.Origin{from("a", "10.0.0.1"), from("adopted", "10.0.0.2")} {
+	_, _ = w.Heard(from("moved", "10.0.0.1"), beat("1"))
+	for range DefaultUnreachableAfter / time.Second {
+		w.clock.Step(time.Second)
+		_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
+		_, _ = w.Heard(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
+	}
+	for _, o := range []tunnel.Origin{from("a", "10.0.0.1"), from("adopted", "10.0.0.2"), from("moved", "10.0.0.2")} {
 		if reason, err := w.Heard(o, going); reason != "" {
 			t.Errorf("base %q ends: rejected as %q (%v)", o.Identity, reason, err)
 		}
@@ -237,6 +249,21 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 			w.wantKinds(t, "when it does", "theirs3 unreachable")
 		})
 	}
+}
+
+// A controller that starts waits for the Lease of its killed predecessor. Its bases keep their grace period.
+func TestTheGraceOutlivesTheTakeover(t *testing.T) {
+	w, _ := sightedWorld()
+	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
+	w.take()
+	w.ServedElsewhere("a", true)
+	w.pass(15 * time.Second)
+	w.ServedElsewhere("a", false)
+	w.Own("a", true)
+	w.pass(DefaultGrace + DefaultUnreachableAfter - 16*time.Second)
+	w.wantKinds(t, "within the grace period and the time that every base has")
+	w.pass(time.Second)
+	w.wantKinds(t, "after them", "a unreachable")
 }
 
 // A base is forgotten when its Node is deleted, whoever served it.
